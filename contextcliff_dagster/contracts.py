@@ -1,0 +1,321 @@
+"""The shapes that travel between rooms: domain values, table schemas and error types.
+
+Nothing here computes. Every table is declared once, with a description and a unit per column:
+writers conform to it, readers validate against it, and the Dagster UI's column schemas are
+derived from it. Importing this module must stay cheap (standard library only), because every
+Dagster step process pays for it; ``pyarrow`` is imported when a schema is asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION = "1.0"
+"""Version of every file contract a user sees (``cliffs.json``, ``metrics.json``, tables)."""
+
+
+class ContextCliffError(Exception):
+    """A fault the person at the keyboard can act on; its text is one sentence: what, where, what to do.
+
+    The command line prints it without a traceback and leaves with exit code 2.
+    """
+
+
+class CorpusError(ContextCliffError):
+    """The corpus cannot be read or does not support the study."""
+
+
+class StudyError(ContextCliffError):
+    """A study or model file is missing, malformed, or asks for something that is not there."""
+
+
+class EngineError(ContextCliffError):
+    """An engine cannot start, be reached, or be trusted to answer further calls."""
+
+
+class BudgetError(ContextCliffError):
+    """The next call would exceed the budget; everything measured so far is kept."""
+
+
+class StoreError(ContextCliffError):
+    """The store cannot be read or written (disk full, read-only, damaged file)."""
+
+
+class Verdict(enum.StrEnum):
+    """What the length axis shows, one word per model."""
+
+    STABLE = "stable"
+    GRADUAL_DECLINE = "gradual_decline"
+    CLIFF = "cliff"
+    DIP = "dip"
+    FLOOR = "floor"
+    INSUFFICIENT_DATA = "insufficient_data"
+
+
+class FailureTag(enum.StrEnum):
+    """Why a call did not earn a full score; the first that fits, in this order.
+
+    The last three are no answers: they stand outside every mean and are counted apart.
+    """
+
+    EMPTY = "empty"
+    SCHEMA_VIOLATION = "schema_violation"
+    REFUSAL = "refusal"
+    INCOMPLETENESS = "incompleteness"
+    INSTRUCTION_DRIFT = "instruction_drift"
+    WRONG_EVIDENCE = "wrong_evidence"
+    HALLUCINATION = "hallucination"
+    CONTEXT_OVERFLOW = "context_overflow"
+    TRANSPORT_ERROR = "transport_error"
+    INVALID_TRUNCATED = "invalid_truncated"
+
+
+UNSCORED_TAGS: frozenset[FailureTag] = frozenset(
+    {FailureTag.CONTEXT_OVERFLOW, FailureTag.TRANSPORT_ERROR, FailureTag.INVALID_TRUNCATED}
+)
+
+PrimaryScore = Literal["em", "f1", "contained"]
+PromptMode = Literal["chat", "chat_prefill", "completion"]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text at its natural length. ``document_id`` is the SHA-256 (hex) of its UTF-8 bytes."""
+
+    document_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One question over one Document with its accepted answers.
+
+    ``metadata`` carries what is known and nothing else: ``domain``, ``source``, ``level``,
+    ``evidence_position`` (0..1), ``inter_evidence_tokens``.
+    """
+
+    example_id: str
+    document_id: str
+    question: str
+    answers: tuple[str, ...]
+    task: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthBin:
+    """One range ``[edge_low, edge_high)`` of the length axis, in document tokens.
+
+    The last bin is closed above. ``merged_into`` names the bin that took this one's examples
+    when it was starved; such a bin has ``n == 0``.
+    """
+
+    bin: str
+    edge_low: int
+    edge_high: int
+    min_tokens: int | None
+    median_tokens: int | None
+    max_tokens: int | None
+    n: int
+    n_documents: int
+    merged_into: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: Arrow type by name, unit, and a description for people."""
+
+    name: str
+    type: Literal[
+        "string", "int64", "float64", "bool", "timestamp", "list<string>", "json"
+    ]
+    description: str
+    unit: str | None = None
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A declared table. ``json`` columns hold JSON text."""
+
+    name: str
+    description: str
+    columns: tuple[Column, ...]
+
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema, descriptions and units as field metadata."""
+        import pyarrow as pa
+
+        types: dict[str, pa.DataType] = {
+            "string": pa.string(),
+            "int64": pa.int64(),
+            "float64": pa.float64(),
+            "bool": pa.bool_(),
+            "timestamp": pa.timestamp("us", tz="UTC"),
+            "list<string>": pa.list_(pa.string()),
+            "json": pa.string(),
+        }
+        fields = [
+            pa.field(
+                c.name,
+                types[c.type],
+                nullable=c.nullable,
+                metadata={"description": c.description, "unit": c.unit or ""},
+            )
+            for c in self.columns
+        ]
+        return pa.schema(fields, metadata={"contextcliff.table": self.name, "contextcliff.version": SCHEMA_VERSION})
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns)
+
+
+def conform(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
+    """Rows as an Arrow table of exactly ``table``'s columns.
+
+    Missing nullable columns become null; unknown columns and nulls in required ones are errors.
+
+    Raises:
+        StoreError: naming the table, the column and the row.
+    """
+    import pyarrow as pa
+
+    known = set(table.column_names)
+    for number, row in enumerate(rows):
+        if extra := sorted(set(row) - known):
+            raise StoreError(f"Table {table.name!r} has no column {extra[0]!r} (row {number}).")
+        for column in table.columns:
+            if not column.nullable and row.get(column.name) is None:
+                raise StoreError(f"Table {table.name!r} needs a value in column {column.name!r} (row {number}).")
+    arrays = {name: [row.get(name) for row in rows] for name in table.column_names}
+    return pa.Table.from_pydict(arrays, schema=table.arrow_schema())
+
+
+def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
+    """``data`` in ``table``'s column order and types, or a sentence saying what ``where`` lacks.
+
+    Raises:
+        StoreError: a declared column is missing or has another type.
+    """
+    schema = table.arrow_schema()
+    if missing := [n for n in schema.names if n not in data.column_names]:
+        raise StoreError(f"{where} is not a {table.name!r} table: column {missing[0]!r} is missing; rebuild it.")
+    try:
+        return data.select(schema.names).cast(schema)
+    except Exception as fault:
+        raise StoreError(f"{where} is not a {table.name!r} table: {fault}; rebuild it.") from fault
+
+
+_EXAMPLE_COLUMNS = (
+    Column("example_id", "string", "Example: one question over one document", nullable=False),
+    Column("document_id", "string", "SHA-256 of the document's UTF-8 bytes", nullable=False),
+    Column("task", "string", "Kind of question, e.g. lookup, two_hop", nullable=False),
+)
+_EVIDENCE_COLUMNS = (
+    Column("level", "int64", "Difficulty level of the question"),
+    Column("evidence_position", "float64", "Where in the document the evidence stands", "share 0..1"),
+    Column("inter_evidence_tokens", "int64", "Distance between two needed pieces of evidence", "tokens"),
+)
+
+DOCUMENTS = Table(
+    "documents",
+    "Distinct documents at their natural length.",
+    (
+        Column("document_id", "string", "SHA-256 of the UTF-8 bytes", nullable=False),
+        Column("text", "string", "The whole text, never cut or padded", nullable=False),
+    ),
+)
+
+EXAMPLES = Table(
+    "examples",
+    "Questions over documents with their accepted answers.",
+    (
+        *_EXAMPLE_COLUMNS,
+        Column("question", "string", "The question put after the document", nullable=False),
+        Column("answers", "list<string>", "Accepted answers", nullable=False),
+        *_EVIDENCE_COLUMNS,
+        Column("domain", "string", "Subject area of the document"),
+        Column("source", "string", "Where the example comes from"),
+        Column("metadata", "json", "Anything else the corpus says about the example"),
+    ),
+)
+
+LENGTH_MAP = Table(
+    "length_map",
+    "Token count of every example's document under the study's tokenizer.",
+    (
+        Column("example_id", "string", "Example", nullable=False),
+        Column("document_id", "string", "Document", nullable=False),
+        Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
+    ),
+)
+
+MANIFEST_EXAMPLES = Table(
+    "manifest_examples",
+    "The frozen sample: examples in draw order within their bin.",
+    (
+        *EXAMPLES.columns,
+        Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
+        Column("bin", "string", "Length bin key (b00, b01, ...)", nullable=False),
+        Column("rank", "int64", "Draw order within the bin; n samples are ranks 0..n-1", nullable=False),
+    ),
+)
+
+_CALL_COLUMNS = (
+    *_EXAMPLE_COLUMNS,
+    Column("study", "string", "Study", nullable=False),
+    Column("campaign", "string", "Dated measurement of the study", nullable=False),
+    Column("model", "string", "Serving configuration", nullable=False),
+    Column("bin", "string", "Length bin key", nullable=False),
+    Column("replicate", "int64", "Which repeated call of the example", nullable=False),
+    Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
+    *_EVIDENCE_COLUMNS,
+    Column("call_key", "string", "Cache key of the call in the ledger", nullable=False),
+    Column("identity_hash", "string", "Serving identity", nullable=False),
+    Column("recipe_hash", "string", "Request recipe", nullable=False),
+    Column("prompt_hash", "string", "SHA-256 of the rendered prompt", nullable=False),
+    Column("raw_output", "string", "What the model said, untouched"),
+    Column("finish_reason", "string", "Why generation stopped"),
+    Column("prompt_tokens", "int64", "Prompt tokens by the server's count", "tokens"),
+    Column("cached_tokens", "int64", "Prompt tokens served from a cache", "tokens"),
+    Column("completion_tokens", "int64", "Tokens generated", "tokens"),
+    Column("ttft_ms", "float64", "Time to the first token", "ms"),
+    Column("duration_ms", "float64", "Time to the last token", "ms"),
+    Column("attempts", "int64", "Times the call was sent", nullable=False),
+    Column("cost_usd", "float64", "Price of the call by the model's price entry", "USD"),
+    Column("error", "string", "Why there is no answer, where there is none"),
+    Column("finished_at", "timestamp", "When the call ended"),
+)
+
+PREDICTIONS = Table(
+    "predictions",
+    "One row per planned call and its outcome; no judgement yet.",
+    (
+        *_CALL_COLUMNS,
+        Column("no_answer", "string", "context_overflow, transport_error, invalid_truncated, or null"),
+    ),
+)
+
+EVAL_RECORDS = Table(
+    "eval_records",
+    "Scored calls. Scores are null exactly where the failure tag is one of the three that are no answers.",
+    (
+        *_CALL_COLUMNS,
+        Column("parsed_answer", "string", "The answer taken out of the raw output"),
+        Column("em", "float64", "Exact match after normalisation", "0..1"),
+        Column("f1", "float64", "Token F1 after normalisation", "0..1"),
+        Column("contained", "float64", "An accepted answer stands inside the output", "0..1"),
+        Column("score", "float64", "The study's primary score", "0..1"),
+        Column("failed", "bool", "Primary score of a binary kind is 0, or the answer cannot be parsed"),
+        Column("failure", "string", "Failure tag, null for a right answer"),
+    ),
+)
+
+TABLES: tuple[Table, ...] = (DOCUMENTS, EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES, PREDICTIONS, EVAL_RECORDS)
