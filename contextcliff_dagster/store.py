@@ -1,0 +1,210 @@
+"""Where results live on disk, and how a file gets there without ever being half written.
+
+Belongs here: the layout of the store, atomic writes, tables checked against their declaration.
+Does not belong here: what the files mean. Everything but the call ledger and the manifests can be
+deleted and is rebuilt from those without a call.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import StoreError, Table, conform, validate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
+
+
+def slug(name: str) -> str:
+    """``name`` as one path part and partition key: plain names unchanged, others made unique.
+
+    Letters, digits, ``.``, ``_`` and ``-`` stay; a name with anything else (``org/model``, ``|``,
+    spaces) or longer than 80 characters gets eight hex digits of its SHA-256, so two different
+    names never share a slug unless one was already written as the other's slug.
+    """
+    if _PLAIN.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:60]
+    return f"{readable}-{digest}" if readable else digest
+
+
+def checkout_root(start: Path | None = None) -> Path | None:
+    """The enclosing source checkout (its pyproject.toml names this project), or None."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        try:
+            text = (folder / "pyproject.toml").read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if (folder / "contextcliff_dagster").is_dir() and "contextcliff_dagster" in text:
+            return folder
+    return None
+
+
+def store_root() -> Path:
+    """The store's folder: ``CONTEXTCLIFF_HOME``, else ``data/store`` of the enclosing checkout,
+    else the platform's user data directory."""
+    if home := os.environ.get("CONTEXTCLIFF_HOME"):
+        return Path(home).expanduser().absolute()
+    if checkout := checkout_root():
+        return checkout / "data" / "store"
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("contextcliff"))
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Paths under one store root; nothing is created until something is written."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> Store:
+        return cls(store_root())
+
+    @property
+    def ledger_path(self) -> Path:
+        """The call ledger: the one truth about calls made."""
+        return self.root / "state.db"
+
+    @property
+    def duckdb_path(self) -> Path:
+        """The database of views and result tables for people who like SQL."""
+        return self.root / "contextcliff.duckdb"
+
+    def study_dir(self, study: str) -> Path:
+        return self.root / slug(study)
+
+    def preparation_dir(self, study: str) -> Path:
+        """Corpus, length map and audit: needed until the manifest stands, deletable afterwards."""
+        return self.study_dir(study) / "preparation"
+
+    def manifest_dir(self, study: str) -> Path:
+        return self.study_dir(study) / "manifest"
+
+    def _partition(self, table: str, study: str, campaign: str, model: str, bin: str) -> Path:
+        folder = f"campaign={slug(campaign)}/model={slug(model)}/bin={slug(bin)}"
+        return self.study_dir(study) / table / folder / f"{table}.parquet"
+
+    def predictions_file(self, study: str, campaign: str, model: str, bin: str) -> Path:
+        return self._partition("predictions", study, campaign, model, bin)
+
+    def eval_records_file(self, study: str, campaign: str, model: str, bin: str) -> Path:
+        return self._partition("eval_records", study, campaign, model, bin)
+
+    def profile_dir(self, study: str, campaign: str, model: str) -> Path:
+        """Folder of ``metrics.json`` and ``cliffs.json``."""
+        return self.study_dir(study) / "profiles" / slug(campaign) / slug(model)
+
+    def report_dir(self, study: str, campaign: str) -> Path:
+        """Folder of ``report.md``, ``report.json`` and ``report.png``."""
+        return self.study_dir(study) / "report" / slug(campaign)
+
+
+def _sentence(path: Path, fault: OSError) -> str:
+    reason = {
+        errno.ENOSPC: "the disk is full; free some space and run the same command again",
+        errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
+        errno.EROFS: "the file system is read-only; point CONTEXTCLIFF_HOME at a writable folder",
+        errno.EACCES: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
+        errno.EPERM: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
+        errno.ENOTDIR: "a file stands where a folder is needed; point CONTEXTCLIFF_HOME at a folder",
+    }.get(fault.errno or 0, f"{fault.strerror or fault}; check CONTEXTCLIFF_HOME")
+    return f"Cannot write {path}: {reason} (what is measured so far is kept)."
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path``; renamed over it (after fsync) when the block ends well.
+
+    Readers see the old file or the new one, never a part.
+
+    Raises:
+        StoreError: the folder cannot be made, or the disk refuses the write.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        _sync(temporary)
+        # mkstemp makes files private; results are as readable as the user's other files.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+        temporary = None
+        _sync(path.parent)
+    except OSError as fault:
+        raise StoreError(_sentence(path, fault)) from fault
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` all at once or not at all.
+
+    Raises:
+        StoreError: see :func:`atomic_path`.
+    """
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]] | pa.Table, table: Table) -> int:
+    """Write rows as Parquet conforming to ``table``; the number of rows.
+
+    Raises:
+        StoreError: the rows do not conform, or the file cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data = validate(rows, table, str(path)) if isinstance(rows, pa.Table) else conform(rows, table)
+    with atomic_path(path) as temporary:
+        pq.write_table(data, temporary, compression="zstd")
+    return int(data.num_rows)
+
+
+def read_table(path: Path, table: Table) -> pa.Table:
+    """The Parquet file at ``path``, checked against ``table``.
+
+    Raises:
+        StoreError: the file is missing, damaged, or lacks a declared column.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # ParquetFile, not read_table: the latter adds hive columns (model=..., bin=...) from the path.
+        with pq.ParquetFile(path) as file:
+            data = file.read()
+    except FileNotFoundError as fault:
+        raise StoreError(f"There is no {table.name} table at {path}; materialize it first.") from fault
+    except (pa.ArrowException, OSError) as fault:
+        raise StoreError(f"{path} cannot be read as Parquet ({fault}); delete it and rebuild.") from fault
+    return validate(data, table, str(path))
