@@ -11,9 +11,9 @@ import errno
 import hashlib
 import os
 import re
-import tempfile
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,25 +135,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises:
         StoreError: the folder cannot be made, or the disk refuses the write.
     """
-    temporary: Path | None = None
+    # Not tempfile.mkstemp: its files are private, results are as readable as the user's other files.
+    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
         yield temporary
         _sync(temporary)
-        # mkstemp makes files private; results are as readable as the user's other files.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
-        temporary = None
         _sync(path.parent)
     except OSError as fault:
         raise StoreError(_sentence(path, fault)) from fault
     finally:
-        if temporary is not None:
+        with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
