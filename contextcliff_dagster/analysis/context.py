@@ -1,0 +1,46 @@
+"""What surrounds the records of one model: names, window, provenance, and the finished profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileContext:
+    """Facts about one model's records that the records do not carry.
+
+    Attributes:
+        model: serving configuration the records belong to.
+        study, campaign, task, tokenizer: names, ``None`` where unknown.
+        identity: hash of the serving identity.
+        window_tokens: the model's technical window, in its own tokens.
+        score_name: name of the score in ``cliffs.json``.
+        primary: which of ``em``, ``f1``, ``contained`` the score is; ``None`` for a custom one.
+        prompt_overhead_tokens: scaffold around the document, used for ``cap_prompt_tokens`` where
+            the records carry no ``prompt_tokens``.
+        provenance: hashes, versions, seeds, times; copied into the result.
+        created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
+    """
+
+    model: str
+    study: str | None = None
+    campaign: str | None = None
+    task: str | None = None
+    tokenizer: str | None = None
+    identity: str | None = None
+    window_tokens: int | None = None
+    score_name: str = "score"
+    primary: str | None = None
+    prompt_overhead_tokens: int | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    created_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """The analysis of one model: ``metrics`` and ``cliffs`` as JSON-ready objects of their schemas."""
+
+    metrics: dict[str, Any]
+    cliffs: dict[str, Any]

@@ -1,0 +1,43 @@
+"""What a user may choose about the analysis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contextcliff_dagster.contracts import StudyError
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisSettings:
+    """Choices of the analysis; everything else is fixed by the method.
+
+    Attributes:
+        tolerance: loss relative to the baseline that still counts as safe, 0.05..0.5.
+        confidence: of every interval and of the cap, 0.5..0.999.
+        resamples: bootstrap resamples of documents, per bin.
+        seed: of every resampling; the same records and seed give the same result.
+        rolling: bins in the trailing window of ``rolling_variance``.
+        permutations: of whole documents over the lengths, for the scan's p-value.
+
+    Raises:
+        StudyError: a value is outside its range.
+    """
+
+    tolerance: float = 0.30
+    confidence: float = 0.95
+    resamples: int = 2_000
+    seed: int = 0
+    rolling: int = 3
+    permutations: int = 999
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("tolerance", 0.05, 0.5),
+            ("confidence", 0.5, 0.999),
+            ("resamples", 100, 100_000),
+            ("rolling", 1, 100),
+            ("permutations", 99, 100_000),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise StudyError(f"Analysis setting {name!r} is {value}; choose {low:g} to {high:g}.")
