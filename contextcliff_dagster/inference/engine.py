@@ -1,0 +1,172 @@
+"""What an engine is: start, say who you are, count a prompt, stream one answer, stop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.recipe import Prompt, stable_hash
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The serving identity: what changes outputs. Prices, secrets and speed are not in it."""
+
+    fields: Mapping[str, Any]
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the fields; two identities are the same exactly where their hashes are."""
+        return stable_hash(dict(self.fields))
+
+    def differences(self, other: Identity) -> list[str]:
+        """``field: mine -> theirs`` for every field that differs."""
+        names = sorted(set(self.fields) | set(other.fields))
+        return [
+            f"{name}: {_short(self.fields.get(name))} -> {_short(other.fields.get(name))}"
+            for name in names
+            if self.fields.get(name) != other.fields.get(name)
+        ]
+
+
+def _short(value: Any) -> str:
+    text = "not given" if value is None else str(value)
+    return text if len(text) <= 40 else text[:12] + "..." + text[-4:]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts by the server; None where it does not tell."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One piece of a streamed answer. ``at`` is its `time.perf_counter()` where the engine knows better."""
+
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How the answer is to be generated."""
+
+    max_output_tokens: int
+    temperature: float = 0.0
+
+
+class TransportError(Exception):
+    """A fault of the way to the model, not of its answer; worth another attempt.
+
+    ``kind`` names it (connect, timeout, drop, http_429, ...); ``maybe_paid`` says that the model may
+    have worked, and charged, before the fault; ``retry_after_s`` is what the server asked for.
+    The message holds no secret.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        maybe_paid: bool = False,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.maybe_paid, self.status, self.retry_after_s = kind, maybe_paid, status, retry_after_s
+
+
+class RejectedError(Exception):
+    """The server refused this one request (400, 413, 422): final, another attempt would fare no better.
+
+    ``overflow`` is true where the refusal says that the prompt is longer than the window.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, overflow: bool = False) -> None:
+        super().__init__(message)
+        self.status, self.overflow = status, overflow
+
+
+@dataclass(frozen=True)
+class PromptCount:
+    """A prompt's tokens by the model's own count.
+
+    ``exact``: with the chat template and all; otherwise the texts alone, a lower bound of what the
+    server should see.
+    """
+
+    tokens: int
+    exact: bool = field(default=True)
+
+
+class Engine(Protocol):
+    """One way of reaching a model. All methods run on one event loop; calls may overlap."""
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The longest prompt + output the model takes, or None where nobody says (after `start`)."""
+        ...
+
+    async def start(self) -> None:
+        """Make ready: load weights, or reach the server and ask what it serves.
+
+        Raises:
+            EngineError: unreachable, refused, or not there; one sentence.
+        """
+        ...
+
+    def identity(self) -> Identity:
+        """The serving identity (after `start`)."""
+        ...
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """The prompt's tokens by the model's own count, or None where there is none."""
+        ...
+
+    def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """One answer, piece by piece; the last pieces carry ``finish_reason`` and ``usage``.
+
+        Raises:
+            TransportError: worth another attempt.
+            RejectedError: this request is refused for good.
+            EngineError: no further request makes sense (401, 403, 404, quota used up).
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Free what `start` took; safe to call twice."""
+        ...
+
+
+def open_engine(entry: ModelEntry) -> Engine:
+    """The engine of ``entry``, not yet started."""
+    if entry.engine == "reference":
+        from contextcliff_dagster.inference.engines.reference import ReferenceEngine
+
+        return ReferenceEngine(entry)
+    if entry.engine == "openai":
+        from contextcliff_dagster.inference.engines.openai import OpenAIEngine
+
+        return OpenAIEngine(entry)
+    raise EngineError(f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use reference or openai.")
+
+
+def declared_identity(entry: ModelEntry) -> dict[str, Any]:
+    """The part of the identity that is known without starting the engine (for ``reference``: all of it)."""
+    if entry.engine == "reference":
+        from contextcliff_dagster.inference.engines.reference import reference_identity
+
+        return reference_identity(entry)
+    from contextcliff_dagster.inference.engines.openai import declared_openai_identity
+
+    return declared_openai_identity(entry)

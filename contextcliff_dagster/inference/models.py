@@ -1,0 +1,220 @@
+"""The registry of models: which serving configuration stands behind a name.
+
+``models.yaml`` maps a name to an engine, a model id, an endpoint, a window, prices and the quirks
+that real endpoints have. The shipped file is overlaid, name by name, by the file that
+``CONTEXTCLIFF_MODELS`` names, or else by ``models.yaml`` in the working folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.yaml_errors import load_validated
+
+EngineKind = Literal["reference", "openai"]
+SHIPPED_MODELS = Path(__file__).parent.parent / "models.yaml"
+
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
+_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+
+
+class _Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Price(_Strict):
+    """US dollars per million tokens. ``as_of`` says when somebody last looked."""
+
+    input_usd_per_mtok: float = Field(ge=0)
+    output_usd_per_mtok: float = Field(ge=0)
+    cached_input_usd_per_mtok: float | None = Field(default=None, ge=0)
+    as_of: str | None = None
+
+    @pydantic.field_validator("as_of", mode="before")
+    @classmethod
+    def _date_as_text(cls, value: Any) -> Any:
+        return value.isoformat() if hasattr(value, "isoformat") else value  # YAML reads 2026-01-31 as a date
+
+    def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
+        """Price of one call in USD; ``cached_tokens`` are part of ``prompt_tokens``."""
+        cached_rate = self.cached_input_usd_per_mtok
+        if cached_rate is None:
+            cached_rate = self.input_usd_per_mtok
+        cached_tokens = min(cached_tokens, prompt_tokens)
+        return (
+            (prompt_tokens - cached_tokens) * self.input_usd_per_mtok
+            + cached_tokens * cached_rate
+            + completion_tokens * self.output_usd_per_mtok
+        ) / 1e6
+
+
+class Quirks(_Strict):
+    """What real endpoints want different from the common interface.
+
+    ``temperature``: ``omit`` for models that refuse the parameter. ``max_tokens_parameter``: the
+    name under which the output limit is sent. ``prefill``: how a begun answer is handed over;
+    ``continue_final_message`` is vLLM's way, ``last_message`` that of servers which go on from a
+    final assistant message by themselves. ``stream_usage``: ``omit`` for servers that refuse
+    ``stream_options``.
+    """
+
+    temperature: Literal["send", "omit"] = "send"
+    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    prefill: Literal["continue_final_message", "last_message"] = "continue_final_message"
+    stream_usage: Literal["send", "omit"] = "send"
+
+
+class ModelEntry(_Strict):
+    """One serving configuration under a name.
+
+    ``weights`` is a folder (engine ``reference``; default: the shipped weights of ``model_id``).
+    ``tokenizer`` names the model's own tokenizer where the endpoint is not asked for one:
+    with it, prompts are counted before sending and silent truncation is noticed.
+    ``revision`` says which weights stand behind an endpoint; where it is given, the endpoint's
+    address is not part of the serving identity (the server may move).
+    ``base_url`` may hold ``${VARIABLE}`` or ``${VARIABLE:-default}``.
+    """
+
+    name: _Name
+    engine: EngineKind
+    model_id: str = Field(default="", max_length=300)
+    description: str = ""
+    weights: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    headers_env: dict[str, str] = Field(default_factory=dict)
+    revision: str | None = None
+    tokenizer: str | None = None
+    window_tokens: int | None = Field(default=None, gt=0)
+    dtype: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    rope_scaling: dict[str, Any] | None = None
+    price: Price | None = None
+    quirks: Quirks = Quirks()
+    concurrency: int = Field(default=4, ge=1, le=512)
+    timeout_s: float = Field(default=600.0, gt=0)
+    max_attempts: int = Field(default=5, ge=1, le=20)
+    breaker_failures: int = Field(default=12, ge=1)
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and not data.get("model_id") and isinstance(data.get("name"), str):
+            return {**data, "model_id": data["name"]}
+        return data
+
+    @pydantic.model_validator(mode="after")
+    def _belongs_together(self) -> ModelEntry:
+        if self.engine == "openai" and not self.base_url:
+            raise ValueError("engine 'openai' needs `base_url`, for instance http://127.0.0.1:8000/v1")
+        if self.engine == "reference" and self.base_url:
+            raise ValueError("engine 'reference' runs in process and takes no `base_url`; use engine 'openai'")
+        return self
+
+    def resolved_base_url(self) -> str:
+        """``base_url`` with its environment variables filled in.
+
+        Raises:
+            EngineError: a variable is not set and has no default.
+        """
+
+        def fill(match: re.Match[str]) -> str:
+            value = os.environ.get(match["name"]) or match["default"]
+            if value is None:
+                raise EngineError(
+                    f"Model {self.name!r} takes its address from the environment variable {match['name']}, "
+                    "which is not set; set it, or write the address into models.yaml."
+                )
+            return value
+
+        url = _VARIABLE.sub(fill, self.base_url or "").rstrip("/")
+        if not url.startswith(("http://", "https://")):
+            raise EngineError(f"Model {self.name!r}: `base_url` should begin with http:// or https://; correct models.yaml.")
+        return url
+
+
+class _ModelsFile(_Strict):
+    models: dict[_Name, ModelEntry]
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _names_from_keys(cls, data: Any) -> Any:
+        models = data.get("models") if isinstance(data, Mapping) else None
+        if not isinstance(models, Mapping):
+            return data
+        named = {
+            name: {"name": name, **entry} if isinstance(entry, Mapping) else entry for name, entry in models.items()
+        }
+        return {**data, "models": named}
+
+    @pydantic.model_validator(mode="after")
+    def _names_agree(self) -> _ModelsFile:
+        for key, entry in self.models.items():
+            if entry.name != key:
+                raise ValueError(f"model {key!r} has `name: {entry.name}`; leave `name` out")
+        return self
+
+
+def model_files() -> list[Path]:
+    """The files that make up the registry, the later overlaying the earlier."""
+    if own := os.environ.get("CONTEXTCLIFF_MODELS"):
+        return [SHIPPED_MODELS, Path(own).expanduser()]
+    beside = Path("models.yaml")
+    return [SHIPPED_MODELS, beside] if beside.is_file() else [SHIPPED_MODELS]
+
+
+def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
+    """Name -> entry, of ``paths`` or of `model_files()`; a later file replaces whole entries.
+
+    Raises:
+        StudyError: naming file, line and key.
+    """
+    entries: dict[str, ModelEntry] = {}
+    for path in model_files() if paths is None else paths:
+        entries.update(_load_file(path.resolve(), _stamp(path)))
+    return entries
+
+
+def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> ModelEntry:
+    """The entry called ``name``.
+
+    Raises:
+        StudyError: there is none; the sentence lists those that are.
+    """
+    models = load_models() if models is None else models
+    if name not in models:
+        raise StudyError(
+            f"There is no model {name!r}; there are {', '.join(sorted(models))}. "
+            "Add it to ./models.yaml (or the file that CONTEXTCLIFF_MODELS names)."
+        )
+    return models[name]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return (0, 0)
+    return (stat.st_mtime_ns, stat.st_size)
+
+
+@cache
+def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
+    """Cached by path and time of change: the registry is asked often, by long-living processes too."""
+    del stamp
+    folder = path.parent
+    entries = load_validated(path, _ModelsFile).models
+    return {
+        name: entry.model_copy(update={"weights": str(folder / Path(entry.weights).expanduser())}) if entry.weights else entry
+        for name, entry in entries.items()
+    }

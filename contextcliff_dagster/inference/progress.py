@@ -1,0 +1,56 @@
+"""How far a measurement has come, and what it came to."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A snapshot while calls run. ``done`` counts every planned call with an outcome, old or new."""
+
+    planned: int
+    done: int
+    cached: int
+    in_flight: int
+    waiting: int
+    retries: int
+    failed: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    elapsed_s: float
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What one run of calls did. ``sent`` counts requests, retries included.
+
+    ``cached``: outcomes that the ledger had before; ``by_others``: outcomes that another process
+    delivered meanwhile. ``orphans``: calls sent by processes that died before an answer was kept
+    (charged to the budget, sent again). ``unchecked_truncation``: answers whose prompt tokens could
+    not be compared, for want of our own count or the server's. ``stopped``: ended on request.
+    """
+
+    planned: int
+    cached: int = 0
+    by_others: int = 0
+    sent: int = 0
+    answered: int = 0
+    context_overflow: int = 0
+    invalid_truncated: int = 0
+    transport_errors: int = 0
+    retries: int = 0
+    orphans: int = 0
+    unchecked_truncation: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+    stopped: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)

@@ -1,0 +1,166 @@
+"""What a study asks: the prompt scaffold, the decoding parameters, and the hash of both.
+
+The scaffold is minimal, the same for every length, document first and question last, so that its
+token overhead is a constant of the study and calls about one document share their prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from contextcliff_dagster.contracts import PromptMode, StudyError
+
+DEFAULT_TEMPLATE = "{document}\n{question}"
+DEFAULT_INSTRUCTION = "{question}"
+"""The wording of a replicate; ``{question}`` stands for the example's question."""
+
+Role = Literal["system", "user", "assistant"]
+_FIELD = re.compile(r"\{(document|question)\}")
+
+
+def stable_hash(value: Any) -> str:
+    """SHA-256 (hex) of ``value`` as canonical JSON: sorted keys, no spaces, UTF-8."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat turn."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A rendered prompt: chat ``messages``, or (mode ``completion``) plain ``text``.
+
+    With mode ``chat_prefill`` the last message is the assistant's, begun and to be continued.
+    """
+
+    mode: PromptMode
+    messages: tuple[Message, ...] = ()
+    text: str = ""
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of all that the engine is given to read."""
+        turns = [[message.role, message.content] for message in self.messages]
+        return stable_hash([self.mode == "completion", self.mode == "chat_prefill", turns, self.text])
+
+    def contents(self) -> tuple[str, ...]:
+        """The texts inside, without roles and template: a lower bound of what a model reads."""
+        return tuple(message.content for message in self.messages) or (self.text,)
+
+    def as_dicts(self) -> list[dict[str, str]]:
+        """The messages as the chat interfaces want them."""
+        return [{"role": message.role, "content": message.content} for message in self.messages]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is asked, apart from document and question.
+
+    ``template`` holds ``{document}`` and ``{question}`` once each; ``instructions`` has one wording
+    per replicate, each holding ``{question}`` or standing on a line before it; ``answer_prefix`` is
+    the begun answer of mode ``chat_prefill``, or the end of the prompt in mode ``completion``.
+
+    Raises:
+        StudyError: a placeholder is missing or doubled, or a mode lacks what it needs.
+    """
+
+    mode: PromptMode = "chat"
+    template: str = DEFAULT_TEMPLATE
+    system: str | None = None
+    answer_prefix: str | None = None
+    instructions: tuple[str, ...] = (DEFAULT_INSTRUCTION,)
+    max_output_tokens: int = 64
+    temperature: float = 0.0
+    output_schema: Mapping[str, Any] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        for name in ("document", "question"):
+            if (found := self.template.count("{%s}" % name)) != 1:
+                raise StudyError(
+                    f"The prompt template has {{{name}}} {found} times; write {{document}} and {{question}} once each."
+                )
+        if not self.instructions:
+            raise StudyError("The recipe has no instruction; give one wording per replicate.")
+        if len(set(self.instructions)) != len(self.instructions):
+            raise StudyError(
+                "Two replicates have the same instruction; at temperature 0 that buys the same answer twice, "
+                "so give each its own wording."
+            )
+        if self.mode == "chat_prefill" and not self.answer_prefix:
+            raise StudyError("Prompt mode 'chat_prefill' needs `answer_prefix`, the beginning of the answer.")
+        if self.mode == "chat" and self.answer_prefix:
+            raise StudyError("Prompt mode 'chat' takes no `answer_prefix`; use mode 'chat_prefill'.")
+        if self.mode == "completion" and self.system:
+            raise StudyError("Prompt mode 'completion' has no system turn; write the text into the template.")
+        if self.max_output_tokens < 1:
+            raise StudyError(f"max_output_tokens is {self.max_output_tokens}; it should be at least 1.")
+
+    @property
+    def replicates(self) -> int:
+        """Calls per example: one per instruction."""
+        return len(self.instructions)
+
+    def _scaffold(self) -> dict[str, Any]:
+        return {
+            "mode": self.mode,
+            "template": self.template,
+            "system": self.system,
+            "answer_prefix": self.answer_prefix,
+            "max_output_tokens": self.max_output_tokens,
+            "temperature": self.temperature,
+            "output_schema": None if self.output_schema is None else dict(self.output_schema),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of the recipe, JSON-ready; `from_dict` is its inverse."""
+        return {**self._scaffold(), "instructions": list(self.instructions)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
+        """The recipe that `to_dict` described."""
+        return cls(**{**data, "instructions": tuple(data["instructions"])})
+
+    @cached_property
+    def hash(self) -> str:
+        """Hash of the recipe family: what all replicates of the study share, and their wordings."""
+        return stable_hash(self.to_dict())
+
+    def replicate_hash(self, replicate: int) -> str:
+        """Hash of what one replicate asks: adding a wording later leaves the others' calls paid."""
+        return stable_hash({**self._scaffold(), "instruction": self.instructions[replicate]})
+
+    def render(self, document: str, question: str, replicate: int = 0) -> Prompt:
+        """The prompt for one question over one document.
+
+        Placeholders that happen to stand inside the document are left as they are.
+        """
+        instruction = self.instructions[replicate]
+        if "{question}" in instruction:
+            asked = instruction.replace("{question}", question)
+        else:
+            asked = f"{instruction}\n{question}"
+        values = {"document": document, "question": asked}
+        text = _FIELD.sub(lambda match: values[match[1]], self.template)
+        if self.mode == "completion":
+            return Prompt("completion", text=text + (self.answer_prefix or ""))
+        messages = [Message("system", self.system)] if self.system else []
+        messages.append(Message("user", text))
+        if self.mode == "chat_prefill":
+            messages.append(Message("assistant", self.answer_prefix or ""))
+        return Prompt(self.mode, tuple(messages))
+
+    def overhead_tokens(self, count: Callable[[str], int], replicate: int = 0) -> int:
+        """Tokens that the scaffold adds to document and question, without the chat template's own."""
+        return sum(count(text) for text in self.render("", "", replicate).contents() if text)

@@ -1,0 +1,171 @@
+"""YAML files of the user, validated: every fault is a sentence naming file, line and key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from contextcliff_dagster.contracts import ContextCliffError, StudyError
+
+if TYPE_CHECKING:
+    import pydantic
+    import yaml
+
+Model = TypeVar("Model", bound="pydantic.BaseModel")
+
+
+def load_validated(path: Path, model: type[Model]) -> Model:
+    """The YAML file at ``path`` as a validated ``model``.
+
+    A key given twice is a fault (plain YAML readers silently keep the last). Values under unknown
+    keys are never repeated in a message: they may be secrets.
+
+    Raises:
+        StudyError: missing, unreadable, no YAML, or not of the declared shape; the message names
+            the file, the line and the key, and says what was expected.
+    """
+    import pydantic
+
+    node = _compose(path)
+    data = _construct(node, path)
+    if not isinstance(data, dict):
+        raise StudyError(f"{path}, line 1: the file should hold keys and values; write `key: value` lines.")
+    try:
+        return model.model_validate(data)
+    except pydantic.ValidationError as fault:
+        raise _sentence(fault.errors(include_url=False)[0], node, path, model) from None
+    except ContextCliffError as fault:
+        raise StudyError(f"{path}: {fault}") from None
+
+
+def _compose(path: Path) -> yaml.Node:
+    import yaml
+
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise StudyError(f"{path} does not exist; check the path.") from None
+    except UnicodeDecodeError as fault:
+        raise StudyError(f"{path} is not UTF-8 text (byte {fault.start}); save it as UTF-8.") from None
+    except OSError as fault:
+        raise StudyError(f"{path} cannot be read ({fault.strerror}); check the path and its permissions.") from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as fault:
+        mark = getattr(fault, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(fault, "problem", None) or "it cannot be parsed"
+        raise StudyError(f"{path}{where} is not valid YAML: {problem}; correct that line.") from None
+    if node is None:
+        raise StudyError(f"{path} is empty; write at least one `key: value` line.")
+    return node
+
+
+def _construct(node: yaml.Node, path: Path) -> Any:
+    import yaml
+
+    _refuse_duplicate_keys(node, path)
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_document(node)  # type: ignore[no-untyped-call]
+    except yaml.YAMLError as fault:
+        mark = getattr(fault, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise StudyError(f"{path}{where}: {getattr(fault, 'problem', fault)}; correct that line.") from None
+    finally:
+        loader.dispose()  # type: ignore[no-untyped-call]
+
+
+def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
+    import yaml
+
+    stack, seen_nodes = [root], set()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen_nodes:  # aliases may form a cycle
+            continue
+        seen_nodes.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if key.value != "<<" and isinstance(key.value, str):
+                    if key.value in seen:
+                        raise StudyError(
+                            f"{path}, line {key.start_mark.line + 1}: key {key.value!r} stands twice; remove one."
+                        )
+                    seen.add(key.value)
+                stack.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            stack.extend(node.value)
+
+
+def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], int]:
+    """The parts of ``location`` that the file really has, plus a missing last key, and the line."""
+    import yaml
+
+    node, parts, line = root, [], root.start_mark.line + 1
+    location = list(location)
+    for depth, step in enumerate(location):
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if str(key.value) == str(step):
+                    node, line = value, key.start_mark.line + 1
+                    parts.append(str(step))
+                    break
+            else:  # a missing key, or a part that the validator made up (union tags)
+                if depth == len(location) - 1:
+                    parts.append(str(step))
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+            parts.append(str(step))
+    return parts, line
+
+
+def _sentence(fault: Any, root: yaml.Node, path: Path, model: type[pydantic.BaseModel]) -> StudyError:
+    parts, line = _locate(root, fault["loc"])
+    key = ".".join(parts) or "(top level)"
+    kind, value = fault["type"], fault["input"]
+    where = f"{path}, line {line}, key {key!r}"
+    if kind == "extra_forbidden":
+        last = parts[-1] if parts else ""
+        if last in {"api_key", "key", "token", "secret"}:
+            hint = "secrets come from the environment only: give the variable's name as `api_key_env`"
+        else:
+            known = sorted(_field_names(model))
+            near = difflib.get_close_matches(last, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "remove it or correct its spelling"
+        return StudyError(f"{where}: there is no such key; {hint}.".replace("?.", "?"))
+    if kind == "missing":
+        return StudyError(f"{where} is missing; add it.")
+    text = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    text = text.replace("Input should", "should", 1).split(", unable to parse")[0].rstrip(".")
+    shown = "" if kind in {"value_error", "assertion_error"} or isinstance(value, (dict, list)) else f", not {value!r}"
+    if isinstance(value, (dict, list)) and kind not in {"value_error", "assertion_error"}:
+        shown = ", not a list" if isinstance(value, list) else ", not a mapping"
+    return StudyError(f"{where}: {text}{shown}.")
+
+
+def _field_names(model: type[pydantic.BaseModel]) -> set[str]:
+    """Every key name that may stand anywhere under ``model``, for spelling advice."""
+    import typing
+
+    import pydantic
+
+    names: set[str] = set()
+    todo: list[Any] = [model]
+    done: set[Any] = set()
+    while todo:
+        item = todo.pop()
+        if isinstance(item, type) and issubclass(item, pydantic.BaseModel):
+            if item in done:
+                continue
+            done.add(item)
+            for name, info in item.model_fields.items():
+                names.add(info.alias or name)
+                todo.append(info.annotation)
+        else:
+            todo.extend(typing.get_args(item))
+    return names
