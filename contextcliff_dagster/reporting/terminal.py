@@ -1,16 +1,183 @@
-"""The FAILURE RISK REPORT of the terminal."""
+"""The FAILURE RISK REPORT of the terminal: plain text, one per model, then one line that compares."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contextcliff_dagster.reporting.numerals import NOT_MEASURED, number, percent, score, tokens
+from contextcliff_dagster.reporting.sentences import (
+    amount,
+    certify_sentence,
+    comparison,
+    half_drop_sentence,
+    labels,
+    location_tokens,
+    measured_range,
+    part,
+    parts,
+    score_name,
+    sentence,
+    window_share,
+)
+
+_ZONES = (
+    ("stable", "[OK]", "Stable Region:"),
+    ("transition", "[!!]", "Transition Zone:"),
+    ("degraded", "[XX]", "Degraded Region:"),
+)
+
 
 def risk_report(cliffs: Mapping[str, Any]) -> str:
-    """The report of one model."""
-    raise NotImplementedError
+    """The report of one model as lines of text without a trailing newline.
+
+    The layout is fixed: what was measured, then window and critical threshold, zones, and the
+    recommendation, whose last line places the drop in the window or says why it cannot. A null of
+    the contract becomes words; nothing is estimated here.
+    """
+    lines = [
+        _measured(cliffs),
+        "",
+        "FAILURE RISK REPORT",
+        "-------------------",
+        f"Max Technical Context: {_window(cliffs)}",
+        f"Critical Threshold:    {_threshold(cliffs)}",
+        *_threshold_interval(cliffs),
+        "",
+        "ZONES:",
+        *_zone_lines(cliffs),
+        "",
+        "RECOMMENDATION:",
+        *_recommendation(cliffs),
+        half_drop_sentence(cliffs),
+    ]
+    return "\n".join(lines)
 
 
 def comparison_line(cliffs: Sequence[Mapping[str, Any]]) -> str:
-    """All models in one line; empty for a single model."""
-    raise NotImplementedError
+    """All models in one line, the longest cap first; an empty string for fewer than two."""
+    line = comparison(cliffs)
+    return f"COMPARISON: {line}" if line else ""
+
+
+def _measured(cliffs: Mapping[str, Any]) -> str:
+    said = [labels([cliffs])[0]]
+    if cliffs.get("task"):
+        said.append(f"task {cliffs['task']}")
+    reach = measured_range(cliffs)
+    span = f" of {tokens(reach[0])} to {tokens(reach[1])} tokens" if reach else ""
+    said.append(f"{amount(cliffs)}{span}")
+    if cliffs.get("campaign"):
+        said.append(f"campaign {cliffs['campaign']}")
+    return " ".join(" | ".join(said).split())
+
+
+def _window(cliffs: Mapping[str, Any]) -> str:
+    window = number(cliffs.get("window_tokens"))
+    return "not stated" if window is None else f"{tokens(window)} tokens"
+
+
+def _confidence(cliffs: Mapping[str, Any]) -> str:
+    return f"[{percent(cliffs.get('confidence'), 'UNSTATED')} CONFIDENCE]"
+
+
+def _threshold(cliffs: Mapping[str, Any]) -> str:
+    verdict = cliffs.get("verdict")
+    if verdict == "insufficient_data":
+        return "not supported by the data [INSUFFICIENT DATA]"
+    if verdict == "floor":
+        return "undefined, the score starts at the floor [FLOOR]"
+    location = location_tokens(cliffs)
+    if location is None:
+        reach = measured_range(cliffs)
+        up_to = f" up to {tokens(reach[1])} tokens" if reach else ""
+        return f"none found{up_to} {_confidence(cliffs)}"
+    share = window_share(cliffs)
+    of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
+    return f"{tokens(location)} tokens ({of_max}) {_confidence(cliffs)}"
+
+
+def _threshold_interval(cliffs: Mapping[str, Any]) -> list[str]:
+    if cliffs.get("verdict") in ("insufficient_data", "floor") or location_tokens(cliffs) is None:
+        return []
+    cliff = part(cliffs, "cliff")
+    low, high = number(cliff.get("ci_low")), number(cliff.get("ci_high"))
+    if low is None or high is None:
+        return [" " * 23 + "without an interval: these data do not support one"]
+    return [" " * 23 + f"between {tokens(low)} and {tokens(high)} tokens"]
+
+
+def _zone_lines(cliffs: Mapping[str, Any]) -> list[str]:
+    zones = [z for z in parts(cliffs, "zones") if z.get("name") in {name for name, _, _ in _ZONES}]
+    if not zones:
+        return ["none: the data do not support a division into zones"]
+    head = {name: f"{mark} {title:<20}" for name, mark, title in _ZONES}
+    present = {z["name"] for z in zones}
+    lines = [f"{head[z['name']]} {_zone_span(zones, i)} {_zone_note(cliffs, z)}" for i, z in enumerate(zones)]
+    lines += [f"{head[name]} none found" for name, _, _ in _ZONES if name not in present]
+    return lines
+
+
+def _zone_span(zones: Sequence[Mapping[str, Any]], index: int) -> str:
+    low, high = zones[index].get("from_tokens"), zones[index].get("to_tokens")
+    last = index == len(zones) - 1
+    if number(high) is None or (last and zones[index]["name"] == "degraded"):
+        return f"> {tokens(low, '?')} tokens"
+    return f"{tokens(low, '0')} - {tokens(high)} tokens"
+
+
+def _zone_note(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> str:
+    mean = f"Mean {score_name(cliffs, short=True)}: {score(zone.get('mean'))}"
+    if zone["name"] == "degraded":
+        return f"({_drop(cliffs, zone)})"
+    if zone["name"] == "transition":
+        return f"({'High Variance detected' if variance_rose_in(cliffs, zone) else mean})"
+    base = part(cliffs, "baseline")
+    low, high = number(base.get("ci_low")), number(base.get("ci_high"))
+    if low is None or high is None or number(zone.get("from_tokens")):
+        return f"({mean})"
+    n = number(base.get("n"))
+    of = "" if n is None else f", n = {round(n):,}"
+    return f"({mean}; baseline {score(base.get('mean'))}, {score(low)} to {score(high)}{of})"
+
+
+def variance_rose_in(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> bool:
+    """True where an SD or variance rule fired at a bin that reaches into ``zone``."""
+    low, high = number(zone.get("from_tokens")) or 0.0, number(zone.get("to_tokens"))
+    ranges = {b.get("bin"): (number(b.get("edge_low")), number(b.get("edge_high"))) for b in parts(cliffs, "bins")}
+    for rule in parts(cliffs, "rules"):
+        name = str(rule.get("name", "")).lower()
+        if not rule.get("fired") or not ("variance" in name or "sd" in name.split("_")):
+            continue
+        edges = ranges.get(rule.get("at_bin"), (None, None))
+        if edges[0] is not None and edges[1] is not None and edges[1] > low and (high is None or edges[0] < high):
+            return True
+    return False
+
+
+def _drop(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> str:
+    cliff = part(cliffs, "cliff")
+    drop, low, high = (number(cliff.get(k)) for k in ("drop", "drop_ci_low", "drop_ci_high"))
+    if drop is None:
+        mean, base = number(zone.get("mean")), number(part(cliffs, "baseline").get("mean"))
+        return f"Performance drop: {NOT_MEASURED}" if mean is None or not base else f"Performance drop: {_signed(1 - mean / base)}, no interval"
+    span = f", between {_signed(low)} and {_signed(high)}" if low is not None and high is not None else ", no interval"
+    return f"Performance drop: {_signed(drop)}{span}"
+
+
+def _signed(drop: float) -> str:
+    return f"{-100 * drop:.1f}%".replace("-0.0%", "0.0%")
+
+
+def _recommendation(cliffs: Mapping[str, Any]) -> list[str]:
+    cap = number(cliffs.get("safe_cap_tokens"))
+    if cap is None:
+        reason = sentence(cliffs.get("safe_cap_reason")) or "The analysis gives no reason."
+        return [f"No hard cap can be supported by these data. {reason}"]
+    lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
+    prompt = number(cliffs.get("cap_prompt_tokens"))
+    if prompt is not None:
+        lines.append(f"That is the document; as a prompt of this model it is {tokens(prompt)} tokens.")
+    if (more := certify_sentence(cliffs)) is not None:
+        lines.append(more)
+    return lines

@@ -1,0 +1,70 @@
+"""How a number is written: one spelling of tokens, scores, shares and intervals for every report.
+
+Every function takes ``None`` (and what is not finite) as "not measured or not supported" and says so
+instead of printing a number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+NOT_MEASURED = "not measured"
+
+
+def number(value: Any) -> float | None:
+    """``value`` as a finite float, else None; booleans and text are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def tokens(value: Any, missing: str = NOT_MEASURED) -> str:
+    """A token count: ``1,234``."""
+    found = number(value)
+    return missing if found is None else f"{round(found):,}"
+
+
+def score(value: Any, missing: str = NOT_MEASURED) -> str:
+    """A score, SD or variance to two digits: ``0.98``."""
+    found = number(value)
+    return missing if found is None else f"{found:.2f}"
+
+
+def percent(value: Any, missing: str = NOT_MEASURED) -> str:
+    """A share 0..1 as ``43.2%``; a confidence or tolerance as ``95%``."""
+    found = number(value)
+    if found is None:
+        return missing
+    text = f"{100 * found:.1f}"
+    return f"{text.removesuffix('.0')}%"
+
+
+def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:
+    """A duration: ``12 ms`` or ``3.4 s``."""
+    found = number(value)
+    if found is None:
+        return missing
+    return f"{found / 1000:,.1f} s" if found >= 1000 else f"{found:.0f} ms"
+
+
+def interval(low: Any, high: Any) -> str | None:
+    """``[0.93, 0.99]``, or None where either end is missing."""
+    if number(low) is None or number(high) is None:
+        return None
+    return f"[{score(low)}, {score(high)}]"
+
+
+def estimate(mean: Any, low: Any, high: Any) -> str:
+    """``0.98 [0.93, 0.99]``; says ``(no interval)`` where the mean has none."""
+    if number(mean) is None:
+        return NOT_MEASURED
+    return f"{score(mean)} {interval(low, high) or '(no interval)'}"
+
+
+def count(value: Any, noun: str) -> str:
+    """``1 answer``, ``200 answers``; an unknown count is ``an unknown number of answers``."""
+    found = number(value)
+    if found is None:
+        return f"an unknown number of {noun}s"
+    return f"{round(found):,} {noun}{'' if round(found) == 1 else 's'}"
