@@ -1,0 +1,52 @@
+"""Exact match and token F1 of SQuAD, each the best over the accepted answers.
+
+Source: the official evaluation scripts of Rajpurkar et al. 2016 (v1.1) and Rajpurkar, Jia and
+Liang 2018 (v2.0, the F1 of an answer without tokens). With P = |shared| / |output| and
+R = |shared| / |answer| over bags of normalised tokens, F1 = 2PR / (P + R).
+
+One deviation, for the instrument's sake: an accepted answer that normalisation would erase (the
+choice "A" is an article, "+" is punctuation) is compared in lower case and otherwise as it stands.
+The scripts would call an *empty* output right there.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+from contextcliff_dagster.scoring.normalize import normalize_answer
+
+
+def exact_match(answer: str, accepted: Sequence[str]) -> float:
+    """1.0 if `answer` equals one of the `accepted` answers after normalisation, else 0.0."""
+    return max((_exact(answer, gold) for gold in accepted), default=0.0)
+
+
+def token_f1(answer: str, accepted: Sequence[str]) -> float:
+    """The largest token F1 (0..1) of `answer` against the `accepted` answers."""
+    return max((_f1(answer, gold) for gold in accepted), default=0.0)
+
+
+def bare(text: str) -> str:
+    """`text` in lower case with white space collapsed, nothing removed."""
+    return " ".join(unicodedata.normalize("NFC", text).lower().split())
+
+
+def _exact(answer: str, gold: str) -> float:
+    normal = normalize_answer(gold)
+    if not normal:
+        return float(bool(bare(gold)) and bare(answer).rstrip(".") == bare(gold).rstrip("."))
+    return float(normalize_answer(answer) == normal)
+
+
+def _f1(answer: str, gold: str) -> float:
+    expected = normalize_answer(gold).split()
+    if not expected:
+        return _exact(answer, gold)
+    given = normalize_answer(answer).split()
+    shared = sum((Counter(given) & Counter(expected)).values())
+    if shared == 0:
+        return 0.0
+    precision, recall = shared / len(given), shared / len(expected)
+    return 2 * precision * recall / (precision + recall)

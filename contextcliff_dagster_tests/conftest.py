@@ -1,0 +1,46 @@
+"""Every test has a store and a Dagster home of its own, and no setting of the person who runs it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster_tests.requirements import require
+
+_KEPT = {"CONTEXTCLIFF_REQUIRE", "CONTEXTCLIFF_REAL_DATA"}
+
+
+@pytest.fixture(autouse=True)
+def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two first uses of one SQLite DAGSTER_HOME at once corrupt it: never share one between tests.
+    for name in [n for n in os.environ if n.startswith(("CONTEXTCLIFF_", "DAGSTER_"))]:
+        if name not in _KEPT:
+            monkeypatch.delenv(name)
+    root = tmp_path_factory.mktemp("home", numbered=True)
+    for variable, folder in (("CONTEXTCLIFF_HOME", "store"), ("DAGSTER_HOME", "dagster")):
+        (root / folder).mkdir()
+        monkeypatch.setenv(variable, str(root / folder))
+    (root / "dagster" / "dagster.yaml").write_text(
+        "telemetry:\n  enabled: false\nnux:\n  enabled: false\n", encoding="utf-8"
+    )
+
+
+@pytest.fixture
+def contextcliff_home() -> Path:
+    """The store of the running test."""
+    return Path(os.environ["CONTEXTCLIFF_HOME"])
+
+
+@pytest.fixture
+def dagster_home() -> Path:
+    """The Dagster home of the running test."""
+    return Path(os.environ["DAGSTER_HOME"])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test marked browser, postgres or torch runs only where that is."""
+    for name in ("browser", "postgres", "torch"):
+        if item.get_closest_marker(name):
+            require(name)

@@ -1,0 +1,94 @@
+"""What a test needs of the machine: skip with a reason where it is missing, fail where it must be there.
+
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` names what must be there (continuous integration sets
+it): a test that would have been skipped for lack of it then fails.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+REQUIRE_VARIABLE = "CONTEXTCLIFF_REQUIRE"
+
+
+def chromium() -> str | None:
+    """Path of a Chromium or Chrome, or None."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def chromedriver() -> str | None:
+    """Path of a ChromeDriver, or None."""
+    return shutil.which("chromedriver")
+
+
+def postgres_bin() -> Path | None:
+    """Folder with `initdb`, `postgres` and `pg_ctl` (Debian keeps them off the PATH), or None."""
+    on_path = shutil.which("initdb")
+    folders = [*([str(Path(on_path).resolve().parent)] if on_path else [])]
+    folders += sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    for folder in map(Path, folders):
+        if all((folder / program).exists() for program in ("initdb", "postgres", "pg_ctl")):
+            return folder
+    return None
+
+
+def _lacks_torch() -> str | None:
+    missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
+    return f"needs {' and '.join(missing)}: make test EXTRAS=reference" if missing else None
+
+
+def _lacks_browser() -> str | None:
+    if chromium() is None or chromedriver() is None:
+        return "needs chromium and chromedriver (Debian: chromium chromium-driver)"
+    if importlib.util.find_spec("selenium") is None:
+        return "needs selenium, of the test extra"
+    return None
+
+
+def _lacks_postgres() -> str | None:
+    return None if postgres_bin() else "needs a PostgreSQL server's programs (Debian: postgresql)"
+
+
+_CHECKS: dict[str, Callable[[], str | None]] = {
+    "torch": _lacks_torch,
+    "browser": _lacks_browser,
+    "postgres": _lacks_postgres,
+}
+
+
+def missing(name: str) -> str | None:
+    """Why `name` cannot be had here, or None where it can. Raises KeyError for an unknown name."""
+    return _CHECKS[name]()
+
+
+def required(name: str) -> bool:
+    """Whether `CONTEXTCLIFF_REQUIRE` names it."""
+    return name in os.environ.get(REQUIRE_VARIABLE, "").replace(" ", "").split(",")
+
+
+def require(name: str) -> None:
+    """Skip the running test where `name` is missing; fail it where it must be there."""
+    if reason := missing(name):
+        _leave(name, reason)
+
+
+def require_real_data() -> Path:
+    """The folder of published outcomes that `CONTEXTCLIFF_REAL_DATA` names; skips without it."""
+    folder = os.environ.get("CONTEXTCLIFF_REAL_DATA", "")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("needs published outcomes: set CONTEXTCLIFF_REAL_DATA to their folder")
+    return Path(folder)
+
+
+def _leave(name: str, reason: str) -> NoReturn:
+    if required(name):
+        pytest.fail(f"{name} is required here ({REQUIRE_VARIABLE}) but {reason}", pytrace=False)
+    pytest.skip(reason)
