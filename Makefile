@@ -1,0 +1,100 @@
+# Needs git, make and Python 3.11-3.13 (with its venv module); everything else goes into .venv.
+#
+# Written for the make 3.81 and the BSD tools that macOS ships, too.
+
+VENV   ?= .venv
+PYTHON ?=
+ARGS   ?=
+SLOW   ?=
+JOBS   ?= auto
+# uv, taken from PyPI through pip: 13 s for a cold install where pip took 144 s (two busy cores).
+# It reads no pip.conf: with a package mirror configured there, or INSTALLER=pip, pip is used.
+INSTALLER ?= uv
+
+BIN     := $(VENV)/bin
+SOURCES := pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help profile test ui lint types layers check reference-models install install-dev clean
+
+help:  ## this list
+	@echo "make TARGET, where TARGET is one of"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+profile: $(BIN)/.base  ## install into .venv, measure the two reference models, print the report
+	@start=$$(date +%s); $(BIN)/contextcliff profile $(ARGS) || exit $$?; \
+	echo "Measured and reported in $$(( $$(date +%s) - start )) s."
+
+test: $(BIN)/.test  ## run the tests (SLOW=1: the long ones too; ARGS='-k word': some of them)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(if $(SLOW),,-m "not slow") \
+		--cov --cov-report=term $(ARGS)
+
+ui: $(BIN)/.base  ## open the Dagster UI on http://127.0.0.1:3000 with the assets loaded
+	$(BIN)/contextcliff ui $(ARGS)
+
+lint: $(BIN)/.dev  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(BIN)/.dev  ## mypy, strict outside defs/
+	$(BIN)/mypy
+
+layers: $(BIN)/.dev  ## no import against the order of the rooms
+	$(BIN)/lint-imports --no-cache
+
+check: lint types layers  ## lint, types and layers
+
+reference-models: $(BIN)/.reference  ## train the two reference models again from scratch (torch; up to an hour)
+	$(BIN)/python -m contextcliff_dagster.reference.train $(ARGS)
+
+install: $(BIN)/.base  ## only make .venv
+install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs
+
+clean:  ## remove .venv, caches and coverage; data/ stays
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .coverage .coverage.* htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp file per extra: where it is newer than pyproject.toml there is nothing to do.
+$(BIN)/.base: extra =
+$(BIN)/.test: extra = [test]
+$(BIN)/.dev: extra = [dev]
+$(BIN)/.reference: extra = [reference]
+
+$(BIN)/.test $(BIN)/.dev $(BIN)/.reference: $(BIN)/.base
+
+$(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference: $(SOURCES) | $(BIN)/.python
+	@start=$$(date +%s); \
+	echo "Installing contextcliff-dagster$(extra) into $(VENV) ..."; \
+	. $(BIN)/.python; \
+	if [ "$$installer" = uv ] && \
+	   $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.$(extra)'; then :; \
+	else \
+		[ "$$installer" != uv ] || echo "uv could not install it: trying again with pip." >&2; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(extra)'; \
+	fi || { echo "The installation failed: see above." >&2; exit 1; }; \
+	touch $@; echo "Installed in $$(( $$(date +%s) - start )) s."
+
+# Some "python3.13" are version-manager shims that exist and fail: ask each what it really is.
+$(BIN)/.python:
+	@found=; \
+	for python in $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \
+		if "$$python" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+			>/dev/null 2>&1; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "No Python 3.11, 3.12 or 3.13 with the venv module was found: install one" \
+			"(Debian: python3 python3-venv) or name it: make PYTHON=/path/to/python3.12 ..." >&2; \
+		exit 1; \
+	fi; \
+	start=$$(date +%s); \
+	echo "Creating $(VENV) with $$("$$found" --version) ..."; \
+	"$$found" -m venv --clear $(VENV) || exit 1; \
+	installer=$(INSTALLER); \
+	if [ -n "$$PIP_INDEX_URL" ] || \
+	   $(BIN)/python -m pip config list 2>/dev/null | grep -q '\.index-url='; then installer=pip; fi; \
+	if [ $$installer = uv ]; then \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || installer=pip; \
+	fi; \
+	echo "installer=$$installer" > $@; \
+	echo "Created in $$(( $$(date +%s) - start )) s."
