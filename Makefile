@@ -78,7 +78,7 @@ $(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference: $(SOURCES) | $(BIN)/.py
 # Some "python3.13" are version-manager shims that exist and fail: ask each what it really is.
 $(BIN)/.python:
 	@found=; \
-	for python in $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \
+	for python in $(BIN)/python $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \
 		if "$$python" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 			>/dev/null 2>&1; then found=$$python; break; fi; \
 	done; \
@@ -88,8 +88,10 @@ $(BIN)/.python:
 		exit 1; \
 	fi; \
 	start=$$(date +%s); \
-	echo "Creating $(VENV) with $$("$$found" --version) ..."; \
-	"$$found" -m venv --clear $(VENV) || exit 1; \
+	if [ "$$found" != $(BIN)/python ]; then \
+		echo "Creating $(VENV) with $$("$$found" --version) ..."; \
+		"$$found" -m venv $(VENV) || exit 1; \
+	fi; \
 	installer=$(INSTALLER); \
 	if [ -n "$$PIP_INDEX_URL" ] || \
 	   $(BIN)/python -m pip config list 2>/dev/null | grep -q '\.index-url='; then installer=pip; fi; \
@@ -97,4 +99,4 @@ $(BIN)/.python:
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || installer=pip; \
 	fi; \
 	echo "installer=$$installer" > $@; \
-	echo "Created in $$(( $$(date +%s) - start )) s."
+	echo "Ready in $$(( $$(date +%s) - start )) s."
