@@ -133,6 +133,11 @@ class Recipe:
         return cls(**{**data, "instructions": tuple(data["instructions"])})
 
     @cached_property
+    def body(self) -> str:
+        """`to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @cached_property
     def hash(self) -> str:
         """Hash of the recipe family: what all replicates of the study share, and their wordings."""
         return stable_hash(self.to_dict())

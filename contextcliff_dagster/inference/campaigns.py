@@ -1,0 +1,118 @@
+"""Campaigns: the dated measurements of a study, and the serving identity each name had in them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engine import Identity
+from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.outcome import utc_now
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """One dated measurement of a study."""
+
+    study: str
+    name: str
+    created_at: datetime
+
+
+def current_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
+    """The newest campaign of ``study``; where there is none, one of today's date is begun."""
+    return ledger.write(_in_order(study, today, fresh=False))
+
+
+def new_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
+    """Begin a new campaign: ``2026-11-21``, the second of a day ``2026-11-21-2``, and so on."""
+    return ledger.write(_in_order(study, today, fresh=True))
+
+
+def ensure_campaign(ledger: Ledger, study: str, campaign: str) -> None:
+    """Note a campaign that the user named himself; nothing happens where it exists."""
+    ledger.write(lambda db: _insert(db, study, campaign))
+
+
+def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:
+    """The campaigns of ``study`` (or of all studies), oldest first."""
+    rows = ledger.read(
+        "SELECT study, campaign, created_at FROM campaigns WHERE ?1 IS NULL OR study = ?1 ORDER BY rowid", (study,)
+    )
+    return [Campaign(row[0], row[1], datetime.fromisoformat(row[2])) for row in rows]
+
+
+def _in_order(study: str, today: date | None, *, fresh: bool) -> Callable[[sqlite3.Connection], str]:
+    # Look and insert in one transaction: two processes that ask at once must not make two.
+    def operation(db: sqlite3.Connection) -> str:
+        rows = db.execute("SELECT campaign FROM campaigns WHERE study = ? ORDER BY rowid", (study,)).fetchall()
+        names = [row[0] for row in rows]
+        if names and not fresh:
+            return str(names[-1])
+        day = (today or datetime.now(UTC).date()).isoformat()
+        name, number = day, 1
+        while name in names:
+            number += 1
+            name = f"{day}-{number}"
+        _insert(db, study, name)
+        return name
+
+    return operation
+
+
+def _insert(db: sqlite3.Connection, study: str, campaign: str) -> None:
+    db.execute("INSERT OR IGNORE INTO campaigns VALUES (?, ?, ?)", (study, campaign, utc_now()))
+
+
+def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> Identity | None:
+    """The serving identity that ``model`` has had in the campaign, or None before its first call."""
+    rows = ledger.read(
+        "SELECT i.body FROM campaign_models m JOIN identities i USING (identity_hash)"
+        " WHERE m.study = ? AND m.campaign = ? AND m.model = ?",
+        (study, campaign, model),
+    )
+    return Identity(json.loads(rows[0][0])) if rows else None
+
+
+def record_identity(ledger: Ledger, study: str, campaign: str, model: str, identity: Identity) -> None:
+    """Note who answers to ``model`` in the campaign, and insist that it stays the same.
+
+    An identity under which nothing was measured yet may be replaced: a setting was corrected.
+
+    Raises:
+        EngineError: the name stood for something else before in this campaign.
+    """
+    before = recorded_identity(ledger, study, campaign, model)
+    if before is not None and before.hash != identity.hash:
+        measured = ledger.read(
+            "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND c.campaign = ?"
+            " AND c.model = ? AND c.identity_hash = ? LIMIT 1",
+            (study, campaign, model, before.hash),
+        )
+        if measured:
+            raise identity_changed(study, campaign, model, before.differences(identity))
+
+    def operation(db: sqlite3.Connection) -> None:
+        _insert(db, study, campaign)
+        body = json.dumps(dict(identity.fields), sort_keys=True)
+        db.execute("INSERT OR IGNORE INTO identities VALUES (?, ?)", (identity.hash, body))
+        db.execute(
+            "INSERT OR REPLACE INTO campaign_models VALUES (?, ?, ?, ?, ?)",
+            (study, campaign, model, identity.hash, utc_now()),
+        )
+
+    if before is None or before.hash != identity.hash:
+        ledger.write(operation)
+
+
+def identity_changed(study: str, campaign: str, model: str, differences: list[str]) -> EngineError:
+    """The sentence for a name that stands for something else than when the campaign began."""
+    return EngineError(
+        f"Model {model!r} is not what it was in campaign {campaign} of study {study!r} ({'; '.join(differences)}): "
+        f"measurements of the two are never pooled, so begin a new campaign (`contextcliff campaign new {study}`) "
+        "or give the changed model a name of its own in models.yaml."
+    )

@@ -1,0 +1,121 @@
+"""Questions to the call ledger; none of them changes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.outcome import Failure, Orphan, Outcome
+from contextcliff_dagster.inference.recipe import Prompt, Recipe
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.ledger import Ledger
+
+_MANY = 500  # well below SQLite's limit of parameters in one statement
+_OUTCOME_COLUMNS = [column.name for column in fields(Outcome)]
+
+
+def _chunks(call_keys: Iterable[str]) -> Iterator[list[str]]:
+    keys = list(dict.fromkeys(call_keys))
+    for start in range(0, len(keys), _MANY):
+        yield keys[start : start + _MANY]
+
+
+def outcomes(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, Outcome]:
+    """Call key -> outcome, of those that have one."""
+    found: dict[str, Outcome] = {}
+    for keys in _chunks(call_keys):
+        sql = f"SELECT call_key, {', '.join(_OUTCOME_COLUMNS)} FROM results WHERE call_key IN ({_marks(keys)})"
+        found.update((row[0], Outcome(*row[1:])) for row in ledger.read(sql, keys))
+    return found
+
+
+def failures(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, Failure]:
+    """Call key -> last failure; its ``attempts`` are the requests of the run that failed last."""
+    found: dict[str, Failure] = {}
+    for keys in _chunks(call_keys):
+        rows = ledger.read(
+            "SELECT f.call_key, f.kind, f.message, f.maybe_paid, f.status, f.final, f.at,"
+            " (SELECT count(*) FROM attempts b WHERE b.call_key = f.call_key AND b.owner = a.owner)"
+            f" FROM failures f JOIN attempts a USING (attempt_id) WHERE f.call_key IN ({_marks(keys)}) ORDER BY attempt_id",
+            keys,
+        )
+        for key, kind, message, maybe_paid, status, final, at, attempts in rows:
+            found[key] = Failure(kind, message, bool(maybe_paid), status, bool(final), attempts, at)
+    return found
+
+
+def prompts(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, str]:
+    """Call key -> hash of the prompt that was rendered for it."""
+    found: dict[str, str] = {}
+    for keys in _chunks(call_keys):
+        rows = ledger.read(f"SELECT call_key, prompt_hash FROM calls WHERE call_key IN ({_marks(keys)})", keys)
+        found.update((key, prompt_hash) for key, prompt_hash in rows)
+    return found
+
+
+def orphans(ledger: Ledger, alive: Mapping[str, bool], study: str | None, campaign: str | None) -> list[Orphan]:
+    """Open attempts of owners that are gone."""
+    rows = ledger.read(
+        "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts WHERE ended_at IS NULL"
+        " AND (?1 IS NULL OR study = ?1) AND (?2 IS NULL OR campaign = ?2) ORDER BY attempt_id",
+        (study, campaign),
+    )
+    return [Orphan(*row[1:]) for row in rows if not alive.get(row[0], True)]
+
+
+def prompt(ledger: Ledger, call_key: str) -> Prompt:
+    """The prompt of a call, rebuilt from document, recipe and question, and checked by its hash."""
+    import pyarrow as pa
+
+    rows = ledger.read(
+        "SELECT d.zstd, d.bytes, r.body, c.question, c.replicate, c.prompt_hash FROM calls c"
+        " JOIN documents d USING (document_id) JOIN recipes r USING (recipe_hash) WHERE c.call_key = ?",
+        (call_key,),
+    )
+    if not rows:
+        raise StoreError(f"The call ledger {ledger.path} knows no call {call_key!r}; check the key.")
+    zstd, size, body, question, replicate, prompt_hash = rows[0]
+    document = pa.Codec("zstd").decompress(zstd, decompressed_size=size, asbytes=True).decode()
+    rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate)
+    if rebuilt.hash != prompt_hash:
+        raise StoreError(f"The call ledger {ledger.path} does not give back the prompt of call {call_key!r}; restore a backup.")
+    return rebuilt
+
+
+def stats(ledger: Ledger, orphaned: int) -> dict[str, Any]:
+    """Row counts, answers by kind, spend and size in bytes."""
+
+    def count(sql: str) -> int:
+        return int(ledger.read(sql)[0][0] or 0)
+
+    usd, tokens, requests = ledger.read("SELECT total(usd), sum(tokens), sum(calls) FROM spend")[0]
+    size = sum(
+        path.stat().st_size
+        for suffix in ("", "-wal")
+        if (path := ledger.path.with_name(ledger.path.name + suffix)).exists()
+    )
+    return {
+        "documents": count("SELECT count(*) FROM documents"),
+        "document_bytes": count("SELECT sum(bytes) FROM documents"),
+        "calls": count("SELECT count(*) FROM calls"),
+        "answers": count("SELECT count(*) FROM results WHERE no_answer IS NULL"),
+        "context_overflow": count("SELECT count(*) FROM results WHERE no_answer = 'context_overflow'"),
+        "invalid_truncated": count("SELECT count(*) FROM results WHERE no_answer = 'invalid_truncated'"),
+        "attempts": count("SELECT count(*) FROM attempts"),
+        "failures": count("SELECT count(*) FROM failures"),
+        "maybe_paid": count("SELECT count(*) FROM failures WHERE maybe_paid"),
+        "orphans": orphaned,
+        "campaigns": count("SELECT count(*) FROM campaigns"),
+        "spent_usd": float(usd),
+        "spent_tokens": int(tokens or 0),
+        "requests": int(requests or 0),
+        "bytes": size,
+    }
+
+
+def _marks(keys: list[str]) -> str:
+    return ", ".join("?" * len(keys))

@@ -1,0 +1,72 @@
+"""When to try again: full-jitter back-off for faults of the transport, and a breaker for too many."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+from contextcliff_dagster.contracts import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Full jitter: a wait drawn uniformly from 0 to ``base_s`` x 2^(attempt - 1), at most ``cap_s``.
+
+    (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.) What the server
+    asks for by Retry-After is waited for on top, at most ``longest_wait_s``.
+    """
+
+    attempts: int = 5
+    base_s: float = 0.5
+    cap_s: float = 30.0
+    longest_wait_s: float = 120.0
+
+    def wait_s(self, attempt: int, retry_after_s: float | None, rng: random.Random) -> float:
+        """Seconds to wait after the failed ``attempt`` (1, 2, ...)."""
+        jitter = rng.uniform(0.0, min(self.cap_s, self.base_s * 2 ** (attempt - 1)))
+        asked = min(max(retry_after_s or 0.0, 0.0), self.longest_wait_s)
+        return asked + jitter
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Seconds that the server asks to wait, by ``retry-after-ms`` or ``retry-after`` (RFC 9110, 10.2.3)."""
+    try:
+        if (milliseconds := headers.get("retry-after-ms")) is not None:
+            return max(0.0, float(milliseconds) / 1000)
+        if (text := headers.get("retry-after")) is None:
+            return None
+        try:
+            return max(0.0, float(text))
+        except ValueError:
+            then = parsedate_to_datetime(text).timestamp()
+            return max(0.0, then - (time.time() if now is None else now))
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+class Breaker:
+    """Opens after ``limit`` failed requests in a row, over all calls of the run."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.in_a_row = 0
+
+    def success(self) -> None:
+        """A request brought an answer."""
+        self.in_a_row = 0
+
+    def failure(self, model: str, last: str) -> None:
+        """A request failed.
+
+        Raises:
+            EngineError: one too many.
+        """
+        self.in_a_row += 1
+        if self.in_a_row >= self.limit:
+            raise EngineError(
+                f"Model {model!r} failed {self.in_a_row} requests in a row (the last: {last}); everything measured is "
+                "kept, so see to the server and run the same command to go on."
+            )
