@@ -21,7 +21,9 @@ REQUIRE_VARIABLE = "CONTEXTCLIFF_REQUIRE"
 
 def chromium() -> str | None:
     """Path of a Chromium or Chrome, or None."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
 
 
 def chromedriver() -> str | None:

@@ -5,17 +5,17 @@ Liang 2018 (v2.0, the F1 of an answer without tokens). With P = |shared| / |outp
 R = |shared| / |answer| over bags of normalised tokens, F1 = 2PR / (P + R).
 
 One deviation, for the instrument's sake: an accepted answer that normalisation would erase (the
-choice "A" is an article, "+" is punctuation) is compared in lower case and otherwise as it stands.
-The scripts would call an *empty* output right there.
+choice "A" is an article, "+" is punctuation) is compared with its articles, and if need be with its
+punctuation. The scripts would call an *empty* output right there.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from contextcliff_dagster.scoring.normalize import normalize_answer
+from contextcliff_dagster.scoring.normalize import normalize_answer, remove_punctuation
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
@@ -33,11 +33,19 @@ def bare(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).lower().split())
 
 
+def _without_punctuation(text: str) -> str:
+    return bare(remove_punctuation(text))
+
+
+# From the usual form to the one that erases least.
+_FORMS: tuple[Callable[[str], str], ...] = (normalize_answer, _without_punctuation, bare)
+
+
 def _exact(answer: str, gold: str) -> float:
-    normal = normalize_answer(gold)
-    if not normal:
-        return float(bool(bare(gold)) and bare(answer).rstrip(".") == bare(gold).rstrip("."))
-    return float(normalize_answer(answer) == normal)
+    for form in _FORMS:
+        if expected := form(gold):
+            return float(form(answer) == expected)
+    return 0.0
 
 
 def _f1(answer: str, gold: str) -> float:

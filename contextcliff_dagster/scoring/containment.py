@@ -1,0 +1,90 @@
+"""Containment: does an accepted answer stand inside the output?
+
+RULER (Hsieh et al. 2024, `string_match_part`) and NoLiMa (Modarressi et al. 2025) ask whether the
+answer is a substring of the output, in lower case. So do we, with whole words and whole numbers:
+"12" does not stand in "112" nor in "12.5", nor "no" in "I do not know", which a substring search
+would call right. Letters next to digits are a boundary ("937915kg" holds "937915"), and in scripts
+without spaces between words every character is one.
+
+An answer that is equal to an accepted one after SQuAD's normalisation is contained as well, so that
+containment is never below exact match.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from contextcliff_dagster.scoring.normalize import answer_tokens
+from contextcliff_dagster.scoring.squad import bare
+
+_UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
+
+
+def contained(output: str, accepted: Sequence[str]) -> float:
+    """1.0 if one of the `accepted` answers stands in `output` as whole words, else 0.0."""
+    haystack = Haystack(output)
+    return float(any(haystack.holds(answer) for answer in accepted))
+
+
+class Haystack:
+    """A text in which many phrases are looked up; prepared once, each look-up is linear in it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = _comparable(text)
+        self._original = text
+        self._tokens: str | None = None
+
+    def holds(self, phrase: str) -> bool:
+        """Whether `phrase` stands in the text as whole words; a phrase of nothing never does."""
+        needle = _comparable(phrase)
+        if not needle:
+            return False
+        text = self._text
+        if any(_stands_alone(text, at, at + len(needle)) for at in _places(text, needle)):
+            return True
+        tokens = answer_tokens(phrase)
+        return bool(tokens) and f" {' '.join(tokens)} " in self._token_text
+
+    @property
+    def _token_text(self) -> str:
+        if self._tokens is None:
+            self._tokens = f" {' '.join(answer_tokens(self._original))} "
+        return self._tokens
+
+
+def _comparable(text: str) -> str:
+    return bare(text.translate(_STRAIGHT))
+
+
+def _places(text: str, needle: str) -> Iterator[int]:
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1)
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    return not _joins(text, start) and not _joins(text, end)
+
+
+def _joins(text: str, border: int) -> bool:
+    """Whether the characters on both sides of `border` belong to one word or one number."""
+    if not 0 < border < len(text):
+        return False
+    left, right = text[border - 1], text[border]
+    if left.isdigit() and right.isdigit():
+        return True
+    if left.isalpha() and right.isalpha():
+        return not (_unspaced(left) or _unspaced(right))
+    # 3 | .5 and 1, | 200: a separator between two digits is inside a number.
+    if left.isdigit() and right in ".,":
+        return border + 1 < len(text) and text[border + 1].isdigit()
+    if left in ".," and right.isdigit():
+        return border > 1 and text[border - 2].isdigit()
+    return False
+
+
+def _unspaced(character: str) -> bool:
+    return not character.isascii() and unicodedata.name(character, "").startswith(_UNSPACED_SCRIPTS)

@@ -1,0 +1,151 @@
+"""From predictions to evaluation records: one scored row per call, and nothing lost on the way.
+
+A failed record is one with exact match 0 (containment 0 where that is the study's primary score), or
+whose answer cannot be parsed. Only failed records carry a failure tag. The three outcomes that are
+no answers keep their name as tag, and null in every score and in `failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from contextcliff_dagster.contracts import (
+    EVAL_RECORDS,
+    UNSCORED_TAGS,
+    Example,
+    FailureTag,
+    PrimaryScore,
+    StoreError,
+)
+from contextcliff_dagster.scoring.containment import Haystack
+from contextcliff_dagster.scoring.parse import parse_answer
+from contextcliff_dagster.scoring.scorers import open_scorer
+from contextcliff_dagster.scoring.taxonomy import tag_failure
+
+_CALL_COLUMNS = tuple(
+    name
+    for name in EVAL_RECORDS.column_names
+    if name not in {"parsed_answer", "em", "f1", "contained", "score", "failed", "failure"}
+)
+_NOT_SCORED: dict[str, Any] = dict.fromkeys(
+    ("parsed_answer", "em", "f1", "contained", "score", "failed")
+)
+
+
+def score_rows(
+    prediction_rows: Sequence[Mapping[str, Any]],
+    examples: Mapping[str, Example],
+    documents: Callable[[str], str],
+    *,
+    primary: PrimaryScore = "em",
+    scorer: str = "text",
+    output_schema: Mapping[str, Any] | None = None,
+    max_output_tokens: int | None = None,
+    answer_prefix: str = "",
+) -> list[dict[str, Any]]:
+    """The rows of `EVAL_RECORDS` for rows of `PREDICTIONS`, in the same order.
+
+    Args:
+        prediction_rows: rows with the columns of `PREDICTIONS`.
+        examples: by example id, those that the rows name.
+        documents: document id -> text; asked only where a failure tag depends on the document.
+        primary: the score that becomes `score`.
+        scorer: `text`, `numeric`, `structured`, or an entry point (see `scorers`).
+        output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
+        max_output_tokens: the recipe's limit: an output of so many tokens was cut by it, whatever
+            finish reason the server gave.
+        answer_prefix: how the recipe began the reply; removed where a server repeats it.
+
+    Raises:
+        StudyError: the scorer is unknown or fails; the schema is no JSON Schema.
+        StoreError: a row names an example that `examples` does not have.
+    """
+    return list(
+        iter_scored(
+            prediction_rows,
+            examples,
+            documents,
+            primary=primary,
+            scorer=scorer,
+            output_schema=output_schema,
+            max_output_tokens=max_output_tokens,
+            answer_prefix=answer_prefix,
+        )
+    )
+
+
+def iter_scored(
+    prediction_rows: Sequence[Mapping[str, Any]],
+    examples: Mapping[str, Example],
+    documents: Callable[[str], str],
+    *,
+    primary: PrimaryScore,
+    scorer: str,
+    output_schema: Mapping[str, Any] | None,
+    max_output_tokens: int | None,
+    answer_prefix: str,
+) -> Iterator[dict[str, Any]]:
+    """`score_rows`, one record at a time."""
+    judge = open_scorer(scorer)
+
+    # Neighbouring rows mostly share a document; a few are kept, since they may be large.
+    @lru_cache(maxsize=4)
+    def haystack(document_id: str) -> Haystack:
+        return Haystack(documents(document_id))
+
+    for row in prediction_rows:
+        record = {name: row.get(name) for name in _CALL_COLUMNS}
+        if (no_answer := row.get("no_answer")) is not None:
+            yield record | _NOT_SCORED | {"failure": _no_answer_tag(no_answer, row)}
+            continue
+        example = examples.get(str(row["example_id"]))
+        if example is None:
+            raise StoreError(
+                f"A prediction names example {row['example_id']!r}, which the manifest does not "
+                "have; prepare the study again."
+            )
+        parsed = parse_answer(
+            row.get("raw_output"), answer_prefix=answer_prefix, output_schema=output_schema
+        )
+        scores = judge(parsed, example.answers)
+        right = scores.contained if primary == "contained" else scores.em
+        failed = right == 0.0 or parsed.text is None
+        tag: FailureTag | None = None
+        if failed:
+            tag = tag_failure(
+                parsed,
+                question=example.question,
+                accepted=example.answers,
+                document=lambda document_id=example.document_id: haystack(document_id),
+                finish_reason=_finish_reason(row, max_output_tokens),
+                asks_schema=output_schema is not None,
+                holds_accepted=scores.contained > 0.0,
+            )
+        yield record | {
+            "parsed_answer": parsed.text,
+            "em": scores.em,
+            "f1": scores.f1,
+            "contained": scores.contained,
+            "score": getattr(scores, primary),
+            "failed": failed,
+            "failure": None if tag is None else tag.value,
+        }
+
+
+def _finish_reason(row: Mapping[str, Any], max_output_tokens: int | None) -> str | None:
+    generated = row.get("completion_tokens")
+    if max_output_tokens is not None and generated is not None and generated >= max_output_tokens:
+        return "length"
+    reason = row.get("finish_reason")
+    return None if reason is None else str(reason)
+
+
+def _no_answer_tag(no_answer: str, row: Mapping[str, Any]) -> str:
+    if no_answer not in UNSCORED_TAGS:
+        raise StoreError(
+            f"A prediction of example {row.get('example_id')!r} has no answer for an unknown "
+            f"reason, {no_answer!r}; rebuild the predictions."
+        )
+    return no_answer

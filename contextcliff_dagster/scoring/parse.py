@@ -1,0 +1,184 @@
+"""From the raw output to the answer in it, by a few rules that are the same at every length.
+
+Removed, because they are the serving's or the scaffold's and not the answer: closed reasoning
+blocks (`<think>...</think>`), end-of-turn markers, an answer prefix that the server repeats, the
+label `Answer:` in front, a code fence around the whole, one pair of quotes or asterisks around the
+whole. Nothing else is guessed: an answer wrapped in a sentence stays wrapped (exact match then says
+0, containment 1, and the failure tag says why).
+
+Where the recipe asks for a schema, the whole answer must be JSON that fits it (JSON Schema, as
+`jsonschema` checks it); the answer is then the value of the key `answer`, or of the only required
+key, or the whole object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from contextcliff_dagster.contracts import StudyError
+
+_THOUGHT_TAGS = ("think", "thinking", "reasoning")
+_OPEN_THOUGHT = re.compile(rf"<({'|'.join(_THOUGHT_TAGS)})>", re.IGNORECASE)
+_END_MARKERS = (
+    "<|end|>",
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+    "<end_of_turn>",
+    "<eos>",
+    "</s>",
+)
+_VOID = frozenset(".,;:!?'\"`()-_\u2013\u2014\u2026\u2018\u2019\u201c\u201d\u00b7\u2022")
+_LABEL = re.compile(r"\A(?:\*\*)?(?:final\s+)?answer\s*:(?:\*\*)?\s*", re.IGNORECASE)
+_FENCE = re.compile(r"\A```[^\n`]*\n(.*?)\n?```\Z", re.DOTALL)
+_PAIRS = (("**", "**"), ('"', '"'), ("'", "'"), ("`", "`"), ("\u201c", "\u201d"))
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAnswer:
+    """What was taken out of one raw output.
+
+    `text` is None where there is no answer to score, and `fault` then says why. `visible` is the
+    output without closed reasoning blocks and markers: containment and failure tags look at it.
+    `value` is the JSON value behind `text`, where a schema was asked for and kept.
+    """
+
+    text: str | None
+    visible: str
+    fault: str | None = None
+    value: Any = None
+
+
+def parse_answer(
+    raw: str | None,
+    *,
+    answer_prefix: str = "",
+    output_schema: Mapping[str, Any] | None = None,
+) -> ParsedAnswer:
+    """Take the answer out of `raw`; `raw` None or without content has none.
+
+    Raises:
+        StudyError: `output_schema` is no JSON Schema.
+    """
+    visible = _visible(raw or "", answer_prefix)
+    if not has_content(visible):
+        return ParsedAnswer(None, visible, "the output is empty")
+    if _OPEN_THOUGHT.search(visible):
+        return ParsedAnswer(None, visible, "the output ends inside its reasoning")
+    text = _unfenced(visible)
+    if output_schema is not None:
+        return _parse_json(text, visible, output_schema)
+    text = _unwrapped(_LABEL.sub("", text, count=1))
+    if not has_content(text):
+        return ParsedAnswer(None, visible, "the output is a label without an answer")
+    return ParsedAnswer(text, visible)
+
+
+def has_content(text: str) -> bool:
+    """Whether `text` says anything: more than white space, control characters and punctuation."""
+    return any(c not in _VOID and unicodedata.category(c)[0] not in "CZ" for c in text)
+
+
+def _visible(raw: str, answer_prefix: str) -> str:
+    text = _without_thoughts(raw).strip()
+    while text.endswith(_END_MARKERS):
+        text = text[: text.rindex("<")].rstrip()
+    if answer_prefix.strip():
+        text = text.removeprefix(answer_prefix.strip()).lstrip()
+    return text
+
+
+def _without_thoughts(text: str) -> str:
+    """`text` without its closed reasoning blocks; one that never closes stays."""
+    kept: list[str] = []
+    at = 0
+    while opened := _OPEN_THOUGHT.search(text, at):
+        closed = re.compile(rf"</{opened.group(1)}>", re.IGNORECASE).search(text, opened.end())
+        if closed is None:
+            break
+        kept.append(text[at : opened.start()])
+        at = closed.end()
+    return " ".join([*kept, text[at:]])
+
+
+def _unfenced(text: str) -> str:
+    fenced = _FENCE.match(text)
+    return fenced.group(1).strip() if fenced else text
+
+
+def _unwrapped(text: str) -> str:
+    for left, right in _PAIRS:
+        inner = text[len(left) : -len(right)]
+        if (
+            len(text) > len(left) + len(right)
+            and text.startswith(left)
+            and text.endswith(right)
+            and left not in inner
+            and right not in inner
+        ):
+            return inner.strip()
+    return text
+
+
+def canonical_json(value: Any) -> str:
+    """One text for one JSON value, whatever the order of its keys."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def load_json(text: str) -> Any:
+    """The JSON value that `text` is. Raises ValueError where it is none (NaN is none)."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _parse_json(text: str, visible: str, schema: Mapping[str, Any]) -> ParsedAnswer:
+    try:
+        value = load_json(text)
+    except ValueError as error:
+        return ParsedAnswer(None, visible, f"the output is not JSON: {str(error)[:200]}")
+    misfit = next(iter(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value)), None)
+    if misfit is not None:
+        fault = f"the JSON does not fit the schema: {misfit.message[:200]}"
+        return ParsedAnswer(None, visible, fault)
+    value = _answer_value(value, schema)
+    answer = value if isinstance(value, str) else canonical_json(value)
+    return ParsedAnswer(answer, visible, value=value)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _answer_value(value: Any, schema: Mapping[str, Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "answer" in value:
+        return value["answer"]
+    required = schema.get("required") or []
+    return value[required[0]] if len(required) == 1 else value
+
+
+@lru_cache(maxsize=16)
+def _validator(schema: str) -> Any:
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+
+    document = json.loads(schema)
+    kind = validator_for(document)
+    try:
+        kind.check_schema(document)
+    except SchemaError as fault:
+        raise StudyError(
+            f"The study's output_schema is not a JSON Schema: {fault.message}; correct it."
+        ) from fault
+    return kind(document)

@@ -1,0 +1,216 @@
+"""Scorers: what "right" means for a task, as three scores from 0 to 1.
+
+Whichever is used, the three columns keep their sense: `em`, the answer is an accepted one; `f1`, how
+much of it is shared; `contained`, an accepted answer stands inside the output. `em` never exceeds
+the other two.
+
+- `text`: equal after SQuAD's normalisation; SQuAD's token F1; whole words inside the output.
+- `numeric`: the answer's numbers are the accepted ones, by value; F1 over numbers; the accepted
+  numbers are among the output's. Words and units do not count.
+- `structured`: equal JSON values, keys in any order; F1 over (path, value) leaves; every accepted
+  leaf is there. An output that is not JSON scores 0.
+
+Any other name is an entry point of the group `contextcliff.scorers`: a callable
+`(answer: str, accepted: Sequence[str]) -> float | Scores`, where a float stands for all three.
+
+Left out on purpose: executing code that a model wrote. That needs a sandbox, which this project does
+not have; score such answers elsewhere and bring the scores (`contextcliff analyze`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.scoring.containment import contained
+from contextcliff_dagster.scoring.parse import ParsedAnswer, canonical_json, load_json
+from contextcliff_dagster.scoring.squad import exact_match, token_f1
+
+ENTRY_POINT_GROUP = "contextcliff.scorers"
+RELATIVE_TOLERANCE = Decimal("1e-9")
+"""Two numbers are one where they differ by at most this share of the accepted one; whole numbers,
+which may be identifiers, only where they are equal."""
+
+
+class Scores(NamedTuple):
+    """The three scores of one answer, each 0..1."""
+
+    em: float
+    f1: float
+    contained: float
+
+
+Scorer = Callable[[ParsedAnswer, Sequence[str]], Scores]
+
+
+def score_text(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
+    """SQuAD exact match and token F1 of the answer; containment in the whole output."""
+    inside = contained(parsed.visible, accepted)
+    if parsed.text is None:
+        return Scores(0.0, 0.0, inside)
+    em = exact_match(parsed.text, accepted)
+    return Scores(em, token_f1(parsed.text, accepted), max(em, inside))
+
+
+def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
+    """Numbers by value: "1,200.0", "1200" and "1.2e3" are one. Units and words do not count."""
+    given = numbers(parsed.text or "")
+    seen = numbers(parsed.visible)
+    return _best(_numeric(given, seen, numbers(gold)) for gold in accepted)
+
+
+def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
+    """JSON by value. An accepted answer that is no JSON stands for that string."""
+    try:
+        value = parsed.value if parsed.value is not None else load_json(parsed.text or "")
+        given = Counter(_leaves(value))
+    except (ValueError, RecursionError):
+        return Scores(0.0, 0.0, 0.0)
+    return _best(_structured(given, Counter(_leaves(_json_or_string(gold)))) for gold in accepted)
+
+
+BUILT_IN: dict[str, Scorer] = {
+    "text": score_text,
+    "numeric": score_numeric,
+    "structured": score_structured,
+}
+
+
+def open_scorer(name: str) -> Scorer:
+    """The scorer called `name`: built in, or an entry point of `contextcliff.scorers`.
+
+    Raises:
+        StudyError: no scorer has that name, or its package cannot be imported.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    custom = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    if name not in custom:
+        known = ", ".join([*BUILT_IN, *sorted(custom)])
+        raise StudyError(
+            f"There is no scorer {name!r}: choose one of {known}, or install a package with an "
+            f"entry point of that name in the group {ENTRY_POINT_GROUP!r}."
+        )
+    try:
+        function = custom[name].load()
+    except Exception as fault:
+        raise StudyError(
+            f"Scorer {name!r} ({custom[name].value}) cannot be imported: {fault}; mend or "
+            "reinstall its package."
+        ) from fault
+    return _custom_scorer(name, function)
+
+
+def _custom_scorer(name: str, function: Callable[[str, Sequence[str]], Any]) -> Scorer:
+    def score(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
+        if parsed.text is None:
+            return Scores(0.0, 0.0, 0.0)
+        try:
+            result = function(parsed.text, accepted)
+            scores = (
+                Scores(*map(float, result))
+                if isinstance(result, tuple)
+                else Scores(float(result), float(result), float(result))
+            )
+        except Exception as fault:
+            raise StudyError(
+                f"Scorer {name!r} failed on the answer {parsed.text[:60]!r}: "
+                f"{type(fault).__name__}: {fault}; mend it, no call is repeated."
+            ) from fault
+        if not all(0.0 <= value <= 1.0 for value in scores):
+            raise StudyError(
+                f"Scorer {name!r} gave {tuple(scores)} for the answer {parsed.text[:60]!r}: "
+                "scores lie between 0 and 1."
+            )
+        return scores
+
+    return score
+
+
+# Bounded repeats: a number of more digits than any quantity has is digits, not a number.
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3}){1,20}|\d{1,400})(?:\.\d{1,400})?"
+    r"(?:[eE][-+]?\d{1,3})?(?!\d)(?!\.\d)"
+)
+
+
+def numbers(text: str) -> list[Decimal]:
+    """The numbers in `text`, in order: signs, decimals, exponents, commas between thousands."""
+    found: list[Decimal] = []
+    for match in _NUMBER.finditer(text):
+        try:
+            found.append(Decimal(match.group().replace(",", "").replace("\u2212", "-")))
+        except InvalidOperation:
+            continue
+    return found
+
+
+def _same_number(given: Decimal, gold: Decimal) -> bool:
+    if given == given.to_integral_value() and gold == gold.to_integral_value():
+        return given == gold
+    return abs(given - gold) <= RELATIVE_TOLERANCE * abs(gold)
+
+
+def _numeric(given: Sequence[Decimal], seen: Sequence[Decimal], gold: Sequence[Decimal]) -> Scores:
+    if not gold:
+        return Scores(0.0, 0.0, 0.0)
+    shared = _shared(given, gold)
+    em = float(shared == len(gold) == len(given))
+    inside = float(_shared(seen, gold) == len(gold))
+    return Scores(em, _f1(shared, len(given), len(gold)), max(em, inside))
+
+
+def _shared(given: Sequence[Decimal], gold: Sequence[Decimal]) -> int:
+    left = list(given)
+    shared = 0
+    for number in gold:
+        twin = next((i for i, other in enumerate(left) if _same_number(other, number)), None)
+        if twin is not None:
+            del left[twin]
+            shared += 1
+    return shared
+
+
+def _json_or_string(text: str) -> Any:
+    try:
+        return load_json(text)
+    except ValueError:
+        return text
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every scalar of a JSON value with the path to it; an empty container is a leaf."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{canonical_json(key)}")
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{index}]")
+    elif isinstance(value, float) and value.is_integer() and math.isfinite(value):
+        yield path, canonical_json(int(value))  # JSON has one kind of number: 3.0 is 3
+    else:
+        yield path, canonical_json(value)
+
+
+def _structured(given: Counter[tuple[str, str]], gold: Counter[tuple[str, str]]) -> Scores:
+    shared = sum((given & gold).values())
+    return Scores(
+        float(given == gold),
+        _f1(shared, given.total(), gold.total()),
+        float(shared == gold.total()),
+    )
+
+
+def _f1(shared: int, given: int, gold: int) -> float:
+    return 2 * shared / (given + gold) if shared else 0.0
+
+
+def _best(scores: Iterator[Scores]) -> Scores:
+    columns = list(zip(*scores, strict=True))
+    return Scores(*map(max, columns)) if columns else Scores(0.0, 0.0, 0.0)

@@ -1,0 +1,195 @@
+"""Failure tags: why an answer is wrong, by rules a person can check, the first that fits.
+
+| tag | rule |
+|---|---|
+| `empty` | nothing but white space, punctuation, markers and closed reasoning |
+| `schema_violation` | the recipe asks for a schema; the output is not JSON or does not fit it |
+| `refusal` | a refusing phrase (or the serving's content filter), not quoted from the document |
+| `incompleteness` | cut by the length limit, ends in mid-sentence, or only begins an accepted answer |
+| `instruction_drift` | answers in another form: it holds an accepted answer inside other words, is \
+`DRIFT_RATIO` times as long as the longest accepted answer (and over `DRIFT_MIN_WORDS` words), or is \
+a sentence of `OFF_TOPIC_MIN_WORDS` words without one content word of the question |
+| `wrong_evidence` | it stands in the document: word for word, or each of its numbers and names does |
+| `hallucination` | anything else: the document does not say it |
+
+The rules for `schema_violation`, `refusal` and `instruction_drift` are the project's blueprint made
+exact: its "nouns from the query" are the question's content words (numbers and words of three letters and
+more that are no function words), and they are asked of sentences only, since a short right answer
+need not repeat the question. The phrases are English; other languages fall through to later tags.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from contextcliff_dagster.contracts import FailureTag
+from contextcliff_dagster.scoring.containment import Haystack
+from contextcliff_dagster.scoring.normalize import answer_tokens
+from contextcliff_dagster.scoring.parse import ParsedAnswer, has_content
+
+DRIFT_RATIO = 5.0
+"""An answer over this many times the words of the longest accepted answer has drifted ..."""
+DRIFT_MIN_WORDS = 15
+"""... if it has more words than this as well: a short answer may be wordy."""
+OFF_TOPIC_MIN_WORDS = 6
+"""Answers of so many words are sentences, and share a content word with the question."""
+REFUSAL_WINDOW = 300
+"""Characters at both ends of the output in which a refusing phrase counts."""
+QUOTE_MIN_WORDS = 4
+"""So many words that stand in the document one after the other are a quotation, not a refusal."""
+
+_LENGTH_REASONS = frozenset({"length", "max_tokens", "max_output_tokens"})
+_FILTER_REASONS = frozenset({"content_filter", "refusal", "safety"})
+
+_FIND = (
+    r"(?:find|answer|determine|locate|identify|help|assist|provide|see|access|comply|tell|say|read|"
+    r"fulfil+|process|respond|complete|do that|confirm)"
+)
+_SAID = (
+    r"(?:mentioned|specified|stated|provided|given|found|included|available|listed|present|"
+    r"contained|answerable|in the (?:text|document|context|passage|ledger)|enough)"
+)
+_REFUSALS = re.compile(
+    r"\b(?:"
+    rf"(?:i'?m|i am|we are|we're) (?:very |really |so |truly )?(?:sorry|afraid|unable|not able)|sorry,|"
+    r"apologi[sz]e|my apologies|"
+    rf"(?:cannot|can't|can not|could not|couldn't|unable to|not able to|failed to) (?:\w+ )?{_FIND}|"
+    rf"not (?:\w+ )?{_SAID}|"
+    r"(?:there (?:is|was|are) )?no (?:\w+ )?(?:information|mention|record|evidence|data|reference|"
+    r"answer|details?)\b|"
+    r"(?:does|do|did)(?: not|n't) (?:\w+ )?(?:mention|contain|say|specify|state|include|appear|list|"
+    r"provide|exist|give)|"
+    r"i (?:don't|do not) (?:know|have|see)|as an ai|"
+    r"(?:insufficient|not enough) (?:information|context|data)|impossible to (?:say|know|determine|"
+    r"answer)|no way to (?:know|tell)|unanswerable|i (?:must|have to) decline|i won't|i will not"
+    r")",
+    re.IGNORECASE,
+)
+_WHOLE_REFUSAL = re.compile(
+    r"(?:unknown|none|n/?a|null|no answer|not sure|unclear|undefined|nothing|missing|nil)",
+    re.IGNORECASE,
+)
+_HANGING_WORDS = frozenset(
+    "a an the and or but nor of to in on at by for from with into than that which who whose is are "
+    "was were be been has have had will would as if because while when".split()
+)
+_FUNCTION_WORDS = _HANGING_WORDS | frozenset(
+    "what where why how does did not can could should may might must shall this these those there "
+    "here its his her their our your you they them she him it he we i do according document text "
+    "passage context following please find report state give tell answer question value only one "
+    "any all each some about between during after before over under".split()
+)
+_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'"})
+
+
+def tag_failure(
+    parsed: ParsedAnswer,
+    *,
+    question: str,
+    accepted: Sequence[str],
+    document: Callable[[], Haystack],
+    finish_reason: str | None = None,
+    asks_schema: bool = False,
+    holds_accepted: bool = False,
+) -> FailureTag:
+    """The tag of a failed answer (see the table above).
+
+    `document` gives the document to look in, and is called only where the tag depends on it.
+    `holds_accepted`: containment is 1. Call it only for answers that failed.
+    """
+    visible = parsed.visible
+    if not has_content(visible):
+        return FailureTag.EMPTY
+    if asks_schema and parsed.fault is not None:
+        return FailureTag.SCHEMA_VIOLATION
+    answer = parsed.text if parsed.text is not None else visible
+    if not holds_accepted and _refuses(answer, finish_reason, document):
+        return FailureTag.REFUSAL
+    if _stops_short(parsed, answer, accepted, finish_reason):
+        return FailureTag.INCOMPLETENESS
+    if holds_accepted or _drifts(answer, question, accepted):
+        return FailureTag.INSTRUCTION_DRIFT
+    if _stands_in(answer, question, document()):
+        return FailureTag.WRONG_EVIDENCE
+    return FailureTag.HALLUCINATION
+
+
+def _refuses(answer: str, finish_reason: str | None, document: Callable[[], Haystack]) -> bool:
+    if finish_reason in _FILTER_REASONS:
+        return True
+    if _WHOLE_REFUSAL.fullmatch(answer.strip(" .!*\"'")):
+        return True
+    straight = answer.translate(_STRAIGHT)
+    ends = straight[:REFUSAL_WINDOW], straight[-REFUSAL_WINDOW:]
+    if not any(map(_REFUSALS.search, ends)):
+        return False
+    quoted = len(answer.split()) >= QUOTE_MIN_WORDS and document().holds(answer)
+    return not quoted
+
+
+def _stops_short(
+    parsed: ParsedAnswer, answer: str, accepted: Sequence[str], finish_reason: str | None
+) -> bool:
+    if finish_reason in _LENGTH_REASONS or parsed.text is None:
+        return True
+    if answer.rstrip()[-1] in ",;:([{<=-\u2013\u2014/&":
+        return True
+    if answer.count("(") > answer.count(")") or answer.count("[") > answer.count("]"):
+        return True
+    tokens = answer_tokens(answer)
+    words = re.findall(r"[^\W\d_]+", answer.lower())
+    if len(words) >= 3 and words[-1] in _HANGING_WORDS and answer.rstrip()[-1].isalpha():
+        return True
+    return any(
+        len(tokens) < len(gold) and tokens and gold[: len(tokens)] == tokens
+        for gold in map(answer_tokens, accepted)
+    )
+
+
+def _drifts(answer: str, question: str, accepted: Sequence[str]) -> bool:
+    words = len(answer.split())
+    longest = max((len(gold.split()) for gold in accepted), default=1)
+    if words > max(DRIFT_MIN_WORDS, DRIFT_RATIO * longest):
+        return True
+    asked = _content_words(question)
+    if words < OFF_TOPIC_MIN_WORDS or not asked:
+        return False
+    expected = asked.union(*map(_content_words, accepted))
+    return expected.isdisjoint(_content_words(answer))
+
+
+def _content_words(text: str) -> set[str]:
+    """Stems of the words of `text` that carry its topic."""
+    words = re.findall(r"[^\W_]+", text.lower())
+    return {
+        _stem(w)
+        for w in words
+        if w not in _FUNCTION_WORDS and (len(w) >= 3 or any(c.isdigit() for c in w))
+    }
+
+
+def _stem(word: str) -> str:
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word.removesuffix(ending)
+    return word
+
+
+def _stands_in(answer: str, question: str, document: Haystack) -> bool:
+    if document.holds(answer):
+        return True
+    asked = {word.lower() for word in re.findall(r"[^\W_]+", question)}
+    specifics = {s for s in _specifics(answer) if s.lower() not in asked}
+    return bool(specifics) and all(map(document.holds, specifics))
+
+
+def _specifics(answer: str) -> set[str]:
+    """The numbers and names of an answer: what it would have to have from the document."""
+    words = re.findall(r"[^\W_]+(?:[.,'][^\W_]+)*", answer)
+    return {
+        w
+        for i, w in enumerate(words)
+        if any(c.isdigit() for c in w)
+        or (i > 0 and w[0].isupper() and w.lower() not in _FUNCTION_WORDS)
+    }
