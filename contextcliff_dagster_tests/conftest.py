@@ -1,4 +1,4 @@
-"""Every test has a store and a Dagster home of its own, and no setting of the person who runs it."""
+"""Every test has a store and a Dagster home of its own, and no setting of whoever runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test needs of the machine: skip with a reason where it is missing, fail where it must be there.
+"""What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
 
 `CONTEXTCLIFF_REQUIRE=browser,postgres,torch` names what must be there (continuous integration sets
 it): a test that would have been skipped for lack of it then fails.
@@ -6,7 +6,6 @@ it): a test that would have been skipped for lack of it then fails.
 
 from __future__ import annotations
 
-import glob
 import importlib.util
 import os
 import shutil
@@ -34,9 +33,9 @@ def chromedriver() -> str | None:
 def postgres_bin() -> Path | None:
     """Folder with `initdb`, `postgres` and `pg_ctl` (Debian keeps them off the PATH), or None."""
     on_path = shutil.which("initdb")
-    folders = [*([str(Path(on_path).resolve().parent)] if on_path else [])]
-    folders += sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
-    for folder in map(Path, folders):
+    folders = [Path(on_path).resolve().parent] if on_path else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for folder in folders:
         if all((folder / program).exists() for program in ("initdb", "postgres", "pg_ctl")):
             return folder
     return None

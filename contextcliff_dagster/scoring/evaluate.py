@@ -1,14 +1,14 @@
 """From predictions to evaluation records: one scored row per call, and nothing lost on the way.
 
-A failed record is one with exact match 0 (containment 0 where that is the study's primary score), or
-whose answer cannot be parsed. Only failed records carry a failure tag. The three outcomes that are
-no answers keep their name as tag, and null in every score and in `failed`.
+A record failed where exact match is 0 (containment, where that is the study's primary score) or the
+answer cannot be parsed. Only failed records carry a failure tag. The three outcomes that are no
+answers keep their name as tag, and null in every score and in `failed`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from contextcliff_dagster.contracts import (
@@ -54,8 +54,8 @@ def score_rows(
         primary: the score that becomes `score`.
         scorer: `text`, `numeric`, `structured`, or an entry point (see `scorers`).
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
-        max_output_tokens: the recipe's limit: an output of so many tokens was cut by it, whatever
-            finish reason the server gave.
+        max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of so
+            many tokens was cut by it.
         answer_prefix: how the recipe began the reply; removed where a server repeats it.
 
     Raises:
@@ -118,7 +118,7 @@ def iter_scored(
                 parsed,
                 question=example.question,
                 accepted=example.answers,
-                document=lambda document_id=example.document_id: haystack(document_id),
+                document=partial(haystack, example.document_id),
                 finish_reason=_finish_reason(row, max_output_tokens),
                 asks_schema=output_schema is not None,
                 holds_accepted=scores.contained > 0.0,
@@ -135,11 +135,11 @@ def iter_scored(
 
 
 def _finish_reason(row: Mapping[str, Any], max_output_tokens: int | None) -> str | None:
+    if (reason := row.get("finish_reason")) is not None:
+        return str(reason)
     generated = row.get("completion_tokens")
-    if max_output_tokens is not None and generated is not None and generated >= max_output_tokens:
-        return "length"
-    reason = row.get("finish_reason")
-    return None if reason is None else str(reason)
+    cut = max_output_tokens is not None and generated is not None and generated >= max_output_tokens
+    return "length" if cut else None
 
 
 def _no_answer_tag(no_answer: str, row: Mapping[str, Any]) -> str:

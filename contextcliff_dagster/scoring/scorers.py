@@ -1,8 +1,8 @@
 """Scorers: what "right" means for a task, as three scores from 0 to 1.
 
-Whichever is used, the three columns keep their sense: `em`, the answer is an accepted one; `f1`, how
-much of it is shared; `contained`, an accepted answer stands inside the output. `em` never exceeds
-the other two.
+Whichever is used, the three columns keep their sense: `em`, the answer is an accepted one; `f1`,
+how much of it is shared; `contained`, an accepted answer stands inside the output. `em` never
+exceeds the other two.
 
 - `text`: equal after SQuAD's normalisation; SQuAD's token F1; whole words inside the output.
 - `numeric`: the answer's numbers are the accepted ones, by value; F1 over numbers; the accepted
@@ -13,8 +13,8 @@ the other two.
 Any other name is an entry point of the group `contextcliff.scorers`: a callable
 `(answer: str, accepted: Sequence[str]) -> float | Scores`, where a float stands for all three.
 
-Left out on purpose: executing code that a model wrote. That needs a sandbox, which this project does
-not have; score such answers elsewhere and bring the scores (`contextcliff analyze`).
+Left out on purpose: executing code that a model wrote. That needs a sandbox, which this project
+does not have; score such answers elsewhere and bring the scores (`contextcliff analyze`).
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
 """Failure tags: why an answer is wrong, by rules a person can check, the first that fits.
 
-| tag | rule |
-|---|---|
-| `empty` | nothing but white space, punctuation, markers and closed reasoning |
-| `schema_violation` | the recipe asks for a schema; the output is not JSON or does not fit it |
-| `refusal` | a refusing phrase (or the serving's content filter), not quoted from the document |
-| `incompleteness` | cut by the length limit, ends in mid-sentence, or only begins an accepted answer |
-| `instruction_drift` | answers in another form: it holds an accepted answer inside other words, is \
-`DRIFT_RATIO` times as long as the longest accepted answer (and over `DRIFT_MIN_WORDS` words), or is \
-a sentence of `OFF_TOPIC_MIN_WORDS` words without one content word of the question |
-| `wrong_evidence` | it stands in the document: word for word, or each of its numbers and names does |
-| `hallucination` | anything else: the document does not say it |
+- `empty`: nothing but white space, punctuation, end markers and closed reasoning.
+- `schema_violation`: the recipe asks for a schema; the output is not JSON or does not fit it.
+- `refusal`: a refusing phrase (or the serving's content filter), not quoted from the document.
+- `incompleteness`: cut by the length limit, ends in mid-sentence or mid-reasoning, or only begins an
+  accepted answer.
+- `instruction_drift`: answers in another form. It holds an accepted answer inside other words; or is
+  over `DRIFT_RATIO` times as long as the longest accepted answer (and over `DRIFT_MIN_WORDS` words);
+  or is a sentence (`OFF_TOPIC_MIN_WORDS` words) without one content word of the question.
+- `wrong_evidence`: it stands in the document: word for word, or each of its numbers and names does.
+- `hallucination`: anything else; the document does not say it.
 
 The rules for `schema_violation`, `refusal` and `instruction_drift` are the project's blueprint made
-exact: its "nouns from the query" are the question's content words (numbers and words of three letters and
-more that are no function words), and they are asked of sentences only, since a short right answer
-need not repeat the question. The phrases are English; other languages fall through to later tags.
+exact: its "nouns from the query" are the question's content words (numbers, and words of three
+letters and more that are no function words), and only sentences are asked for them, since a short
+right answer need not repeat the question. The phrases are English: a refusal in another language
+falls through to a later tag.
 """
 
 from __future__ import annotations
@@ -52,17 +52,19 @@ _SAID = (
 )
 _REFUSALS = re.compile(
     r"\b(?:"
-    rf"(?:i'?m|i am|we are|we're) (?:very |really |so |truly )?(?:sorry|afraid|unable|not able)|sorry,|"
-    r"apologi[sz]e|my apologies|"
-    rf"(?:cannot|can't|can not|could not|couldn't|unable to|not able to|failed to) (?:\w+ )?{_FIND}|"
-    rf"not (?:\w+ )?{_SAID}|"
-    r"(?:there (?:is|was|are) )?no (?:\w+ )?(?:information|mention|record|evidence|data|reference|"
-    r"answer|details?)\b|"
-    r"(?:does|do|did)(?: not|n't) (?:\w+ )?(?:mention|contain|say|specify|state|include|appear|list|"
-    r"provide|exist|give)|"
-    r"i (?:don't|do not) (?:know|have|see)|as an ai|"
-    r"(?:insufficient|not enough) (?:information|context|data)|impossible to (?:say|know|determine|"
-    r"answer)|no way to (?:know|tell)|unanswerable|i (?:must|have to) decline|i won't|i will not"
+    r"(?:i'?m|i am|we are|we're) (?:very |really |so |truly )?(?:sorry|afraid|unable|not able)"
+    r"|sorry,|apologi[sz]e|my apologies"
+    r"|(?:cannot|can't|can not|could not|couldn't|unable to|not able to|failed to)"
+    rf" (?:\w+ )?{_FIND}"
+    rf"|not (?:\w+ )?{_SAID}"
+    r"|(?:there (?:is|was|are) )?no (?:\w+ )?"
+    r"(?:information|mention|record|evidence|data|reference|answer|details?)\b"
+    r"|(?:does|do|did)(?: not|n't) (?:\w+ )?"
+    r"(?:mention|contain|say|specify|state|include|appear|list|provide|exist|give)"
+    r"|i (?:don't|do not) (?:know|have|see)|as an ai"
+    r"|(?:insufficient|not enough) (?:information|context|data)"
+    r"|impossible to (?:say|know|determine|answer)|no way to (?:know|tell)|unanswerable"
+    r"|i (?:must|have to) decline|i won't|i will not"
     r")",
     re.IGNORECASE,
 )
