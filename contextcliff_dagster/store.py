@@ -95,9 +95,13 @@ class Store:
     def manifest_dir(self, study: str) -> Path:
         return self.study_dir(study) / "manifest"
 
+    def campaign_dir(self, table: str, study: str, campaign: str) -> Path:
+        """Folder of one campaign's ``predictions`` or ``eval_records``, as model=/bin=/file."""
+        return self.study_dir(study) / table / f"campaign={slug(campaign)}"
+
     def _partition(self, table: str, study: str, campaign: str, model: str, bin: str) -> Path:
-        folder = f"campaign={slug(campaign)}/model={slug(model)}/bin={slug(bin)}"
-        return self.study_dir(study) / table / folder / f"{table}.parquet"
+        folder = self.campaign_dir(table, study, campaign)
+        return folder / f"model={slug(model)}" / f"bin={slug(bin)}" / f"{table}.parquet"
 
     def predictions_file(self, study: str, campaign: str, model: str, bin: str) -> Path:
         return self._partition("predictions", study, campaign, model, bin)
@@ -105,9 +109,13 @@ class Store:
     def eval_records_file(self, study: str, campaign: str, model: str, bin: str) -> Path:
         return self._partition("eval_records", study, campaign, model, bin)
 
+    def profiles_dir(self, study: str, campaign: str) -> Path:
+        """Folder of the campaign's profiles, one folder per model."""
+        return self.study_dir(study) / "profiles" / slug(campaign)
+
     def profile_dir(self, study: str, campaign: str, model: str) -> Path:
         """Folder of ``metrics.json`` and ``cliffs.json``."""
-        return self.study_dir(study) / "profiles" / slug(campaign) / slug(model)
+        return self.profiles_dir(study, campaign) / slug(model)
 
     def report_dir(self, study: str, campaign: str) -> Path:
         """Folder of ``report.md``, ``report.json`` and ``report.png``."""
