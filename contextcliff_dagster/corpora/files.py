@@ -1,0 +1,113 @@
+"""The file corpus: one JSONL, JSON, CSV, TSV or Parquet file with a row per example."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, options_hash, take_options
+from contextcliff_dagster.corpora.formats import READERS
+from contextcliff_dagster.corpora.rows import FIELDS, RowReader
+
+__all__ = ["FileCorpus"]
+
+_ENDINGS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+_PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
+
+
+class FileCorpus(StreamedCorpus):
+    """Rows with ``context`` (or ``document``, ``text``), ``question``, ``answers`` (or ``answer``).
+
+    Optional fields: ``id``, ``task``, ``level``, ``evidence_position`` (0..1),
+    ``inter_evidence_tokens``, ``domain``, ``source``; anything else of at most 2,000 characters is
+    carried along as metadata. Several rows may share a context: it is one document.
+
+    Options: ``path``; ``format`` (by the file's ending when absent); ``task`` of rows that name none
+    (``question_answering``); ``columns``, a mapping of these names to the file's own.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        known = {"path": (str, Path), "format": str, "task": str, "columns": Mapping}
+        given = take_options("file", options, known)
+        if "path" not in given:
+            raise CorpusError("A corpus of kind 'file' needs the option 'path'.")
+        self.path = Path(given["path"]).expanduser()
+        self.name = self.path.name
+        self._task = given.get("task", "question_answering")
+        self._columns = _checked_columns(given.get("columns", {}))
+        self._format = _checked_format(self.path, given.get("format"))
+
+    def fingerprint(self) -> str:
+        options = {"format": self._format, "task": self._task, "columns": self._columns}
+        try:
+            with self.path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as fault:
+            raise CorpusError(f"{self.path} cannot be read: {fault.strerror or fault}.") from fault
+        return options_hash("file", options, content)
+
+    def entries(self) -> Iterator[Entry]:
+        """Raises:
+        CorpusError: a row cannot be used, with file and line; or there is none at all.
+        """
+        untyped = self._format in ("csv", "tsv")
+        reader = RowReader(self._columns, self._task, untyped=untyped)
+        empty = True
+        for place, row in READERS[self._format](self.path):
+            yield reader.entry(row, place)
+            empty = False
+        if empty:
+            raise CorpusError(f"{self.path} holds no example; give at least one row.")
+
+
+def _checked_columns(columns: Mapping[Any, Any]) -> dict[str, str]:
+    for ours, theirs in columns.items():
+        if ours not in FIELDS or not isinstance(theirs, str):
+            raise CorpusError(
+                f"Option 'columns' maps {ours!r} to {theirs!r}; it maps some of {', '.join(FIELDS)} "
+                "to column names of the file."
+            )
+    return dict(columns)
+
+
+def _checked_format(path: Path, named: str | None) -> str:
+    """The file's format, after proving that there is a file with something in it."""
+    if path.is_dir():
+        raise CorpusError(f"{path} is a folder; name one file in it.")
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except FileNotFoundError as fault:
+        raise CorpusError(f"There is no file {path}; check the corpus option 'path'.") from fault
+    except OSError as fault:
+        raise CorpusError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+    if not start:
+        raise CorpusError(f"{path} is empty; give at least one row.")
+    for magic, packing in _PACKED.items():
+        if start.startswith(magic):
+            raise CorpusError(f"{path} is compressed ({packing}); unpack it first.")
+    chosen = named or _ENDINGS.get(path.suffix.lower())
+    if chosen is None and start.startswith(b"PAR1"):
+        chosen = "parquet"
+    if chosen not in READERS:
+        said = f"format {named!r}" if named else f"ending {path.suffix!r}"
+        raise CorpusError(
+            f"{path}: {said} is not known; give option 'format' as one of {', '.join(READERS)}."
+        )
+    if start.startswith(b"PAR1") != (chosen == "parquet"):
+        raise CorpusError(
+            f"{path} is {'not ' if chosen == 'parquet' else ''}a Parquet file; "
+            f"it was to be read as {chosen}."
+        )
+    return chosen

@@ -1,0 +1,209 @@
+"""Writing a corpus once as Parquet: documents.parquet, examples.parquet and a summary."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import (
+    DOCUMENTS,
+    EXAMPLES,
+    CorpusError,
+    Example,
+    StoreError,
+    Table,
+    conform,
+)
+from contextcliff_dagster.corpora.corpus import Corpus
+from contextcliff_dagster.store import atomic_path, write_atomic
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ["CorpusSummary", "example_row", "materialize_corpus", "read_summary", "row_example"]
+
+_SUMMARY = "corpus.json"
+_KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domain", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusSummary:
+    """What stands in a materialized corpus.
+
+    ``text_bytes``: UTF-8 bytes of the distinct documents. ``repeated_rows``: rows without an id
+    whose document, question, answers and task had all been seen; they are counted here and left out.
+    """
+
+    name: str
+    fingerprint: str
+    documents: int
+    examples: int
+    text_bytes: int
+    repeated_rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
+    """Write ``documents.parquet`` (each distinct text once) and ``examples.parquet`` into ``directory``.
+
+    One pass over the source, in memory that does not grow with the text: some 100 bytes a document
+    and 8 bytes an example are kept, to tell duplicates. The files appear together when all is written.
+
+    Raises:
+        CorpusError: a row cannot be used, or two rows carry the same id.
+        StoreError: the directory cannot be written.
+    """
+    seen_documents: set[bytes] = set()
+    derived_ids: set[bytes] = set()
+    given_ids = array("q")
+    text_bytes = repeated = 0
+    fingerprint = corpus.fingerprint()
+    with ExitStack() as stack:
+        # Renamed in reverse order: the summary, written last of all, vouches for both.
+        documents = stack.enter_context(
+            _Writer(directory / "documents.parquet", DOCUMENTS, 4 << 20)
+        )
+        examples = stack.enter_context(_Writer(directory / "examples.parquet", EXAMPLES, 4 << 20))
+        for entry in corpus.entries():
+            example = entry.example
+            if entry.id_given:
+                # hash() may collide and differs between processes: it only raises the suspicion.
+                given_ids.append(hash(example.example_id))
+            else:
+                derived = bytes.fromhex(example.example_id)
+                if derived in derived_ids:
+                    repeated += 1
+                    continue
+                derived_ids.add(derived)
+            key = bytes.fromhex(entry.document.document_id)
+            if key not in seen_documents:
+                seen_documents.add(key)
+                size = len(entry.document.text.encode())
+                text_bytes += size
+                documents.add(
+                    {"document_id": entry.document.document_id, "text": entry.document.text}, size
+                )
+            row = example_row(example)
+            examples.add(row, 200 + len(example.question) + len(row["metadata"] or ""))
+        _refuse_repeated_ids(corpus, given_ids)
+        if not examples.rows:
+            raise CorpusError(
+                f"The corpus {corpus.name!r} has no examples; nothing can be measured."
+            )
+    summary = CorpusSummary(
+        corpus.name, fingerprint, len(seen_documents), examples.rows, text_bytes, repeated
+    )
+    write_atomic(directory / _SUMMARY, (json.dumps(summary.to_dict(), indent=2) + "\n").encode())
+    return summary
+
+
+def read_summary(directory: Path) -> CorpusSummary:
+    """The summary of the corpus in ``directory``.
+
+    Raises:
+        StoreError: there is none, or it is damaged.
+    """
+    path = directory / _SUMMARY
+    try:
+        return CorpusSummary(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as fault:
+        raise StoreError(f"There is no corpus in {directory}; materialize it first.") from fault
+    except (OSError, ValueError, TypeError) as fault:
+        raise StoreError(
+            f"{path} is damaged ({fault}); delete it and materialize again."
+        ) from fault
+
+
+def example_row(example: Example) -> dict[str, Any]:
+    """The example as a row of the table ``examples``; what has no column goes into ``metadata``."""
+    rest = {k: v for k, v in example.metadata.items() if k not in _KNOWN_METADATA}
+    return {
+        "example_id": example.example_id,
+        "document_id": example.document_id,
+        "task": example.task,
+        "question": example.question,
+        "answers": list(example.answers),
+        **{name: example.metadata.get(name) for name in _KNOWN_METADATA},
+        "metadata": json.dumps(rest, sort_keys=True, ensure_ascii=False) if rest else None,
+    }
+
+
+def row_example(row: Mapping[str, Any]) -> Example:
+    """The example of a row as :func:`example_row` wrote it (further columns are ignored)."""
+    metadata = {name: row[name] for name in _KNOWN_METADATA if row.get(name) is not None}
+    if row.get("metadata"):
+        metadata.update(json.loads(row["metadata"]))
+    return Example(
+        example_id=row["example_id"],
+        document_id=row["document_id"],
+        question=row["question"],
+        answers=tuple(row["answers"]),
+        task=row["task"],
+        metadata=metadata,
+    )
+
+
+class _Writer:
+    """A Parquet file that grows by row groups of about ``group_bytes`` and appears when complete."""
+
+    def __init__(self, path: Path, table: Table, group_bytes: int) -> None:
+        self._path, self._table, self._group_bytes = path, table, group_bytes
+        self._pending: list[dict[str, Any]] = []
+        self._size = 0
+        self.rows = 0
+        self._stack = ExitStack()
+        self._file: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> _Writer:
+        import pyarrow.parquet as pq
+
+        temporary = self._stack.enter_context(atomic_path(self._path))
+        self._file = self._stack.enter_context(
+            pq.ParquetWriter(temporary, self._table.arrow_schema(), compression="zstd")
+        )
+        return self
+
+    def __exit__(self, *fault: Any) -> bool | None:
+        if fault[0] is None:
+            self._flush()
+        return self._stack.__exit__(*fault)
+
+    def add(self, row: dict[str, Any], size: int) -> None:
+        self._pending.append(row)
+        self._size += size
+        self.rows += 1
+        if self._size >= self._group_bytes:
+            self._flush()
+
+    def _flush(self) -> None:
+        assert self._file is not None
+        if self._pending:
+            self._file.write_table(conform(self._pending, self._table))
+        self._pending, self._size = [], 0
+
+
+def _refuse_repeated_ids(corpus: Corpus, hashes: array[int]) -> None:
+    """Look again, by name, for the ids whose hashes occur twice."""
+    import numpy as np
+
+    values, counts = np.unique(np.frombuffer(hashes, dtype=np.int64), return_counts=True)
+    suspects = set(values[counts > 1].tolist())
+    if not suspects:
+        return
+    first: dict[str, str] = {}
+    for entry in corpus.entries():
+        name = entry.example.example_id
+        if entry.id_given and hash(name) in suspects:
+            if name in first:
+                raise CorpusError(
+                    f"{entry.place} repeats the id {name!r} of {first[name]}; give every example its own "
+                    "id, or none at all."
+                )
+            first[name] = entry.place

@@ -1,0 +1,219 @@
+"""From one row of somebody's file to an Example: which fields mean what, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from contextcliff_dagster.contracts import CorpusError, Document, Example
+from contextcliff_dagster.corpora.corpus import Entry, document_id
+
+__all__ = ["FIELDS", "LONGEST_METADATA", "RowReader"]
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    "id": ("id", "example_id"),
+    "context": ("context", "document", "text"),
+    "question": ("question",),
+    "answers": ("answers", "answer"),
+    "task": ("task",),
+    "level": ("level",),
+    "evidence_position": ("evidence_position",),
+    "inter_evidence_tokens": ("inter_evidence_tokens",),
+    "domain": ("domain",),
+    "source": ("source",),
+}
+"""Our name of a field, and the names it is looked for under, the first present one wins."""
+
+LONGEST_METADATA = 2_000
+"""Characters (as JSON) up to which a field that is none of ours is carried along as metadata."""
+
+_LEVELS = {"level": int, "inter_evidence_tokens": int, "evidence_position": float}
+
+
+class RowReader:
+    """Judges rows and turns them into entries.
+
+    ``columns`` maps our field names to the file's own; ``task`` is that of rows without one.
+    ``untyped`` rows (CSV) hold text only: there a bare ``nan`` is a missing value and a list of
+    answers is written as a JSON list.
+    """
+
+    def __init__(self, columns: Mapping[str, str], task: str, *, untyped: bool = False) -> None:
+        self._names = {**FIELDS, **{ours: (theirs,) for ours, theirs in columns.items()}}
+        self._chosen = dict(columns)
+        self._ours = {name for names in self._names.values() for name in names}
+        self._task = task
+        self._untyped = untyped
+
+    def entry(self, row: Any, place: str) -> Entry:
+        """The row as an entry.
+
+        Raises:
+            CorpusError: a sentence naming ``place`` and the field that is missing or unusable.
+        """
+        if not isinstance(row, Mapping):
+            raise CorpusError(
+                f"{place} is not an object with context, question and answers; "
+                "write one JSON object per example."
+            )
+        text = self._text(row, "context", place)
+        question = self._text(row, "question", place)
+        answers = self._answers(row, place)
+        task = self._optional_text(row, "task", place) or self._task
+        try:
+            identity = document_id(text)
+            given = self._id(row, place)
+            content = json.dumps([identity, question, answers, task], ensure_ascii=False).encode()
+        except UnicodeEncodeError as fault:
+            raise CorpusError(
+                f"{place} holds half a surrogate pair, which is no character; write the text as UTF-8."
+            ) from fault
+        example = Example(
+            example_id=given or hashlib.sha256(content).hexdigest()[:32],
+            document_id=identity,
+            question=question,
+            answers=answers,
+            task=task,
+            metadata=self._metadata(row, place),
+        )
+        return Entry(Document(identity, text), example, place, id_given=given is not None)
+
+    def _find(self, row: Mapping[str, Any], field: str) -> tuple[str, Any]:
+        """The name under which the row holds the field, and its value (None: absent, null or NaN)."""
+        names = self._names[field]
+        for name in names:
+            value = row.get(name)
+            if value is not None:
+                return name, None if self._is_nan(value) else value
+        return next((name for name in names if name in row), names[0]), None
+
+    def _is_nan(self, value: Any) -> bool:
+        if isinstance(value, float):
+            return math.isnan(value)
+        return self._untyped and isinstance(value, str) and value.strip().lower() in ("nan", "")
+
+    def _text(self, row: Mapping[str, Any], field: str, place: str) -> str:
+        name, value = self._find(row, field)
+        if value is None:
+            state = "has an empty (null or NaN)" if name in row else "has no"
+            asked = " or ".join(repr(n) for n in self._names[field])
+            raise CorpusError(
+                f"{place} {state} {field}: fill {asked}"
+                f"{'' if field in self._chosen else f', or name the column under columns.{field}'}."
+            )
+        if not isinstance(value, str):
+            raise CorpusError(f"{place} has a {field} that is not text but {_kind(value)}.")
+        if not value.strip():
+            raise CorpusError(f"{place} has an empty {field}; fill {name!r} or drop the row.")
+        return value
+
+    def _optional_text(self, row: Mapping[str, Any], field: str, place: str) -> str | None:
+        _, value = self._find(row, field)
+        if value is None or value == "":
+            return None
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise CorpusError(f"{place} has a {field} that is not text but {_kind(value)}.")
+        return str(value)
+
+    def _id(self, row: Mapping[str, Any], place: str) -> str | None:
+        found = self._optional_text(row, "id", place)
+        if found is not None:
+            found.encode()
+        return found
+
+    def _answers(self, row: Mapping[str, Any], place: str) -> tuple[str, ...]:
+        name, value = self._find(row, "answers")
+        if value is None and name not in row:
+            raise CorpusError(
+                f"{place} has no answers: fill 'answers' or 'answer', or name the column under "
+                "columns.answers."
+            )
+        answers = tuple(dict.fromkeys(_answer_texts(value, self._untyped, place)))
+        if not answers:
+            raise CorpusError(
+                f"{place} has an empty {name!r} (null, NaN or blank); give at least one accepted "
+                "answer or drop the row."
+            )
+        try:
+            "".join(answers).encode()
+        except UnicodeEncodeError as fault:
+            raise CorpusError(
+                f"{place} has an answer with half a surrogate pair; write it as UTF-8."
+            ) from fault
+        return answers
+
+    def _metadata(self, row: Mapping[str, Any], place: str) -> dict[str, Any]:
+        metadata: dict[str, Any] = {}
+        for field, kind in _LEVELS.items():
+            _, value = self._find(row, field)
+            if value is not None and value != "":
+                metadata[field] = _number(value, kind, field, place)
+        if not 0 <= metadata.get("evidence_position", 0.0) <= 1:
+            raise CorpusError(
+                f"{place} has evidence_position {metadata['evidence_position']}; it is a share, 0 to 1."
+            )
+        for field in ("domain", "source"):
+            if (text := self._optional_text(row, field, place)) is not None:
+                metadata[field] = text
+        for name, value in row.items():
+            if name is None or name in self._ours or value is None or self._is_nan(value):
+                continue
+            written = json.dumps(value, default=str, ensure_ascii=True)
+            if (
+                len(written) <= LONGEST_METADATA
+                and "NaN" not in written
+                and "Infinity" not in written
+            ):
+                metadata[str(name)] = json.loads(written)
+        return metadata
+
+
+def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
+    """Accepted answers from text, a number, a list of these, or SQuAD's ``{"text": [...]}``."""
+    if isinstance(value, str):
+        if untyped and value.lstrip().startswith("["):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                value = [value]
+            yield from _answer_texts(value, False, place)
+        elif value.strip():
+            yield value
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise CorpusError(f"{place} has NaN or infinity as an answer; fill it or drop the row.")
+    elif isinstance(value, int | float):
+        yield str(value)
+    elif isinstance(value, Mapping) and "text" in value:
+        yield from _answer_texts(value["text"], untyped, place)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _answer_texts(one, untyped, place)
+    elif value is not None:
+        raise CorpusError(
+            f"{place} has answers that are neither text nor a list of texts but {_kind(value)}."
+        )
+
+
+def _number(value: Any, kind: type[int] | type[float], field: str, place: str) -> int | float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value)
+        if not math.isfinite(number) or (kind is int and number != int(number)):
+            raise ValueError
+    except (TypeError, ValueError) as fault:
+        wanted = "a whole number" if kind is int else "a number"
+        raise CorpusError(f"{place} has {field} {value!r}; it must be {wanted}.") from fault
+    return kind(number)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", bool: "true or false", bytes: "bytes"}
+    return names.get(
+        type(value), "a number" if isinstance(value, int | float) else type(value).__name__
+    )
