@@ -20,7 +20,7 @@ class Corpus(Protocol):
     def name(self) -> str: ...
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of what decides the corpus's content: its options and its source's bytes."""
+        """SHA-256 (hex) of what decides the content: the options and the source's bytes."""
         ...
 
     def entries(self) -> Iterator[Entry]:
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     """One example beside its document.
 
     ``place`` says where it stands in the source, for error messages (``qa.jsonl, line 7``).
-    ``id_given`` is false where the source names no id and the example's was derived from its content.
+    ``id_given`` is false where the source names no id: then it is derived from the content.
     """
 
     document: Document
@@ -93,7 +93,8 @@ def take_options(
     for key, value in given.items():
         if key not in known:
             raise CorpusError(
-                f"A corpus of kind {kind!r} has no option {key!r}; it has {', '.join(sorted(known))}."
+                f"A corpus of kind {kind!r} has no option {key!r}; "
+                f"it has {', '.join(sorted(known))}."
             )
         kinds = known[key]
         if not isinstance(value, kinds) or isinstance(value, bool):

@@ -33,12 +33,17 @@ class FileCorpus(StreamedCorpus):
     ``inter_evidence_tokens``, ``domain``, ``source``; anything else of at most 2,000 characters is
     carried along as metadata. Several rows may share a context: it is one document.
 
-    Options: ``path``; ``format`` (by the file's ending when absent); ``task`` of rows that name none
-    (``question_answering``); ``columns``, a mapping of these names to the file's own.
+    Options: ``path``; ``format`` (by the file's ending when absent); ``task`` of rows that
+    name none (``question_answering``); ``columns``, a mapping of these names to the file's own.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        known = {"path": (str, Path), "format": str, "task": str, "columns": Mapping}
+        known: dict[str, type | tuple[type, ...]] = {
+            "path": (str, Path),
+            "format": str,
+            "task": str,
+            "columns": Mapping,
+        }
         given = take_options("file", options, known)
         if "path" not in given:
             raise CorpusError("A corpus of kind 'file' needs the option 'path'.")
@@ -75,8 +80,8 @@ def _checked_columns(columns: Mapping[Any, Any]) -> dict[str, str]:
     for ours, theirs in columns.items():
         if ours not in FIELDS or not isinstance(theirs, str):
             raise CorpusError(
-                f"Option 'columns' maps {ours!r} to {theirs!r}; it maps some of {', '.join(FIELDS)} "
-                "to column names of the file."
+                f"Option 'columns' maps {ours!r} to {theirs!r}; it maps some of "
+                f"{', '.join(FIELDS)} to column names of the file."
             )
     return dict(columns)
 

@@ -6,28 +6,19 @@ Every reader holds one row (or one small batch) at a time, whatever the file's s
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator
 from json.decoder import JSONDecodeError
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.json_stream import DECODER, JsonStream
 from contextcliff_dagster.corpora.lines import text_lines
 
 __all__ = ["READERS", "Rows"]
 
 Rows = Iterator[tuple[str, Any]]
 """(place, row): ``qa.jsonl, line 7`` and its fields."""
-
-_SPACE = " \t\r\n"
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a value; fill it or drop the row")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def json_lines(path: Path) -> Rows:
@@ -37,7 +28,7 @@ def json_lines(path: Path) -> Rows:
             continue
         place = f"{path}, line {number}"
         try:
-            yield place, _DECODER.decode(line.strip(_SPACE))
+            yield place, DECODER.decode(line.strip())
         except JSONDecodeError as fault:
             raise CorpusError(
                 f"{place} is not one JSON object: {fault.msg} at column {fault.colno}."
@@ -49,80 +40,8 @@ def json_lines(path: Path) -> Rows:
 
 
 def json_values(path: Path) -> Rows:
-    """The items of a top-level JSON array (``data.json``), or objects one after another.
-
-    Parsed piece by piece: the buffer holds the current item and what was read ahead.
-    """
-    lines = text_lines(path)
-    buffer, position, line, count = "", 0, 1, 0
-    in_array, ended = False, False
-
-    def more() -> bool:
-        """Drop what is consumed and at least double what is not; False at the end of the file."""
-        nonlocal buffer, position, ended
-        pieces, size = [buffer[position:]], 0
-        wanted = max(1 << 18, len(pieces[0]))
-        for _, text in lines:
-            pieces.append(text)
-            size += len(text)
-            if size >= wanted:
-                break
-        buffer, position = "".join(pieces), 0
-        ended = size == 0
-        return not ended
-
-    def skip(characters: str) -> str:
-        """Step over these characters; the next one, or "" at the end."""
-        nonlocal position, line
-        while True:
-            while position < len(buffer) and buffer[position] in characters:
-                line += buffer[position] == "\n"
-                position += 1
-            if position < len(buffer):
-                return buffer[position]
-            if not more():
-                return ""
-
-    if skip(_SPACE) == "[":
-        in_array, position = True, position + 1
-    while (first := skip(_SPACE + "," if count else _SPACE)) not in ("", "]"):
-        place = f"{path}, line {line} (item {count + 1})"
-        try:
-            value, end = _decode(buffer, position, more, lambda: (buffer, position))
-        except JSONDecodeError as fault:
-            at = line + buffer.count("\n", position, fault.pos)
-            raise CorpusError(f"{path}, line {at} is not JSON: {fault.msg}.") from fault
-        except ValueError as fault:
-            raise CorpusError(f"{place}: {fault}.") from fault
-        except RecursionError as fault:
-            raise CorpusError(f"{place} is nested too deeply to be an example.") from fault
-        line += buffer.count("\n", position, end)
-        position, count = end, count + 1
-        yield place, value
-    if in_array and first == "":
-        raise CorpusError(f"{path} ends inside its JSON array, after item {count}: it was cut off.")
-    if first == "]":
-        position += 1
-        if skip(_SPACE):
-            raise CorpusError(f"{path}, line {line} goes on after the JSON array's end.")
-
-
-def _decode(
-    buffer: str, position: int, more: Callable[[], bool], state: Callable[[], tuple[str, int]]
-) -> tuple[Any, int]:
-    """One JSON value at ``position``, reading on while it may only be unfinished."""
-    while True:
-        try:
-            value, end = _DECODER.raw_decode(buffer, position)
-            # A number that touches the buffer's end may have more digits to come.
-            if end < len(buffer) or not more():
-                return value, end
-        except JSONDecodeError as fault:
-            # Unfinished text is reported at its start or at the buffer's end; anything else is wrong now.
-            unfinished = fault.msg.startswith("Unterminated") or fault.pos >= len(buffer) - 8
-            if not unfinished or not more():
-                raise
-        buffer, position = state()
+    """The items of a top-level JSON array (``data.json``), or objects one after another."""
+    return JsonStream(path).values()
 
 
 def _delimited(path: Path, delimiter: str) -> Rows:

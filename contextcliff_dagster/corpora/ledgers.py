@@ -22,9 +22,9 @@ TASKS = {"lookup": "lookup", "two_hop": "two_hop", "multi_hop_qa": "two_hop"}
 class LedgerCorpus(StreamedCorpus):
     """Ledgers drawn afresh from a seed: the same options give the same texts and questions.
 
-    Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens of the
-    reference tokenizer; all lengths that ledgers have), ``task`` (``lookup``, ``two_hop`` or its alias
-    ``multi_hop_qa``; both when absent) and ``questions`` (per document and task, 1).
+    Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens
+    of the reference tokenizer; all lengths that ledgers have), ``task`` (``lookup``, ``two_hop`` or
+    its alias ``multi_hop_qa``; both when absent) and ``questions`` (per document and task, 1).
     """
 
     name = "reference"
@@ -41,7 +41,8 @@ class LedgerCorpus(StreamedCorpus):
         if "task" in given:
             if given["task"] not in TASKS:
                 raise CorpusError(
-                    f"The reference corpus has no task {given['task']!r}; it has {', '.join(TASKS)}."
+                    f"The reference corpus has no task {given['task']!r}; "
+                    f"it has {', '.join(TASKS)}."
                 )
             self._task = TASKS[given["task"]]
         for key, least in (("documents", 1), ("seed", 0), ("questions", 1)):
@@ -68,7 +69,7 @@ class LedgerCorpus(StreamedCorpus):
         )
 
     def fingerprint(self) -> str:
-        # A ledger depends on the seed and its index alone: the first few show which generator this is.
+        # A ledger depends on the seed and its index alone: the first few show the generator.
         content = hashlib.sha256()
         for ledger in islice(self._ledgers(), 8):
             content.update(repr((ledger.text, ledger.questions)).encode())

@@ -28,15 +28,15 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 if b"\x00" in line:
                     raise CorpusError(
-                        f"{path}, line {number} holds NUL bytes: this is a binary file; give JSON Lines, "
-                        "JSON, CSV, TSV or Parquet."
+                        f"{path}, line {number} holds NUL bytes: this is a binary file; "
+                        "give JSON Lines, JSON, CSV, TSV or Parquet."
                     )
                 try:
                     yield number, line.decode()
                 except UnicodeDecodeError as fault:
                     raise CorpusError(
-                        f"{path}, line {number} is not UTF-8 (byte {fault.start + 1} of the line is "
-                        f"0x{line[fault.start]:02x}); save the file as UTF-8."
+                        f"{path}, line {number} is not UTF-8 (byte {fault.start + 1} of the line "
+                        f"is 0x{line[fault.start]:02x}); save the file as UTF-8."
                     ) from fault
     except OSError as fault:
         raise CorpusError(f"{path} cannot be read: {fault.strerror or fault}.") from fault

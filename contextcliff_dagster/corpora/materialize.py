@@ -35,8 +35,8 @@ _KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domai
 class CorpusSummary:
     """What stands in a materialized corpus.
 
-    ``text_bytes``: UTF-8 bytes of the distinct documents. ``repeated_rows``: rows without an id
-    whose document, question, answers and task had all been seen; they are counted here and left out.
+    ``text_bytes``: UTF-8 bytes of the distinct documents. ``repeated_rows``: rows without
+    an id whose document, question, answers and task had all been seen; they are left out.
     """
 
     name: str
@@ -51,10 +51,10 @@ class CorpusSummary:
 
 
 def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
-    """Write ``documents.parquet`` (each distinct text once) and ``examples.parquet`` into ``directory``.
+    """Write ``documents.parquet`` (each distinct text once) and ``examples.parquet``.
 
     One pass over the source, in memory that does not grow with the text: some 100 bytes a document
-    and 8 bytes an example are kept, to tell duplicates. The files appear together when all is written.
+    and 8 bytes an example are kept, to tell duplicates. The files appear when all is written.
 
     Raises:
         CorpusError: a row cannot be used, or two rows carry the same id.
@@ -151,7 +151,7 @@ def row_example(row: Mapping[str, Any]) -> Example:
 
 
 class _Writer:
-    """A Parquet file that grows by row groups of about ``group_bytes`` and appears when complete."""
+    """A Parquet file that grows by row groups of ``group_bytes`` and appears when complete."""
 
     def __init__(self, path: Path, table: Table, group_bytes: int) -> None:
         self._path, self._table, self._group_bytes = path, table, group_bytes
@@ -203,7 +203,7 @@ def _refuse_repeated_ids(corpus: Corpus, hashes: array[int]) -> None:
         if entry.id_given and hash(name) in suspects:
             if name in first:
                 raise CorpusError(
-                    f"{entry.place} repeats the id {name!r} of {first[name]}; give every example its own "
-                    "id, or none at all."
+                    f"{entry.place} repeats the id {name!r} of {first[name]}; "
+                    "give every example its own id, or none at all."
                 )
             first[name] = entry.place

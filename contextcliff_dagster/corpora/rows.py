@@ -69,7 +69,7 @@ class RowReader:
             content = json.dumps([identity, question, answers, task], ensure_ascii=False).encode()
         except UnicodeEncodeError as fault:
             raise CorpusError(
-                f"{place} holds half a surrogate pair, which is no character; write the text as UTF-8."
+                f"{place} holds half a surrogate pair, which is no character; write it as UTF-8."
             ) from fault
         example = Example(
             example_id=given or hashlib.sha256(content).hexdigest()[:32],
@@ -82,7 +82,7 @@ class RowReader:
         return Entry(Document(identity, text), example, place, id_given=given is not None)
 
     def _find(self, row: Mapping[str, Any], field: str) -> tuple[str, Any]:
-        """The name under which the row holds the field, and its value (None: absent, null or NaN)."""
+        """The name under which the row holds the field, and its value (None: null or NaN too)."""
         names = self._names[field]
         for name in names:
             value = row.get(name)
@@ -153,7 +153,8 @@ class RowReader:
                 metadata[field] = _number(value, kind, field, place)
         if not 0 <= metadata.get("evidence_position", 0.0) <= 1:
             raise CorpusError(
-                f"{place} has evidence_position {metadata['evidence_position']}; it is a share, 0 to 1."
+                f"{place} has evidence_position {metadata['evidence_position']}; "
+                "it is a share, 0 to 1."
             )
         for field in ("domain", "source"):
             if (text := self._optional_text(row, field, place)) is not None:

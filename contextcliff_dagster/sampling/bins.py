@@ -1,0 +1,194 @@
+"""Length bins: how the axis of document lengths is cut, and what becomes of starved bins.
+
+A bin is a half-open range ``[edge_low, edge_high)`` of whole tokens (the last one is closed above),
+so that equal lengths always share a bin and every length of the corpus lies in exactly one. A bin is
+*starved* when it holds fewer distinct documents than the threshold: examples that share a document
+fail together, so documents are what a statistic can count on. A starved bin is refused or merged
+with a neighbour as the study says; it is never filled with made-up, cut or padded texts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from contextcliff_dagster.contracts import CorpusError, LengthBin
+
+__all__ = ["BinSpec", "active_bins", "assign_bin", "cut_bins", "make_bins", "settle_starved"]
+
+
+@dataclass(frozen=True, slots=True)
+class BinSpec:
+    """How to cut. ``width`` in tokens is for ``fixed`` bins (equal widths over the range if None)."""
+
+    kind: Literal["quantile", "fixed"] = "quantile"
+    count: int = 10
+    width: int | None = None
+    starved_below: int = 5
+    starved: Literal["merge", "refuse"] = "merge"
+
+
+def make_bins(
+    lengths_by_example: Sequence[int], document_ids: Sequence[str], spec: BinSpec
+) -> list[LengthBin]:
+    """The study's bins: :func:`cut_bins`, then :func:`settle_starved`.
+
+    Args:
+        lengths_by_example: tokens of each example's document, one per example.
+        document_ids: the document of each example, parallel to the lengths.
+
+    Returns:
+        ``spec.count`` bins ``b00``, ``b01``, ... in order of length. A merged bin keeps its key and
+        range, has ``n == 0`` and names in ``merged_into`` the bin whose range now covers it.
+
+    Raises:
+        CorpusError: no examples, a starved bin that the study refuses, or too few documents for one.
+    """
+    return settle_starved(
+        cut_bins(lengths_by_example, document_ids, spec), spec, lengths_by_example, document_ids
+    )
+
+
+def cut_bins(
+    lengths_by_example: Sequence[int], document_ids: Sequence[str], spec: BinSpec
+) -> list[LengthBin]:
+    """The axis cut into ``spec.count`` bins, starved or empty ones included.
+
+    Quantile edges are observed lengths: edge k is the length at rank ``floor(k * n / count)`` of the
+    sorted examples. Where many examples share a length, neighbouring edges coincide and the bin
+    between them is empty: all equal lengths lie in the bin that starts with them. Fixed bins of a
+    given width start at 0 tokens, and the last one reaches to the longest document.
+
+    Raises:
+        CorpusError: there are no examples.
+    """
+    if not lengths_by_example:
+        raise CorpusError("There is no example to bin; check the corpus and sampling.min_tokens.")
+    ordered = sorted(lengths_by_example)
+    low, high, n = ordered[0], ordered[-1], len(ordered)
+    if spec.kind == "quantile":
+        edges = [ordered[k * n // spec.count] for k in range(spec.count)]
+    elif spec.width is not None:
+        edges = [k * spec.width for k in range(spec.count)]
+    else:
+        edges = [low + k * (high - low + 1) // spec.count for k in range(spec.count)]
+    ends = [*edges[1:], max(high, edges[-1])]
+    empty = [
+        LengthBin(f"b{k:02d}", a, b, None, None, None, 0, 0)
+        for k, (a, b) in enumerate(zip(edges, ends, strict=True))
+    ]
+    return _filled(empty, lengths_by_example, document_ids)
+
+
+def settle_starved(
+    bins: Sequence[LengthBin],
+    spec: BinSpec,
+    lengths_by_example: Sequence[int],
+    document_ids: Sequence[str],
+) -> list[LengthBin]:
+    """Refuse or merge starved bins.
+
+    Merging takes the emptiest starved bin first (of equals the longest, tails being sparse) and joins
+    it to the neighbour with fewer documents (of equals the shorter), until none is starved.
+
+    Raises:
+        CorpusError: as :func:`make_bins`.
+    """
+    documents = len(set(document_ids))
+    if documents < spec.starved_below:
+        raise CorpusError(
+            f"The corpus has {_count(documents, 'document')} to sample from, fewer than one bin needs "
+            f"(bins.starved_below is {spec.starved_below}); add documents."
+        )
+    starved = [b for b in bins if b.n_documents < spec.starved_below]
+    if starved and spec.starved == "refuse":
+        raise CorpusError(_refusal(starved, bins, spec))
+    # Each group: the bins that end as one, in order of length.
+    groups = [[b] for b in bins]
+    # A document has one length, so documents of neighbouring bins add up.
+    size = [b.n_documents for b in bins]
+    while len(groups) > 1 and min(size) < spec.starved_below:
+        at = min(range(len(groups)), key=lambda i: (size[i], -i))
+        sides = [i for i in (at - 1, at + 1) if 0 <= i < len(groups)]
+        into = min(sides, key=lambda i: (size[i], i))
+        first, second = min(at, into), max(at, into)
+        groups[first] += groups.pop(second)
+        size[first] += size.pop(second)
+    settled = []
+    for group in groups:
+        # The key that survives is that of the bin with most documents: it moved least.
+        keeper = max(group, key=lambda b: (b.n_documents, b.n, b.bin))
+        for b in group:
+            if b is keeper:
+                settled.append(
+                    replace(b, edge_low=group[0].edge_low, edge_high=group[-1].edge_high)
+                )
+            else:
+                settled.append(replace(b, merged_into=keeper.bin))
+    return _filled(settled, lengths_by_example, document_ids)
+
+
+def active_bins(bins: Sequence[LengthBin]) -> list[LengthBin]:
+    """The bins that were not merged into another; their ranges partition the axis."""
+    return [b for b in bins if b.merged_into is None]
+
+
+def assign_bin(length: int, bins: Sequence[LengthBin]) -> str:
+    """Key of the one bin that holds ``length`` tokens.
+
+    Raises:
+        CorpusError: the length lies below the first bin or above the last.
+    """
+    active = active_bins(bins)
+    if not active or not active[0].edge_low <= length <= active[-1].edge_high:
+        span = f"{active[0].edge_low}..{active[-1].edge_high}" if active else "none"
+        raise CorpusError(f"A document of {length} tokens lies outside the bins ({span} tokens).")
+    # Of bins that start at the same length all but the last are empty.
+    return active[bisect_right([b.edge_low for b in active], length) - 1].bin
+
+
+def _filled(
+    bins: Sequence[LengthBin], lengths: Sequence[int], document_ids: Sequence[str]
+) -> list[LengthBin]:
+    """The bins with their counts and lengths taken anew from the examples."""
+    active = active_bins(bins)
+    starts = [b.edge_low for b in active]
+    held: dict[str, list[int]] = {b.bin: [] for b in active}
+    documents: dict[str, set[str]] = {b.bin: set() for b in active}
+    for length, document in zip(lengths, document_ids, strict=True):
+        key = active[bisect_right(starts, length) - 1].bin
+        held[key].append(length)
+        documents[key].add(document)
+    filled = []
+    for b in bins:
+        inside = sorted(held.get(b.bin, ()))
+        filled.append(
+            replace(
+                b,
+                min_tokens=inside[0] if inside else None,
+                # The lower median: a length that a document really has.
+                median_tokens=inside[(len(inside) - 1) // 2] if inside else None,
+                max_tokens=inside[-1] if inside else None,
+                n=len(inside),
+                n_documents=len(documents.get(b.bin, ())),
+            )
+        )
+    return filled
+
+
+def _refusal(starved: Sequence[LengthBin], bins: Sequence[LengthBin], spec: BinSpec) -> str:
+    worst = min(starved, key=lambda b: (b.n_documents, b.bin))
+    others = f" and {_count(len(starved) - 1, 'other bin')}" if len(starved) > 1 else ""
+    range_ = f"{worst.edge_low} to {worst.edge_high} tokens"
+    return (
+        f"Bin {worst.bin} ({range_}){others} of {len(bins)} holds "
+        f"{_count(worst.n_documents, 'document')}, fewer than bins.starved_below "
+        f"({spec.starved_below}); add documents of that length, lower bins.count, or set bins.starved "
+        "to merge."
+    )
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}{'' if n == 1 else 's'}"
