@@ -220,7 +220,9 @@ class LlamaModel:
         np.exp(scores, out=scores)
         attended = scores @ values
         attended /= scores.sum(axis=-1, keepdims=True)
-        return attended.reshape(heads, q, width).transpose(1, 0, 2).reshape(q, heads * width)
+        by_position = attended.reshape(heads, q, width).transpose(1, 0, 2)
+        result: Array = by_position.reshape(q, heads * width)
+        return result
 
     def _finish(self, x: Array, attended: Array, layer: _Layer) -> Array:
         """Residual and SwiGLU feed-forward."""

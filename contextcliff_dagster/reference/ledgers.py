@@ -1,0 +1,240 @@
+"""Warehouse ledgers of natural length: the documents and questions of the reference standard.
+
+A ledger is one day of a warehouse, one record a line. Most records state the stock of an item,
+some name the item that substitutes for another:
+
+    Ledger of day 217
+     SKU-482 qty=937915
+     SKU-036 sub=482;
+
+A document is generated whole: its length is the outcome of how many records the day had. Nothing is
+ever cut or padded, and no needle is inserted: every record could have been asked for.
+
+Level 1 (`lookup`) asks for an item with a stock record; the answer is the quantity. Level 2
+(`two_hop`) asks for an item that has a substitute; the answer spells both steps, the substitute
+and its quantity (`482; qty=937915`). Both are asked in the same words of the same documents.
+
+Under the reference tokenizer every record has `TOKENS_PER_RECORD` tokens and the header
+`HEADER_TOKENS`, so that the length of a document in tokens is known without counting, and the
+distance from key to value is the same in a record as from the question's key to the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "HEADER_TOKENS",
+    "MAX_RECORDS",
+    "SUBSTITUTE_SHARE",
+    "TOKENS_PER_RECORD",
+    "WORDINGS",
+    "Ledger",
+    "LedgerArrays",
+    "LedgerQuestion",
+    "draw_ledgers",
+    "generate_ledger",
+    "iter_ledgers",
+    "ledger_tokens",
+    "question_text",
+    "records_for_tokens",
+]
+
+HEADER_TOKENS = 3
+TOKENS_PER_RECORD = 6
+KEYS = 1_000
+"""Distinct item keys: the numbers of three digits, each one token."""
+MAX_RECORDS = 983
+"""Records of the longest ledger, 5,901 tokens: keys are unique within a document."""
+MIN_RECORDS = 6
+SUBSTITUTE_SHARE = 0.15
+"""Share of a ledger's records that name a substitute instead of a quantity (at least one does)."""
+WORDINGS = ("Find", "Report", "State")
+"""The instruction words that the models are trained on; the first is the default."""
+
+Task = Literal["lookup", "two_hop"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerQuestion:
+    """One question over one ledger.
+
+    `answers` are the accepted answers; the first is the form that the reference models are trained
+    to give. `evidence_position` is where the record with the quantity begins, in tokens from the
+    start of the document over the document's tokens, 0 <= x < 1. `inter_evidence_tokens` is the
+    distance in tokens between the starts of the two records that a `two_hop` question needs.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    level: int
+    task: Task
+    evidence_position: float
+    inter_evidence_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A whole document, its length in tokens of the reference tokenizer, and its questions."""
+
+    document_id: str
+    text: str
+    length_tokens: int
+    questions: tuple[LedgerQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerArrays:
+    """`n` ledgers of `r` records each, as arrays: what training reads, and what text is made from.
+
+    `day` (n,): 0..999. `key` (n, r): 0..999, unique along a row. `is_substitute` (n, r): the record
+    names a substitute. `target` (n, r): for a substitute, the index of the record with the
+    quantity; otherwise the record's own index. `quantity` (n, r, 2): the two groups of three digits
+    of the quantity (unused where `is_substitute`).
+    """
+
+    day: NDArray[np.int64]
+    key: NDArray[np.int64]
+    is_substitute: NDArray[np.bool_]
+    target: NDArray[np.int64]
+    quantity: NDArray[np.int64]
+
+
+def ledger_tokens(records: int) -> int:
+    """Length in tokens (reference tokenizer) of a ledger of so many records."""
+    return HEADER_TOKENS + TOKENS_PER_RECORD * records
+
+
+def records_for_tokens(tokens: float) -> int:
+    """Number of records of the longest ledger with at most `tokens` tokens."""
+    return math.floor((tokens - HEADER_TOKENS) / TOKENS_PER_RECORD)
+
+
+def question_text(key: int, wording: str = WORDINGS[0]) -> str:
+    """The question for an item: `Find SKU-482?`."""
+    return f"{wording} SKU-{key:03d}?"
+
+
+def draw_ledgers(rng: np.random.Generator, n: int, records: int) -> LedgerArrays:
+    """Draw `n` ledgers of `records` records.
+
+    Raises ValueError unless `MIN_RECORDS` <= records <= `MAX_RECORDS`.
+    """
+    if not MIN_RECORDS <= records <= MAX_RECORDS:
+        raise ValueError(
+            f"A ledger has between {MIN_RECORDS} and {MAX_RECORDS} records, not {records}."
+        )
+    substitutes = max(1, round(SUBSTITUTE_SHARE * records))
+    rows = np.arange(n)[:, None]
+    key = rng.random((n, KEYS), dtype=np.float32).argsort(axis=1)[:, :records]
+    order = rng.random((n, records), dtype=np.float32).argsort(axis=1)
+    where_substitute, where_stock = order[:, :substitutes], order[:, substitutes:]
+    is_substitute = np.zeros((n, records), dtype=np.bool_)
+    is_substitute[rows, where_substitute] = True
+    target = np.broadcast_to(np.arange(records), (n, records)).copy()
+    chosen = rng.integers(0, records - substitutes, (n, substitutes))
+    target[rows, where_substitute] = where_stock[rows, chosen]
+    quantity = np.stack(
+        [rng.integers(100, 1_000, (n, records)), rng.integers(0, 1_000, (n, records))], axis=-1
+    )
+    return LedgerArrays(rng.integers(0, 1_000, n), key, is_substitute, target, quantity)
+
+
+def _ledger(
+    arrays: LedgerArrays, row: int, rng: np.random.Generator, per_level: int, wording: str
+) -> Ledger:
+    key = arrays.key[row].tolist()
+    target = arrays.target[row].tolist()
+    substitute = arrays.is_substitute[row].tolist()
+    quantity = [f"{high:03d}{low:03d}" for high, low in arrays.quantity[row].tolist()]
+    day = int(arrays.day[row])
+    lines = [f"Ledger of day {day:03d}"]
+    for k, is_substitute, at, amount in zip(key, substitute, target, quantity, strict=True):
+        lines.append(
+            f" SKU-{k:03d} sub={key[at]:03d};" if is_substitute else f" SKU-{k:03d} qty={amount}"
+        )
+    length = ledger_tokens(len(key))
+    questions = []
+    for level in (1, 2):
+        candidates = np.flatnonzero(arrays.is_substitute[row] == (level == 2))
+        asked = rng.choice(candidates, min(per_level, candidates.size), replace=False)
+        for index in asked.tolist():
+            at = target[index]
+            amount = quantity[at]
+            questions.append(
+                LedgerQuestion(
+                    question=question_text(key[index], wording),
+                    answers=(amount,)
+                    if level == 1
+                    else (f"{key[at]:03d}; qty={amount}", f"qty={amount}", amount),
+                    level=level,
+                    task="lookup" if level == 1 else "two_hop",
+                    evidence_position=(HEADER_TOKENS + TOKENS_PER_RECORD * at) / length,
+                    inter_evidence_tokens=None
+                    if level == 1
+                    else TOKENS_PER_RECORD * abs(at - index),
+                )
+            )
+    first = lines[1].strip().replace(" ", "-").rstrip(";")
+    return Ledger(
+        document_id=f"ledger-{day:03d}-{len(key)}-{first}",
+        text="\n".join(lines) + "\n",
+        length_tokens=length,
+        questions=tuple(questions),
+    )
+
+
+def generate_ledger(
+    seed: int,
+    records: int | None = None,
+    *,
+    questions_per_level: int = 1,
+    wording: str = WORDINGS[0],
+) -> Ledger:
+    """One ledger; the same arguments give the same bytes.
+
+    Without `records` their number is drawn log-uniformly over all lengths. Raises ValueError for a
+    number of records that no ledger has.
+    """
+    rng = np.random.default_rng(seed)
+    if records is None:
+        records = _draw_records(rng, MIN_RECORDS, MAX_RECORDS)
+    return _ledger(draw_ledgers(rng, 1, records), 0, rng, questions_per_level, wording)
+
+
+def _draw_records(rng: np.random.Generator, low: int, high: int) -> int:
+    drawn = math.exp(rng.uniform(math.log(low), math.log(high + 1)))
+    return min(max(int(drawn), low), high)
+
+
+def iter_ledgers(
+    seed: int,
+    n_documents: int,
+    min_tokens: int = ledger_tokens(MIN_RECORDS),
+    max_tokens: int = ledger_tokens(MAX_RECORDS),
+    *,
+    questions_per_level: int = 1,
+    wording: str = WORDINGS[0],
+) -> Iterator[Ledger]:
+    """`n_documents` ledgers whose lengths, log-uniform, lie in min_tokens..max_tokens (inclusive).
+
+    Document i depends on `seed` and i alone, so that a longer corpus begins with the shorter one.
+    Raises ValueError where no ledger has such a length.
+    """
+    low = max(MIN_RECORDS, -((HEADER_TOKENS - min_tokens) // TOKENS_PER_RECORD))
+    high = min(MAX_RECORDS, records_for_tokens(max_tokens))
+    if low > high:
+        raise ValueError(
+            f"No ledger has between {min_tokens} and {max_tokens} tokens: ledgers have "
+            f"{ledger_tokens(MIN_RECORDS)} to {ledger_tokens(MAX_RECORDS)}."
+        )
+    for index in range(n_documents):
+        rng = np.random.default_rng((seed, index))
+        arrays = draw_ledgers(rng, 1, _draw_records(rng, low, high))
+        yield _ledger(arrays, 0, rng, questions_per_level, wording)
