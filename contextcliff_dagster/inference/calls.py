@@ -53,19 +53,33 @@ class PlannedCall:
         return self.recipe.render(self.document, self.example.question, self.replicate)
 
 
-def call_key(identity_hash: str, recipe: Recipe, example: Example, replicate: int, campaign: str) -> str:
+def call_key(
+    identity_hash: str, recipe: Recipe, example: Example, replicate: int, campaign: str
+) -> str:
     """Key of a call: who is asked, what is asked, about which text, and in which campaign.
 
     The study is not in it: two studies of one store that ask the same thing in campaigns of the
     same name share the answer.
     """
     return stable_hash(
-        [identity_hash, recipe.replicate_hash(replicate), example.document_id, example.question, replicate, campaign]
+        [
+            identity_hash,
+            recipe.replicate_hash(replicate),
+            example.document_id,
+            example.question,
+            replicate,
+            campaign,
+        ]
     )
 
 
 def plan_calls(
-    manifest: SampleSource, identity_hash: str, recipe: Recipe, campaign: str, bins: Sequence[str], n: int
+    manifest: SampleSource,
+    identity_hash: str,
+    recipe: Recipe,
+    campaign: str,
+    bins: Sequence[str],
+    n: int,
 ) -> list[PlannedCall]:
     """The first ``n`` examples of each bin, times the recipe's replicates.
 

@@ -41,15 +41,20 @@ def ensure_campaign(ledger: Ledger, study: str, campaign: str) -> None:
 def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:
     """The campaigns of ``study`` (or of all studies), oldest first."""
     rows = ledger.read(
-        "SELECT study, campaign, created_at FROM campaigns WHERE ?1 IS NULL OR study = ?1 ORDER BY rowid", (study,)
+        "SELECT study, campaign, created_at FROM campaigns WHERE ?1 IS NULL OR study = ?1 ORDER BY rowid",
+        (study,),
     )
     return [Campaign(row[0], row[1], datetime.fromisoformat(row[2])) for row in rows]
 
 
-def _in_order(study: str, today: date | None, *, fresh: bool) -> Callable[[sqlite3.Connection], str]:
+def _in_order(
+    study: str, today: date | None, *, fresh: bool
+) -> Callable[[sqlite3.Connection], str]:
     # Look and insert in one transaction: two processes that ask at once must not make two.
     def operation(db: sqlite3.Connection) -> str:
-        rows = db.execute("SELECT campaign FROM campaigns WHERE study = ? ORDER BY rowid", (study,)).fetchall()
+        rows = db.execute(
+            "SELECT campaign FROM campaigns WHERE study = ? ORDER BY rowid", (study,)
+        ).fetchall()
         names = [row[0] for row in rows]
         if names and not fresh:
             return str(names[-1])
@@ -78,7 +83,9 @@ def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> 
     return Identity(json.loads(rows[0][0])) if rows else None
 
 
-def record_identity(ledger: Ledger, study: str, campaign: str, model: str, identity: Identity) -> None:
+def record_identity(
+    ledger: Ledger, study: str, campaign: str, model: str, identity: Identity
+) -> None:
     """Note who answers to ``model`` in the campaign, and insist that it stays the same.
 
     An identity under which nothing was measured yet may be replaced: a setting was corrected.

@@ -83,7 +83,12 @@ class TransportError(Exception):
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
-        self.kind, self.maybe_paid, self.status, self.retry_after_s = kind, maybe_paid, status, retry_after_s
+        self.kind, self.maybe_paid, self.status, self.retry_after_s = (
+            kind,
+            maybe_paid,
+            status,
+            retry_after_s,
+        )
 
 
 class RejectedError(Exception):
@@ -158,7 +163,9 @@ def open_engine(entry: ModelEntry) -> Engine:
         from contextcliff_dagster.inference.engines.openai import OpenAIEngine
 
         return OpenAIEngine(entry)
-    raise EngineError(f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use reference or openai.")
+    raise EngineError(
+        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use reference or openai."
+    )
 
 
 def declared_identity(entry: ModelEntry) -> dict[str, Any]:

@@ -57,7 +57,9 @@ class Begun:
 class Ledger:
     """One process's door to the ledger file; a context manager. Open one per run."""
 
-    def __init__(self, path: Path, owner: Owner, writer: Writer, reader: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, owner: Owner, writer: Writer, reader: sqlite3.Connection
+    ) -> None:
         self.path, self._owner, self._writer, self._reader = path, owner, writer, reader
         self._reading = threading.Lock()
         self._closed = False
@@ -97,7 +99,12 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     # --- writing -------------------------------------------------------------------------------
@@ -111,7 +118,14 @@ class Ledger:
         return self.submit(operation).result()
 
     def begin(
-        self, call: PlannedCall, prompt: Prompt, scope: Scope, reserve: Spend, budget: Budget, *, repeat: bool = False
+        self,
+        call: PlannedCall,
+        prompt: Prompt,
+        scope: Scope,
+        reserve: Spend,
+        budget: Budget,
+        *,
+        repeat: bool = False,
     ) -> Future[Begun]:
         """Claim ``call``, reserve what it may cost and note the attempt, all before it is sent.
 
@@ -127,9 +141,13 @@ class Ledger:
                 raise store_error(OSError("no space left"), self.path)
             now = utc_now()
             if not repeat:
-                if db.execute("SELECT 1 FROM results WHERE call_key = ?", (call.call_key,)).fetchone():
+                if db.execute(
+                    "SELECT 1 FROM results WHERE call_key = ?", (call.call_key,)
+                ).fetchone():
                     return Begun("finished")
-                row = db.execute("SELECT owner FROM claims WHERE call_key = ?", (call.call_key,)).fetchone()
+                row = db.execute(
+                    "SELECT owner FROM claims WHERE call_key = ?", (call.call_key,)
+                ).fetchone()
                 if row and row[0] != me:
                     return Begun("held", owner=row[0])
             self._reserve(db, scope, reserve, budget)
@@ -138,13 +156,24 @@ class Ledger:
             cursor = db.execute(
                 "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, reserved_usd, reserved_tokens)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (call.call_key, me, scope.study, scope.campaign, scope.model, now, reserve.usd, reserve.tokens),
+                (
+                    call.call_key,
+                    me,
+                    scope.study,
+                    scope.campaign,
+                    scope.model,
+                    now,
+                    reserve.usd,
+                    reserve.tokens,
+                ),
             )
             return Begun("send", attempt_id=int(cursor.lastrowid or 0))
 
         return self._remember(call, self.submit(operation))
 
-    def finish(self, attempt_id: int, call_key: str, outcome: Outcome, charge: Spend) -> Future[None]:
+    def finish(
+        self, attempt_id: int, call_key: str, outcome: Outcome, charge: Spend
+    ) -> Future[None]:
         """Keep the outcome of a sent call, settle what was reserved, give up the claim."""
 
         def operation(db: sqlite3.Connection) -> None:
@@ -154,13 +183,24 @@ class Ledger:
 
         return self.submit(operation)
 
-    def fail(self, attempt_id: int, call_key: str, failure: Failure, charge: Spend, *, release: bool) -> Future[None]:
+    def fail(
+        self, attempt_id: int, call_key: str, failure: Failure, charge: Spend, *, release: bool
+    ) -> Future[None]:
         """Note why an attempt brought no answer; with ``release`` the claim is given up."""
 
         def operation(db: sqlite3.Connection) -> None:
             db.execute(
                 "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (attempt_id, call_key, failure.kind, failure.maybe_paid, failure.status, failure.final, failure.message, utc_now()),
+                (
+                    attempt_id,
+                    call_key,
+                    failure.kind,
+                    failure.maybe_paid,
+                    failure.status,
+                    failure.final,
+                    failure.message,
+                    utc_now(),
+                ),
             )
             _settle(db, attempt_id, charge)
             if release:
@@ -168,7 +208,9 @@ class Ledger:
 
         return self.submit(operation)
 
-    def keep_unsent(self, call: PlannedCall, prompt: Prompt, scope: Scope, outcome: Outcome) -> Future[None]:
+    def keep_unsent(
+        self, call: PlannedCall, prompt: Prompt, scope: Scope, outcome: Outcome
+    ) -> Future[None]:
         """Keep the outcome of a call that was judged without sending it (context overflow)."""
         texts = self._texts(call)
 
@@ -177,6 +219,15 @@ class Ledger:
             _keep(db, call.call_key, outcome)
 
         return self._remember(call, self.submit(operation))
+
+    def release(self, call_key: str) -> Future[Any]:
+        """Give up our claim on a call that will not be sent again."""
+        me = self._owner.id
+        return self.submit(
+            lambda db: db.execute(
+                "DELETE FROM claims WHERE call_key = ? AND owner = ?", (call_key, me)
+            )
+        )
 
     def release_dead(self, owner: str) -> bool:
         """Free the claims of ``owner`` if its process is gone. True if they are free."""
@@ -194,12 +245,21 @@ class Ledger:
         return bytes(pa.Codec("zstd").compress(call.document.encode(), asbytes=True))
 
     def _describe(
-        self, db: sqlite3.Connection, call: PlannedCall, prompt: Prompt, scope: Scope, zstd: bytes | None, now: str
+        self,
+        db: sqlite3.Connection,
+        call: PlannedCall,
+        prompt: Prompt,
+        scope: Scope,
+        zstd: bytes | None,
+        now: str,
     ) -> None:
         example, recipe = call.example, call.recipe
         if zstd is not None:
             size = len(call.document.encode())
-            db.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?)", (example.document_id, size, zstd))
+            db.execute(
+                "INSERT OR IGNORE INTO documents VALUES (?, ?, ?)",
+                (example.document_id, size, zstd),
+            )
         db.execute("INSERT OR IGNORE INTO recipes VALUES (?, ?)", (recipe.hash, recipe.body))
         db.execute(
             "INSERT OR IGNORE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -211,7 +271,9 @@ class Ledger:
         """Once the commit is through, do not compress and offer the document again."""
 
         def note(done: Future[T]) -> None:
-            if done.exception() is None and not (isinstance(value := done.result(), Begun) and value.state != "send"):
+            if done.exception() is None and not (
+                isinstance(value := done.result(), Begun) and value.state != "send"
+            ):
                 self._known_documents.add(call.example.document_id)
 
         future.add_done_callback(note)
@@ -220,7 +282,9 @@ class Ledger:
     @staticmethod
     def _reserve(db: sqlite3.Connection, scope: Scope, reserve: Spend, budget: Budget) -> None:
         key = (scope.study, scope.campaign)
-        row = db.execute("SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key).fetchone()
+        row = db.execute(
+            "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key
+        ).fetchone()
         budget.check(Spend(*row) if row else Spend(), reserve)
         db.execute(
             "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
@@ -250,6 +314,10 @@ class Ledger:
         """Call key -> last failure, of those that failed."""
         return ledger_reads.failures(self, call_keys)
 
+    def claimed(self, call_keys: Iterable[str]) -> dict[str, str]:
+        """Call key -> owner, of those that somebody is at."""
+        return ledger_reads.claimed(self, call_keys)
+
     def orphans(self, study: str | None = None, campaign: str | None = None) -> list[Orphan]:
         """Requests whose process died before their answer was kept."""
         alive = {row[0]: is_alive(self._owner.folder, row[0])
@@ -258,7 +326,10 @@ class Ledger:
 
     def spent(self, study: str, campaign: str) -> Spend:
         """Money, tokens and requests of a campaign so far, with what is reserved and orphaned."""
-        rows = self.read("SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", (study, campaign))
+        rows = self.read(
+            "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?",
+            (study, campaign),
+        )
         return Spend(*rows[0]) if rows else Spend()
 
     def prompt(self, call_key: str) -> Prompt:
@@ -287,7 +358,10 @@ def _keep(db: sqlite3.Connection, call_key: str, outcome: Outcome) -> None:
     columns = ", ".join(values)
     marks = ", ".join("?" * len(values))
     # The first outcome stands: a call is never measured over.
-    db.execute(f"INSERT OR IGNORE INTO results (call_key, {columns}) VALUES (?, {marks})", (call_key, *values.values()))
+    db.execute(
+        f"INSERT OR IGNORE INTO results (call_key, {columns}) VALUES (?, {marks})",
+        (call_key, *values.values()),
+    )
 
 
 def _settle(db: sqlite3.Connection, attempt_id: int, charge: Spend) -> None:

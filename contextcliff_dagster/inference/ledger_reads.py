@@ -48,16 +48,32 @@ def failures(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, Failure]:
     return found
 
 
+def claimed(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, str]:
+    """Call key -> owner, of those that somebody is at."""
+    found: dict[str, str] = {}
+    for keys in _chunks(call_keys):
+        found.update(
+            ledger.read(
+                f"SELECT call_key, owner FROM claims WHERE call_key IN ({_marks(keys)})", keys
+            )
+        )
+    return found
+
+
 def prompts(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, str]:
     """Call key -> hash of the prompt that was rendered for it."""
     found: dict[str, str] = {}
     for keys in _chunks(call_keys):
-        rows = ledger.read(f"SELECT call_key, prompt_hash FROM calls WHERE call_key IN ({_marks(keys)})", keys)
+        rows = ledger.read(
+            f"SELECT call_key, prompt_hash FROM calls WHERE call_key IN ({_marks(keys)})", keys
+        )
         found.update((key, prompt_hash) for key, prompt_hash in rows)
     return found
 
 
-def orphans(ledger: Ledger, alive: Mapping[str, bool], study: str | None, campaign: str | None) -> list[Orphan]:
+def orphans(
+    ledger: Ledger, alive: Mapping[str, bool], study: str | None, campaign: str | None
+) -> list[Orphan]:
     """Open attempts of owners that are gone."""
     rows = ledger.read(
         "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts WHERE ended_at IS NULL"
@@ -77,12 +93,16 @@ def prompt(ledger: Ledger, call_key: str) -> Prompt:
         (call_key,),
     )
     if not rows:
-        raise StoreError(f"The call ledger {ledger.path} knows no call {call_key!r}; check the key.")
+        raise StoreError(
+            f"The call ledger {ledger.path} knows no call {call_key!r}; check the key."
+        )
     zstd, size, body, question, replicate, prompt_hash = rows[0]
     document = pa.Codec("zstd").decompress(zstd, decompressed_size=size, asbytes=True).decode()
     rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate)
     if rebuilt.hash != prompt_hash:
-        raise StoreError(f"The call ledger {ledger.path} does not give back the prompt of call {call_key!r}; restore a backup.")
+        raise StoreError(
+            f"The call ledger {ledger.path} does not give back the prompt of call {call_key!r}; restore a backup."
+        )
     return rebuilt
 
 
@@ -103,8 +123,12 @@ def stats(ledger: Ledger, orphaned: int) -> dict[str, Any]:
         "document_bytes": count("SELECT sum(bytes) FROM documents"),
         "calls": count("SELECT count(*) FROM calls"),
         "answers": count("SELECT count(*) FROM results WHERE no_answer IS NULL"),
-        "context_overflow": count("SELECT count(*) FROM results WHERE no_answer = 'context_overflow'"),
-        "invalid_truncated": count("SELECT count(*) FROM results WHERE no_answer = 'invalid_truncated'"),
+        "context_overflow": count(
+            "SELECT count(*) FROM results WHERE no_answer = 'context_overflow'"
+        ),
+        "invalid_truncated": count(
+            "SELECT count(*) FROM results WHERE no_answer = 'invalid_truncated'"
+        ),
         "attempts": count("SELECT count(*) FROM attempts"),
         "failures": count("SELECT count(*) FROM failures"),
         "maybe_paid": count("SELECT count(*) FROM failures WHERE maybe_paid"),

@@ -66,6 +66,8 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
             f"known here: {LEDGER_VERSION}); upgrade it, or set CONTEXTCLIFF_HOME to another folder."
         )
     if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise StoreError(f"{path} is a database of another program; set CONTEXTCLIFF_HOME to another folder.")
+        raise StoreError(
+            f"{path} is a database of another program; set CONTEXTCLIFF_HOME to another folder."
+        )
     script = f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version={LEDGER_VERSION};COMMIT;"
     db.executescript(script)

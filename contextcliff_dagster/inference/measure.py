@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.budget import Budget
-from contextcliff_dagster.inference.calls import SampleSource
-from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.calls import SampleSource, plan_calls
+from contextcliff_dagster.inference.campaigns import (
+    identity_changed,
+    record_identity,
+    recorded_identity,
+)
+from contextcliff_dagster.inference.engine import Engine, Identity, declared_identity
+from contextcliff_dagster.inference.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.progress import Progress, RunSummary
 from contextcliff_dagster.inference.recipe import Recipe
+from contextcliff_dagster.inference.records import prediction_rows
+from contextcliff_dagster.inference.runner import run_calls
+from contextcliff_dagster.inference.session import EngineSession
 
 
 def measure(
@@ -27,11 +37,13 @@ def measure(
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
     on_bin: Callable[[str, list[dict[str, Any]]], None] | None = None,
+    engine: Engine | None = None,
 ) -> RunSummary:
     """Make every call that has no outcome yet, with one start of the engine for all bins.
 
     Where the ledger has all outcomes the engine is not started and no call is made. ``progress``
-    and ``on_bin`` (a bin is complete; its prediction rows) are called in the caller's thread.
+    and ``on_bin`` (every call of a bin has ended; its prediction rows) are called in the caller's
+    thread. ``engine`` stands in for the entry's own, not yet started.
 
     Raises:
         EngineError: the engine cannot start or be trusted further, or it is not the one that this
@@ -40,4 +52,59 @@ def measure(
         StoreError: the ledger cannot be written.
         KeyboardInterrupt: after the calls in flight have ended or been given up.
     """
-    raise NotImplementedError
+
+    def bin_ended(name: str) -> None:
+        if on_bin:
+            on_bin(
+                name,
+                prediction_rows(
+                    manifest,
+                    ledger,
+                    study=study,
+                    campaign=campaign,
+                    model=entry,
+                    recipe=recipe,
+                    bins=[name],
+                    n=n,
+                ),
+            )
+
+    recorded = recorded_identity(ledger, study, campaign, entry.name)
+    if recorded is not None:
+        keys = {
+            call.call_key for call in plan_calls(manifest, recorded.hash, recipe, campaign, bins, n)
+        }
+        if len(ledger.outcomes(keys)) == len(keys):
+            if engine is None:
+                _insist_on_declared(recorded, entry, study, campaign)
+            for name in bins:
+                bin_ended(name)
+            orphans = len(ledger.orphans(study, campaign))
+            return RunSummary(planned=len(keys), cached=len(keys), orphans=orphans)
+
+    with EngineSession(entry, engine) as session:
+        identity = session.identity
+        record_identity(ledger, study, campaign, entry.name, identity)
+        return run_calls(
+            plan_calls(manifest, identity.hash, recipe, campaign, bins, n),
+            session=session,
+            ledger=ledger,
+            scope=Scope(study, campaign, entry.name, identity.hash),
+            budget=budget,
+            progress=progress,
+            stop=stop,
+            on_bin=bin_ended,
+        )
+
+
+def _insist_on_declared(recorded: Identity, entry: ModelEntry, study: str, campaign: str) -> None:
+    """A finished measurement starts no engine, but a changed entry or changed weights are noticed."""
+    try:
+        declared = Identity(declared_identity(entry))
+    except EngineError:  # weights gone, address not set: the records still stand
+        return
+    known = Identity(
+        {name: value for name, value in recorded.fields.items() if not name.startswith("server_")}
+    )
+    if declared.hash != known.hash:
+        raise identity_changed(study, campaign, entry.name, known.differences(declared))

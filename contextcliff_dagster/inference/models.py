@@ -42,7 +42,9 @@ class Price(_Strict):
     @pydantic.field_validator("as_of", mode="before")
     @classmethod
     def _date_as_text(cls, value: Any) -> Any:
-        return value.isoformat() if hasattr(value, "isoformat") else value  # YAML reads 2026-01-31 as a date
+        return (
+            value.isoformat() if hasattr(value, "isoformat") else value
+        )  # YAML reads 2026-01-31 as a date
 
     def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
         """Price of one call in USD; ``cached_tokens`` are part of ``prompt_tokens``."""
@@ -109,16 +111,24 @@ class ModelEntry(_Strict):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _defaults(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and not data.get("model_id") and isinstance(data.get("name"), str):
+        if (
+            isinstance(data, Mapping)
+            and not data.get("model_id")
+            and isinstance(data.get("name"), str)
+        ):
             return {**data, "model_id": data["name"]}
         return data
 
     @pydantic.model_validator(mode="after")
     def _belongs_together(self) -> ModelEntry:
         if self.engine == "openai" and not self.base_url:
-            raise ValueError("engine 'openai' needs `base_url`, for instance http://127.0.0.1:8000/v1")
+            raise ValueError(
+                "engine 'openai' needs `base_url`, for instance http://127.0.0.1:8000/v1"
+            )
         if self.engine == "reference" and self.base_url:
-            raise ValueError("engine 'reference' runs in process and takes no `base_url`; use engine 'openai'")
+            raise ValueError(
+                "engine 'reference' runs in process and takes no `base_url`; use engine 'openai'"
+            )
         return self
 
     def resolved_base_url(self) -> str:
@@ -139,7 +149,9 @@ class ModelEntry(_Strict):
 
         url = _VARIABLE.sub(fill, self.base_url or "").rstrip("/")
         if not url.startswith(("http://", "https://")):
-            raise EngineError(f"Model {self.name!r}: `base_url` should begin with http:// or https://; correct models.yaml.")
+            raise EngineError(
+                f"Model {self.name!r}: `base_url` should begin with http:// or https://; correct models.yaml."
+            )
         return url
 
 
@@ -153,7 +165,8 @@ class _ModelsFile(_Strict):
         if not isinstance(models, Mapping):
             return data
         named = {
-            name: {"name": name, **entry} if isinstance(entry, Mapping) else entry for name, entry in models.items()
+            name: {"name": name, **entry} if isinstance(entry, Mapping) else entry
+            for name, entry in models.items()
         }
         return {**data, "models": named}
 
@@ -215,6 +228,8 @@ def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
     folder = path.parent
     entries = load_validated(path, _ModelsFile).models
     return {
-        name: entry.model_copy(update={"weights": str(folder / Path(entry.weights).expanduser())}) if entry.weights else entry
+        name: entry.model_copy(update={"weights": str(folder / Path(entry.weights).expanduser())})
+        if entry.weights
+        else entry
         for name, entry in entries.items()
     }

@@ -53,7 +53,9 @@ class Prompt:
     def hash(self) -> str:
         """SHA-256 of all that the engine is given to read."""
         turns = [[message.role, message.content] for message in self.messages]
-        return stable_hash([self.mode == "completion", self.mode == "chat_prefill", turns, self.text])
+        return stable_hash(
+            [self.mode == "completion", self.mode == "chat_prefill", turns, self.text]
+        )
 
     def contents(self) -> tuple[str, ...]:
         """The texts inside, without roles and template: a lower bound of what a model reads."""
@@ -99,13 +101,21 @@ class Recipe:
                 "so give each its own wording."
             )
         if self.mode == "chat_prefill" and not self.answer_prefix:
-            raise StudyError("Prompt mode 'chat_prefill' needs `answer_prefix`, the beginning of the answer.")
+            raise StudyError(
+                "Prompt mode 'chat_prefill' needs `answer_prefix`, the beginning of the answer."
+            )
         if self.mode == "chat" and self.answer_prefix:
-            raise StudyError("Prompt mode 'chat' takes no `answer_prefix`; use mode 'chat_prefill'.")
+            raise StudyError(
+                "Prompt mode 'chat' takes no `answer_prefix`; use mode 'chat_prefill'."
+            )
         if self.mode == "completion" and self.system:
-            raise StudyError("Prompt mode 'completion' has no system turn; write the text into the template.")
+            raise StudyError(
+                "Prompt mode 'completion' has no system turn; write the text into the template."
+            )
         if self.max_output_tokens < 1:
-            raise StudyError(f"max_output_tokens is {self.max_output_tokens}; it should be at least 1.")
+            raise StudyError(
+                f"max_output_tokens is {self.max_output_tokens}; it should be at least 1."
+            )
 
     @property
     def replicates(self) -> int:

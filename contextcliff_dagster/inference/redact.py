@@ -9,7 +9,9 @@ from urllib.parse import urlsplit, urlunsplit
 _PATTERNS = (
     re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"),
     re.compile(r"\b(sk|pk|nvapi|hf|gsk|xai|AIza)[-_][A-Za-z0-9_-]{8,}"),
-    re.compile(r"(?i)\b(api[-_]?key|access[-_]?token|token|secret|password)(=|%3D|\"?\s*:\s*\"?)[^\s&\"',;}]+"),
+    re.compile(
+        r"(?i)\b(api[-_]?key|access[-_]?token|token|secret|password)(=|%3D|\"?\s*:\s*\"?)[^\s&\"',;}]+"
+    ),
     re.compile(r"(?<=://)[^/\s@]+@"),
 )
 HIDDEN = "[hidden]"

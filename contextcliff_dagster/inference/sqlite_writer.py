@@ -27,7 +27,9 @@ BUSY_SECONDS = 60.0
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection in autocommit mode that may be handed between threads (the caller serialises)."""
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
     return connection
@@ -47,7 +49,9 @@ def store_error(fault: BaseException, path: Path) -> StoreError:
     elif "not a database" in text or "malformed" in text:
         what = "it is damaged or no ledger; restore it from a backup, or move it away to start anew"
     else:
-        what = f"{fault}; check the disk and run the same command again, everything measured is kept"
+        what = (
+            f"{fault}; check the disk and run the same command again, everything measured is kept"
+        )
     return StoreError(f"The call ledger {path} failed: {what}.")
 
 
@@ -113,7 +117,11 @@ class Writer:
                 self._reserve.unlink(missing_ok=True)
                 outcomes = self._transaction(jobs)
         except Exception as fault:
-            error = store_error(fault, self._path) if isinstance(fault, (sqlite3.Error, OSError)) else fault
+            error = (
+                store_error(fault, self._path)
+                if isinstance(fault, (sqlite3.Error, OSError))
+                else fault
+            )
             for _, future in jobs:
                 future.set_exception(error)
             return
@@ -123,7 +131,9 @@ class Writer:
             else:
                 future.set_result(value)
 
-    def _transaction(self, jobs: list[tuple[Operation, Future[Any]]]) -> list[tuple[Any, Exception | None]]:
+    def _transaction(
+        self, jobs: list[tuple[Operation, Future[Any]]]
+    ) -> list[tuple[Any, Exception | None]]:
         db = self._connection
         outcomes: list[tuple[Any, Exception | None]] = []
         db.execute("BEGIN IMMEDIATE")

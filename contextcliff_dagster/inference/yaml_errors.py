@@ -31,7 +31,9 @@ def load_validated(path: Path, model: type[Model]) -> Model:
     node = _compose(path)
     data = _construct(node, path)
     if not isinstance(data, dict):
-        raise StudyError(f"{path}, line 1: the file should hold keys and values; write `key: value` lines.")
+        raise StudyError(
+            f"{path}, line 1: the file should hold keys and values; write `key: value` lines."
+        )
     try:
         return model.model_validate(data)
     except pydantic.ValidationError as fault:
@@ -48,16 +50,22 @@ def _compose(path: Path) -> yaml.Node:
     except FileNotFoundError:
         raise StudyError(f"{path} does not exist; check the path.") from None
     except UnicodeDecodeError as fault:
-        raise StudyError(f"{path} is not UTF-8 text (byte {fault.start}); save it as UTF-8.") from None
+        raise StudyError(
+            f"{path} is not UTF-8 text (byte {fault.start}); save it as UTF-8."
+        ) from None
     except OSError as fault:
-        raise StudyError(f"{path} cannot be read ({fault.strerror}); check the path and its permissions.") from None
+        raise StudyError(
+            f"{path} cannot be read ({fault.strerror}); check the path and its permissions."
+        ) from None
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as fault:
         mark = getattr(fault, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         problem = getattr(fault, "problem", None) or "it cannot be parsed"
-        raise StudyError(f"{path}{where} is not valid YAML: {problem}; correct that line.") from None
+        raise StudyError(
+            f"{path}{where} is not valid YAML: {problem}; correct that line."
+        ) from None
     if node is None:
         raise StudyError(f"{path} is empty; write at least one `key: value` line.")
     return node
@@ -69,13 +77,15 @@ def _construct(node: yaml.Node, path: Path) -> Any:
     _refuse_duplicate_keys(node, path)
     loader = yaml.SafeLoader("")
     try:
-        return loader.construct_document(node)  # type: ignore[no-untyped-call]
+        return loader.construct_document(node)
     except yaml.YAMLError as fault:
         mark = getattr(fault, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        raise StudyError(f"{path}{where}: {getattr(fault, 'problem', fault)}; correct that line.") from None
+        raise StudyError(
+            f"{path}{where}: {getattr(fault, 'problem', fault)}; correct that line."
+        ) from None
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]
+        loader.dispose()
 
 
 def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
@@ -117,14 +127,18 @@ def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], 
             else:  # a missing key, or a part that the validator made up (union tags)
                 if depth == len(location) - 1:
                     parts.append(str(step))
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        elif (
+            isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value)
+        ):
             node = node.value[step]
             line = node.start_mark.line + 1
             parts.append(str(step))
     return parts, line
 
 
-def _sentence(fault: Any, root: yaml.Node, path: Path, model: type[pydantic.BaseModel]) -> StudyError:
+def _sentence(
+    fault: Any, root: yaml.Node, path: Path, model: type[pydantic.BaseModel]
+) -> StudyError:
     parts, line = _locate(root, fault["loc"])
     key = ".".join(parts) or "(top level)"
     kind, value = fault["type"], fault["input"]
@@ -132,7 +146,9 @@ def _sentence(fault: Any, root: yaml.Node, path: Path, model: type[pydantic.Base
     if kind == "extra_forbidden":
         last = parts[-1] if parts else ""
         if last in {"api_key", "key", "token", "secret"}:
-            hint = "secrets come from the environment only: give the variable's name as `api_key_env`"
+            hint = (
+                "secrets come from the environment only: give the variable's name as `api_key_env`"
+            )
         else:
             known = sorted(_field_names(model))
             near = difflib.get_close_matches(last, known, n=1)
@@ -142,7 +158,11 @@ def _sentence(fault: Any, root: yaml.Node, path: Path, model: type[pydantic.Base
         return StudyError(f"{where} is missing; add it.")
     text = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     text = text.replace("Input should", "should", 1).split(", unable to parse")[0].rstrip(".")
-    shown = "" if kind in {"value_error", "assertion_error"} or isinstance(value, (dict, list)) else f", not {value!r}"
+    shown = (
+        ""
+        if kind in {"value_error", "assertion_error"} or isinstance(value, (dict, list))
+        else f", not {value!r}"
+    )
     if isinstance(value, (dict, list)) and kind not in {"value_error", "assertion_error"}:
         shown = ", not a list" if isinstance(value, list) else ", not a mapping"
     return StudyError(f"{where}: {text}{shown}.")

@@ -1,0 +1,106 @@
+"""One request: send it, time it, and judge whether the server read all of it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from contextcliff_dagster.inference.budget import Spend
+from contextcliff_dagster.inference.engine import Decoding, Engine, PromptCount, Usage
+from contextcliff_dagster.inference.models import Price
+from contextcliff_dagster.inference.outcome import Outcome, utc_now
+from contextcliff_dagster.inference.recipe import Prompt
+
+TRUNCATION_SHARE = 0.02
+TRUNCATION_TOKENS = 8
+"""Slack where our count is of the texts alone: pieces of text may merge with the template's tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, with times in seconds of `time.perf_counter()`."""
+
+    text: str
+    reasoning: str
+    finish_reason: str | None
+    usage: Usage | None
+    started: float
+    first_token: float | None
+    ended: float
+
+
+async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
+    """Send one request and gather its stream. Raises what `Engine.stream` raises."""
+    text: list[str] = []
+    reasoning: list[str] = []
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    first_token: float | None = None
+    started = ended = time.perf_counter()
+    async with aclosing(engine.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
+        async for delta in stream:
+            ended = delta.at or time.perf_counter()
+            if first_token is None and (delta.text or delta.reasoning):
+                first_token = ended
+            text.append(delta.text)
+            reasoning.append(delta.reasoning)
+            finish_reason = delta.finish_reason or finish_reason
+            usage = delta.usage or usage
+    return Answer(
+        "".join(text), "".join(reasoning), finish_reason, usage, started, first_token, ended
+    )
+
+
+def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | None:
+    """Whether the server saw fewer tokens than were sent; None where one of the counts is missing.
+
+    An exact count must be met; a count of the texts alone is a lower bound, with a little slack.
+    """
+    if own is None or server_tokens is None:
+        return None
+    if own.exact:
+        return server_tokens < own.tokens
+    return server_tokens < own.tokens * (1 - TRUNCATION_SHARE) - TRUNCATION_TOKENS
+
+
+def judge(
+    answer: Answer, own: PromptCount | None, price: Price | None, attempts: int, lag_ms: float
+) -> Outcome:
+    """The outcome to keep. An answer to a silently shortened prompt is no answer."""
+    usage = answer.usage or Usage()
+    truncated = was_truncated(own, usage.prompt_tokens)
+    cost = None
+    if price and usage.prompt_tokens is not None:
+        cost = price.cost_usd(
+            usage.prompt_tokens, usage.completion_tokens or 0, usage.cached_tokens or 0
+        )
+    return Outcome(
+        no_answer="invalid_truncated" if truncated else None,
+        raw_output=answer.text,
+        reasoning=answer.reasoning or None,
+        finish_reason=answer.finish_reason,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        own_prompt_tokens=own.tokens if own else None,
+        ttft_ms=None
+        if answer.first_token is None
+        else (answer.first_token - answer.started) * 1000,
+        duration_ms=(answer.ended - answer.started) * 1000,
+        loop_lag_ms=lag_ms,
+        attempts=attempts,
+        cost_usd=cost,
+        error=f"the server read {usage.prompt_tokens} prompt tokens where {own.tokens} were sent"
+        if truncated and own
+        else None,
+        finished_at=utc_now(),
+    )
+
+
+def charge(outcome: Outcome, reserved: Spend) -> Spend:
+    """What a kept outcome cost; where the server does not tell, what was reserved."""
+    if outcome.prompt_tokens is None:
+        return reserved
+    usd = reserved.usd if outcome.cost_usd is None else outcome.cost_usd
+    return Spend(usd, outcome.prompt_tokens + (outcome.completion_tokens or 0), 1)

@@ -1,0 +1,196 @@
+"""What a measurement would take, before any call: tokens, money, time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.budget import careful_prompt_tokens
+from contextcliff_dagster.inference.calls import PlannedCall, SampleSource, plan_calls
+from contextcliff_dagster.inference.campaigns import recorded_identity
+from contextcliff_dagster.inference.engine import Identity, declared_identity
+from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.overflow import SCAFFOLD_CHARS_PER_TOKEN
+from contextcliff_dagster.inference.recipe import Recipe
+
+_ASSUMED_PACE = {"reference": (0.02, 1.2e-4), "openai": (1.0, 2e-4)}
+"""Seconds a call and seconds a prompt token, where the ledger has no history of the model: the
+NumPy runtime on one core at some thousand tokens; a guess for servers."""
+_HISTORY_CALLS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One model in one bin. ``cached`` calls are paid already; ``overflow`` calls will not be sent.
+
+    ``prompt_tokens`` by the study's count; ``output_tokens`` and the money at the full output
+    limit; ``usd_at_most`` is what the budget must have room for. USD are None without a price.
+    """
+
+    model: str
+    bin: str
+    calls: int
+    cached: int
+    overflow: int
+    prompt_tokens: int
+    output_tokens: int
+    usd: float | None
+    usd_at_most: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CostEstimate:
+    """The lines and their sums. ``pace``: per model, where its seconds come from."""
+
+    lines: tuple[CostLine, ...]
+    pace: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> int:
+        """Calls still to be sent."""
+        return sum(line.calls - line.cached - line.overflow for line in self.lines)
+
+    @property
+    def cached(self) -> int:
+        """Calls that the ledger has already."""
+        return sum(line.cached for line in self.lines)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and output tokens still to be paid."""
+        return sum(line.prompt_tokens + line.output_tokens for line in self.lines)
+
+    @property
+    def usd(self) -> float:
+        """Sum of the lines with a price."""
+        return sum(line.usd or 0.0 for line in self.lines)
+
+    @property
+    def usd_at_most(self) -> float:
+        """Sum of what the budget must have room for."""
+        return sum(line.usd_at_most or 0.0 for line in self.lines)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Models without a price entry that have calls to make."""
+        return tuple(
+            sorted(
+                {line.model for line in self.lines if line.usd is None and line.calls > line.cached}
+            )
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Models run one after the other."""
+        return sum(line.seconds for line in self.lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: sums and lines."""
+        names = ("calls", "cached", "tokens", "usd", "usd_at_most", "seconds")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "unpriced": list(self.unpriced),
+            "pace": dict(self.pace),
+            "lines": [asdict(line) for line in self.lines],
+        }
+
+
+def estimate(
+    manifest: SampleSource,
+    entries: Sequence[ModelEntry],
+    recipe: Recipe,
+    ledger: Ledger | None,
+    *,
+    study: str,
+    campaign: str,
+    bins: Sequence[str],
+    n: int,
+) -> CostEstimate:
+    """What measuring ``entries`` would take; makes no call, starts no engine, reads no document."""
+    lines: list[CostLine] = []
+    pace: dict[str, str] = {}
+    for entry in entries:
+        identity = _likely_identity(entry, ledger, study, campaign)
+        base_s, token_s, pace[entry.name] = _pace(entry, ledger)
+        for name in bins:
+            calls = plan_calls(
+                manifest, identity.hash if identity else "", recipe, campaign, [name], n
+            )
+            done = ledger.outcomes([call.call_key for call in calls]) if ledger and identity else {}
+            lines.append(
+                _line(
+                    entry,
+                    name,
+                    calls,
+                    [call for call in calls if call.call_key not in done],
+                    base_s,
+                    token_s,
+                )
+            )
+    return CostEstimate(tuple(lines), pace)
+
+
+def _line(
+    entry: ModelEntry,
+    name: str,
+    calls: Sequence[PlannedCall],
+    open_calls: Sequence[PlannedCall],
+    base_s: float,
+    token_s: float,
+) -> CostLine:
+    prompt_tokens = output_tokens = overflow = 0
+    usd = usd_at_most = seconds = 0.0
+    for call in open_calls:
+        scaffold = sum(
+            map(len, call.recipe.render("", call.example.question, call.replicate).contents())
+        )
+        tokens = call.length_tokens + math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN)
+        out = call.recipe.max_output_tokens
+        if entry.window_tokens and tokens + out > entry.window_tokens:
+            overflow += 1
+            continue
+        prompt_tokens += tokens
+        output_tokens += out
+        seconds += (base_s + token_s * tokens) / entry.concurrency
+        if entry.price:
+            usd += entry.price.cost_usd(tokens, out)
+            usd_at_most += entry.price.cost_usd(
+                careful_prompt_tokens(call.length_tokens, 0, scaffold), out
+            )
+    priced = entry.price is not None
+    return CostLine(
+        entry.name, name, len(calls), len(calls) - len(open_calls), overflow, prompt_tokens, output_tokens,
+        usd if priced else None, usd_at_most if priced else None, seconds,
+    )  # fmt: skip
+
+
+def _likely_identity(
+    entry: ModelEntry, ledger: Ledger | None, study: str, campaign: str
+) -> Identity | None:
+    """The identity whose calls count as paid: the campaign's, else (in process) the entry's own."""
+    if ledger and (recorded := recorded_identity(ledger, study, campaign, entry.name)):
+        return recorded
+    if entry.engine != "reference":
+        return None
+    try:
+        return Identity(declared_identity(entry))
+    except EngineError:
+        return None
+
+
+def _pace(entry: ModelEntry, ledger: Ledger | None) -> tuple[float, float, str]:
+    if ledger:
+        calls, milliseconds, tokens = ledger.read(
+            "SELECT count(*), total(r.duration_ms), total(r.prompt_tokens) FROM calls c JOIN results r USING (call_key)"
+            " WHERE c.model = ? AND r.no_answer IS NULL",
+            (entry.name,),
+        )[0]
+        if calls >= _HISTORY_CALLS and tokens:
+            return 0.0, milliseconds / 1000 / tokens, f"{calls} calls so far"
+    base_s, token_s = _ASSUMED_PACE[entry.engine]
+    return base_s, token_s, "assumed"

@@ -1,0 +1,216 @@
+"""The reference models, run in this process by the NumPy runtime.
+
+Generation runs in worker threads, so that tokens arrive one by one while the event loop stays
+free; the time to the first token is the model's own. The chat template is the one that the
+weights' tokenizer carries, rendered without Jinja.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engine import Decoding, Delta, Identity, PromptCount, Usage
+from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.recipe import Prompt
+from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
+from contextcliff_dagster.reference.tokenizer import END, render_chat
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from contextcliff_dagster.inference.llama import LlamaModel
+
+RUNTIME = "numpy-llama/1"
+"""Part of the identity: raised when the runtime's arithmetic changes an answer."""
+
+
+def weights_folder(entry: ModelEntry) -> Path:
+    """The folder with config.json, model.safetensors and tokenizer.json.
+
+    Raises:
+        EngineError: there is none.
+    """
+    if entry.weights:
+        folder = Path(entry.weights)
+    elif entry.model_id in REFERENCE_MODELS:
+        folder = weights_path(entry.model_id)
+    else:
+        raise EngineError(
+            f"Model {entry.name!r} has engine 'reference' but no weights: give `weights:` a folder in models.yaml, "
+            f"or as `model_id` one of {', '.join(REFERENCE_MODELS)}."
+        )
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        if not (folder / name).is_file():
+            raise EngineError(
+                f"Model {entry.name!r}: {folder / name} is missing; reinstall, or correct `weights` in models.yaml."
+            )
+    return folder
+
+
+def reference_identity(entry: ModelEntry) -> dict[str, Any]:
+    """Hashes of all that decides the answers; nothing is loaded for it."""
+    folder = weights_folder(entry)
+    return {
+        "engine": "reference",
+        "runtime": RUNTIME,
+        "weights_sha256": _file_hash(folder / "model.safetensors"),
+        "config_sha256": _file_hash(folder / "config.json"),
+        "tokenizer_sha256": _file_hash(folder / "tokenizer.json"),
+        "chat_template_sha256": _file_hash(folder / "chat_template.jinja"),
+        "dtype": "float32",
+        "window_tokens": _window(entry, folder),
+    }
+
+
+def _file_hash(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    stat = path.stat()
+    return _hash_once(path, stat.st_mtime_ns, stat.st_size)
+
+
+@cache
+def _hash_once(path: Path, changed_ns: int, size: int) -> str:
+    del changed_ns, size
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _window(entry: ModelEntry, folder: Path) -> int:
+    try:
+        trained = int(json.loads((folder / "config.json").read_text())["max_position_embeddings"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise EngineError(
+            f"Model {entry.name!r}: {folder / 'config.json'} is damaged; reinstall the weights."
+        ) from None
+    return min(trained, entry.window_tokens or trained)
+
+
+class ReferenceEngine:
+    """See `engine.Engine`. Concurrent calls run in as many threads, one token stream each."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry = entry
+        self._folder = weights_folder(entry)
+        self._model: LlamaModel | None = None
+        self._tokenizer: Tokenizer | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._counted: dict[str, list[int]] = {}
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The smaller of the weights' and the entry's window."""
+        return _window(self._entry, self._folder)
+
+    async def start(self) -> None:
+        """Load weights and tokenizer (some 50 ms)."""
+        from tokenizers import Tokenizer
+
+        from contextcliff_dagster.inference.llama import LlamaModel
+
+        try:
+            self._model = LlamaModel.load(self._folder)
+            self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+        except Exception as fault:
+            raise EngineError(
+                f"Model {self._entry.name!r}: {self._folder} cannot be loaded ({fault}); reinstall the weights."
+            ) from fault
+        end = self._tokenizer.token_to_id(END)
+        if end is None:
+            raise EngineError(
+                f"Model {self._entry.name!r}: the tokenizer in {self._folder} has no {END} token; use other weights."
+            )
+        self._end = end
+        self._threads = ThreadPoolExecutor(
+            self._entry.concurrency, thread_name_prefix="reference-engine"
+        )
+
+    async def stop(self) -> None:
+        """Let the worker threads go."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+            self._threads = None
+        self._model = None
+
+    def identity(self) -> Identity:
+        """Weights, configuration, tokenizer and template by hash."""
+        return Identity(reference_identity(self._entry))
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """Exact: the prompt is tokenised as it will be read."""
+        ids = self.encode(prompt)
+        if (
+            len(self._counted) > 2 * self._entry.concurrency + 8
+        ):  # calls that were counted and never sent
+            self._counted.clear()
+        self._counted[prompt.hash] = ids
+        return PromptCount(len(ids))
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of the prompt under the model's chat template."""
+        assert self._tokenizer is not None, "start() comes first"
+        text = prompt.text
+        if prompt.mode != "completion":
+            text = render_chat(prompt.as_dicts(), continue_final=prompt.mode == "chat_prefill")
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come."""
+        assert self._threads is not None, "start() comes first"
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
+        given_up = threading.Event()
+
+        def put(piece: Delta | BaseException | None) -> None:
+            if not given_up.is_set():
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        def work() -> None:
+            try:
+                for delta in self._generate(prompt, decoding):
+                    if given_up.is_set():
+                        return
+                    put(delta)
+                put(None)
+            except BaseException as fault:
+                put(fault)
+
+        self._threads.submit(work)
+        try:
+            while (piece := await pieces.get()) is not None:
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
+        finally:
+            given_up.set()
+
+    def _generate(self, prompt: Prompt, decoding: Decoding) -> Iterator[Delta]:
+        assert self._model is not None
+        assert self._tokenizer is not None
+        ids = self._counted.pop(prompt.hash, None) or self.encode(prompt)
+        tokens: list[int] = []
+        shown = ""
+        for token in self._model.generate(ids, decoding.max_output_tokens, {self._end}):
+            tokens.append(token)
+            text = self._tokenizer.decode(tokens)
+            # A character may span tokens; its bytes are held back until they are whole.
+            if not text.endswith("\ufffd"):
+                yield Delta(text[len(shown) :], at=time.perf_counter())
+                shown = text
+        rest = self._tokenizer.decode(tokens)[len(shown) :] if tokens else ""
+        yield Delta(
+            rest,
+            finish_reason="length" if len(tokens) >= decoding.max_output_tokens else "stop",
+            usage=Usage(prompt_tokens=len(ids), completion_tokens=len(tokens), cached_tokens=0),
+            at=time.perf_counter(),
+        )

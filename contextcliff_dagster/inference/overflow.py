@@ -1,0 +1,39 @@
+"""Whether a prompt and its answer fit into the model's window: judged before sending, never cut."""
+
+from __future__ import annotations
+
+import math
+
+from contextcliff_dagster.inference.calls import PlannedCall
+from contextcliff_dagster.inference.engine import PromptCount
+from contextcliff_dagster.inference.recipe import Prompt
+
+SCAFFOLD_CHARS_PER_TOKEN = 3
+"""On the high side for the few words around a document where no tokenizer of the model is known."""
+
+
+def overflows(
+    call: PlannedCall, prompt: Prompt, own: PromptCount | None, window_tokens: int | None
+) -> str | None:
+    """A sentence where prompt + output do not fit, else None (also where nobody knows the window).
+
+    By the model's own count; lacking one, by the study's count of the document and a careful guess
+    for the rest. What slips through is refused by the server, which comes to the same outcome.
+    """
+    if window_tokens is None:
+        return None
+    if own is not None:
+        tokens, counted = own.tokens, "counted"
+    else:
+        rest = sum(map(len, prompt.contents())) - len(call.document)
+        tokens, counted = (
+            call.length_tokens + math.ceil(rest / SCAFFOLD_CHARS_PER_TOKEN),
+            "estimated",
+        )
+    needed = tokens + call.recipe.max_output_tokens
+    if needed <= window_tokens:
+        return None
+    return (
+        f"{tokens} prompt tokens ({counted}) and up to {call.recipe.max_output_tokens} of output "
+        f"exceed the window of {window_tokens}; not sent"
+    )
