@@ -54,8 +54,8 @@ def score_rows(
         primary: the score that becomes `score`.
         scorer: `text`, `numeric`, `structured`, or an entry point (see `scorers`).
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
-        max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of so
-            many tokens was cut by it.
+        max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of
+            so many tokens was cut by it.
         answer_prefix: how the recipe began the reply; removed where a server repeats it.
 
     Raises:

@@ -89,8 +89,12 @@ def has_content(text: str) -> bool:
 
 def _visible(raw: str, answer_prefix: str) -> str:
     text = _without_thoughts(raw).strip()
-    while text.endswith(_END_MARKERS):
-        text = text[: text.rindex("<")].rstrip()
+    end = len(text)
+    while text.endswith(_END_MARKERS, 0, end):
+        end = text.rindex("<", 0, end)
+        while end and text[end - 1].isspace():
+            end -= 1
+    text = text[:end]
     if answer_prefix.strip():
         text = text.removeprefix(answer_prefix.strip()).lstrip()
     return text

@@ -8,7 +8,7 @@ exceeds the other two.
 - `numeric`: the answer's numbers are the accepted ones, by value; F1 over numbers; the accepted
   numbers are among the output's. Words and units do not count.
 - `structured`: equal JSON values, keys in any order; F1 over (path, value) leaves; every accepted
-  leaf is there. An output that is not JSON scores 0.
+  leaf is there.
 
 Any other name is an entry point of the group `contextcliff.scorers`: a callable
 `(answer: str, accepted: Sequence[str]) -> float | Scores`, where a float stands for all three.
@@ -66,11 +66,13 @@ def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 
 
 def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-    """JSON by value. An accepted answer that is no JSON stands for that string."""
+    """JSON by value. What is no JSON, output or accepted answer, stands for that string."""
+    if parsed.text is None:
+        return Scores(0.0, 0.0, 0.0)
+    value = parsed.value if parsed.value is not None else _json_or_string(parsed.text)
     try:
-        value = parsed.value if parsed.value is not None else load_json(parsed.text or "")
         given = Counter(_leaves(value))
-    except (ValueError, RecursionError):
+    except RecursionError:  # parsed, but nested deeper than any answer
         return Scores(0.0, 0.0, 0.0)
     return _best(_structured(given, Counter(_leaves(_json_or_string(gold)))) for gold in accepted)
 

@@ -3,11 +3,11 @@
 - `empty`: nothing but white space, punctuation, end markers and closed reasoning.
 - `schema_violation`: the recipe asks for a schema; the output is not JSON or does not fit it.
 - `refusal`: a refusing phrase (or the serving's content filter), not quoted from the document.
-- `incompleteness`: cut by the length limit, ends in mid-sentence or mid-reasoning, or only begins an
-  accepted answer.
-- `instruction_drift`: answers in another form. It holds an accepted answer inside other words; or is
-  over `DRIFT_RATIO` times as long as the longest accepted answer (and over `DRIFT_MIN_WORDS` words);
-  or is a sentence (`OFF_TOPIC_MIN_WORDS` words) without one content word of the question.
+- `incompleteness`: cut by the length limit, ends in mid-sentence or mid-reasoning, or only begins
+  an accepted answer.
+- `instruction_drift`: answers in another form. It holds an accepted answer inside other words; or
+  is over `DRIFT_RATIO` times as long as the longest accepted answer (and over `DRIFT_MIN_WORDS`
+  words); or is a sentence (`OFF_TOPIC_MIN_WORDS` words) without one content word of the question.
 - `wrong_evidence`: it stands in the document: word for word, or each of its numbers and names does.
 - `hallucination`: anything else; the document does not say it.
 

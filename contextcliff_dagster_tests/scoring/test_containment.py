@@ -1,0 +1,70 @@
+"""An answer is contained where it stands as whole words and whole numbers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextcliff_dagster.scoring.containment import Haystack, contained
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        ("The quantity of SKU-482 is 937915.", "937915"),
+        ("qty=937915", "937915"),
+        ("937915kg", "937915"),
+        ("It was PARIS, of course", "paris"),
+        ("She said \u201cdon\u2019t\u201d.", "don't"),
+        ("in the\nred   house", "the red house"),
+        ("the Capital, Paris", "capital Paris"),  # equal tokens after normalisation
+        ("\u7b54\u3048\u306f\u6771\u4eac\u3067\u3059", "\u6771\u4eac"),
+        ("It costs 12, or 13", "12"),
+        ("x+y", "+"),
+        ("3.5", "3.5"),
+        ("1,200 pieces", "1,200"),
+        ("answer: C++.", "C++"),
+    ],
+)
+def test_it_stands_inside(output: str, answer: str) -> None:
+    assert contained(output, ["nowhere", answer]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        ("112", "12"),
+        ("120", "12"),
+        ("12.5", "12"),
+        ("0.12", "12"),
+        ("1,200", "200"),
+        ("I do not know", "no"),
+        ("Parisian", "Paris"),
+        ("anything", ""),
+        ("anything", "   "),
+        ("", "x"),
+    ],
+)
+def test_part_of_a_word_or_number_is_not_it(output: str, answer: str) -> None:
+    assert contained(output, [answer]) == 0.0
+
+
+@given(st.text(max_size=40), st.text(max_size=40), st.from_regex(r"[a-z0-9]{1,12}", fullmatch=True))
+def test_set_apart_by_spaces_it_is_found_anywhere(before: str, after: str, answer: str) -> None:
+    assert contained(f"{before} {answer} {after}", [answer]) == 1.0
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_every_text_with_a_visible_character_holds_itself(text: str) -> None:
+    assert Haystack(text).holds(text) == bool(text.split())
+
+
+def test_a_long_document_is_searched_in_linear_time() -> None:
+    document = Haystack("aab " * 500_000)
+    started = time.process_time()
+    assert not document.holds("aab " * 5_000 + "c")
+    assert not document.holds("b" * 1_000)
+    assert time.process_time() - started < 5.0
