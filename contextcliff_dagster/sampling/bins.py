@@ -1,10 +1,10 @@
 """Length bins: how the axis of document lengths is cut, and what becomes of starved bins.
 
 A bin is a half-open range ``[edge_low, edge_high)`` of whole tokens (the last one is closed above),
-so that equal lengths always share a bin and every length of the corpus lies in exactly one. A bin is
-*starved* when it holds fewer distinct documents than the threshold: examples that share a document
-fail together, so documents are what a statistic can count on. A starved bin is refused or merged
-with a neighbour as the study says; it is never filled with made-up, cut or padded texts.
+so that equal lengths always share a bin and every length of the corpus lies in exactly one. A bin
+is *starved* when it holds fewer distinct documents than the threshold: examples that share a
+document fail together, so documents are what a statistic can count on. A starved bin is refused or
+merged with a neighbour as the study says; it is never filled with made-up, cut or padded texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["BinSpec", "active_bins", "assign_bin", "cut_bins", "make_bins", "set
 
 @dataclass(frozen=True, slots=True)
 class BinSpec:
-    """How to cut. ``width`` in tokens is for ``fixed`` bins (equal widths over the range if None)."""
+    """How to cut. ``width`` (tokens) is for ``fixed`` bins; None: equal widths over the range."""
 
     kind: Literal["quantile", "fixed"] = "quantile"
     count: int = 10
@@ -44,7 +44,7 @@ def make_bins(
         range, has ``n == 0`` and names in ``merged_into`` the bin whose range now covers it.
 
     Raises:
-        CorpusError: no examples, a starved bin that the study refuses, or too few documents for one.
+        CorpusError: no examples, a starved bin that the study refuses, or too few documents.
     """
     return settle_starved(
         cut_bins(lengths_by_example, document_ids, spec), spec, lengths_by_example, document_ids
@@ -56,8 +56,8 @@ def cut_bins(
 ) -> list[LengthBin]:
     """The axis cut into ``spec.count`` bins, starved or empty ones included.
 
-    Quantile edges are observed lengths: edge k is the length at rank ``floor(k * n / count)`` of the
-    sorted examples. Where many examples share a length, neighbouring edges coincide and the bin
+    Quantile edges are observed lengths: edge k is the length at rank ``floor(k * n / count)`` of
+    the sorted examples. Where many examples share a length, neighbouring edges coincide and the bin
     between them is empty: all equal lengths lie in the bin that starts with them. Fixed bins of a
     given width start at 0 tokens, and the last one reaches to the longest document.
 
@@ -90,8 +90,8 @@ def settle_starved(
 ) -> list[LengthBin]:
     """Refuse or merge starved bins.
 
-    Merging takes the emptiest starved bin first (of equals the longest, tails being sparse) and joins
-    it to the neighbour with fewer documents (of equals the shorter), until none is starved.
+    Merging takes the emptiest starved bin first (of equals the longest, tails being sparse) and
+    joins it to the neighbour with fewer documents (of equals the shorter), until none is starved.
 
     Raises:
         CorpusError: as :func:`make_bins`.
@@ -99,8 +99,8 @@ def settle_starved(
     documents = len(set(document_ids))
     if documents < spec.starved_below:
         raise CorpusError(
-            f"The corpus has {_count(documents, 'document')} to sample from, fewer than one bin needs "
-            f"(bins.starved_below is {spec.starved_below}); add documents."
+            f"The corpus has {_count(documents, 'document')} to sample from, fewer than one bin "
+            f"needs (bins.starved_below is {spec.starved_below}); add documents."
         )
     starved = [b for b in bins if b.n_documents < spec.starved_below]
     if starved and spec.starved == "refuse":
@@ -185,8 +185,8 @@ def _refusal(starved: Sequence[LengthBin], bins: Sequence[LengthBin], spec: BinS
     return (
         f"Bin {worst.bin} ({range_}){others} of {len(bins)} holds "
         f"{_count(worst.n_documents, 'document')}, fewer than bins.starved_below "
-        f"({spec.starved_below}); add documents of that length, lower bins.count, or set bins.starved "
-        "to merge."
+        f"({spec.starved_below}); add documents of that length, lower bins.count, or set "
+        "bins.starved to merge."
     )
 
 

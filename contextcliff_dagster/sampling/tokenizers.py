@@ -1,32 +1,28 @@
 """Tokenizers that count: exact, fast and without a network.
 
 Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``) and are made by
-``fastokens``, which is some ten to sixty times faster (``benchmarks/length_map.py``). What fastokens
-does not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the text alone:
-no special tokens are added, and truncation or padding saved in a tokenizer.json is switched off.
+``fastokens``, which is five to sixty times faster (``benchmarks/length_map.py``). What fastokens does
+not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the text alone: no
+special tokens are added, and truncation or padding saved in a tokenizer.json is switched off.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.sampling.tiktoken_ranks import (
+    RANKS_SHA256,
+    carried_ranks,
+    tiktoken_encoding,
+)
 
-if TYPE_CHECKING:
-    import fastokens
-
-__all__ = ["RANKS_SHA256", "TiktokenTokenizer", "Tokenizer", "TokenizerJson", "open_tokenizer"]
-
-RANKS_SHA256 = {
-    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-}
-"""The carried encodings, with the SHA-256 of their rank files as tiktoken pins it."""
+__all__ = ["TiktokenTokenizer", "Tokenizer", "TokenizerJson", "open_tokenizer"]
 
 _SAME_ORDINARY_TOKENS = {"o200k_harmony": "o200k_base"}
 """Encodings that differ from another in special tokens only, which ordinary text never yields."""
@@ -91,12 +87,13 @@ class TokenizerJson:
         self.fingerprint = hashlib.sha256(content).hexdigest()
         try:
             text = content.decode()
-        except UnicodeDecodeError as fault:
+            json.loads(text)["model"]
+        except (ValueError, TypeError, KeyError) as fault:
             raise StudyError(
-                f"Tokenizer {name!r}: {path} is not a tokenizer.json (not UTF-8)."
+                f"Tokenizer {name!r}: {path} is not a Hugging Face tokenizer.json."
             ) from fault
         self._fast = _load_fastokens(text)
-        self._slow = _load_tokenizers(text, name, path) if self._fast is None else None
+        self._slow: Any = _load_tokenizers(text, name, path) if self._fast is None else None
 
     @property
     def engine(self) -> str:
@@ -124,17 +121,17 @@ class TiktokenTokenizer:
         self.name = f"tiktoken:{encoding}"
         self._encoding = _SAME_ORDINARY_TOKENS.get(encoding, encoding)
         self._reference: Any = None
-        self._fast: fastokens.Tokenizer | None = None
+        self._fast: Any = None
         if self._encoding in RANKS_SHA256:
-            import fastokens
+            import fastokens  # type: ignore[import-untyped]
 
             self.fingerprint = RANKS_SHA256[self._encoding]
             with tempfile.TemporaryDirectory(prefix="contextcliff-") as folder:
                 path = Path(folder) / f"{self._encoding}.tiktoken"
-                path.write_bytes(_carried_ranks(self._encoding))
+                path.write_bytes(carried_ranks(self._encoding))
                 self._fast = fastokens.Tokenizer.from_tiktoken(str(path), encoding=self._encoding)
         else:
-            self._reference = _load_tiktoken(self._encoding)
+            self._reference = tiktoken_encoding(self._encoding)
             ranks = sorted(self._reference._mergeable_ranks.items(), key=lambda item: item[1])
             content = repr((self._reference._pat_str, ranks)).encode()
             self.fingerprint = hashlib.sha256(content).hexdigest()
@@ -150,7 +147,7 @@ class TiktokenTokenizer:
                 continue
             counted = _flat_counts(self._fast, batch, split_special_tokens=True)
             for at, text in enumerate(batch):
-                # tiktoken's (?i:'s) also matches the long s, fastokens' hand-written scanner does not.
+                # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
                 if "'\u017f" in text:
                     counted[at] = self._reference_count(text)
             counts += counted
@@ -158,11 +155,11 @@ class TiktokenTokenizer:
 
     def _reference_count(self, text: str) -> int:
         if self._reference is None:
-            self._reference = _tiktoken_from_ranks(self._encoding)
+            self._reference = tiktoken_encoding(self._encoding)
         return len(self._reference.encode_ordinary(text))
 
 
-def _flat_counts(tokenizer: fastokens.Tokenizer, batch: list[str], **options: bool) -> list[int]:
+def _flat_counts(tokenizer: Any, batch: list[str], **options: bool) -> list[int]:
     import numpy as np
 
     _, offsets = tokenizer.encode_batch_flat(batch, **options)
@@ -184,7 +181,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _load_fastokens(text: str) -> fastokens.Tokenizer | None:
+def _load_fastokens(text: str) -> Any:
     """The tokenizer, or None where fastokens does not read this kind."""
     import fastokens
 
@@ -216,60 +213,3 @@ def _load_tokenizers(text: str, name: str, path: Path) -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-def _carried_ranks(encoding: str) -> bytes:
-    """The rank file of a carried encoding, proven against the hash that tiktoken pins."""
-    import lzma
-
-    packed = resources.files("contextcliff_dagster.sampling") / "ranks" / f"{encoding}.tiktoken.xz"
-    try:
-        content = lzma.decompress(packed.read_bytes())
-    except (OSError, lzma.LZMAError) as fault:
-        raise StudyError(
-            f"The vocabulary {packed} is damaged ({fault}); install the package again."
-        ) from fault
-    if hashlib.sha256(content).hexdigest() != RANKS_SHA256[encoding]:
-        raise StudyError(
-            f"The vocabulary {packed} is not tiktoken's {encoding}; install the package again."
-        )
-    return content
-
-
-def _tiktoken_from_ranks(encoding: str) -> Any:
-    """tiktoken's own encoding, its ranks taken from the carried file instead of the network."""
-    import base64
-
-    import tiktoken
-    import tiktoken_ext.openai_public as public
-
-    ranks = {}
-    for line in _carried_ranks(encoding).splitlines():
-        token, rank = line.split()
-        ranks[base64.b64decode(token)] = int(rank)
-    original = public.load_tiktoken_bpe
-    try:
-        # The pattern is tiktoken's; only where the ranks come from is ours.
-        public.load_tiktoken_bpe = lambda *_args, **_kwargs: ranks
-        return tiktoken.Encoding(**public.ENCODING_CONSTRUCTORS[encoding]())
-    finally:
-        public.load_tiktoken_bpe = original
-
-
-def _load_tiktoken(encoding: str) -> Any:
-    import tiktoken
-
-    if encoding not in tiktoken.list_encoding_names():
-        raise StudyError(
-            f"tiktoken has no encoding {encoding!r}; it has {', '.join(tiktoken.list_encoding_names())}."
-        )
-    try:
-        return tiktoken.get_encoding(encoding)
-    except (
-        Exception
-    ) as fault:  # requests, OSError or a hash mismatch: all mean there is no vocabulary
-        raise StudyError(
-            f"The vocabulary of tiktoken's {encoding!r} is not on this machine and could not be fetched "
-            f"({type(fault).__name__}); connect once, or use {' or '.join(RANKS_SHA256)}, which need no "
-            "network."
-        ) from fault

@@ -1,0 +1,281 @@
+"""The distribution audit: does the corpus support a study of these lengths? Before any inference.
+
+It judges and advises; it raises nothing. The caller asks for the verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from contextcliff_dagster.contracts import LengthBin
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+__all__ = ["DistributionAudit", "HistogramBar", "audit_lengths"]
+
+CELLS = 18
+"""Equal parts of the 5-95 % range in which documents are looked for: one per 5 %."""
+LEAST_COVERAGE = 0.5
+GOOD_COVERAGE = 0.9
+LEAST_SPREAD = 2.0
+"""Below this ratio of the longest to the shortest document (95th to 5th percentile) the lengths are
+one length for all a model can tell; below ``GOOD_SPREAD`` a cliff may well lie outside of them."""
+GOOD_SPREAD = 4.0
+BARS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramBar:
+    """Documents and examples with ``low <= tokens < high``; bars are equally wide in log tokens."""
+
+    low: int
+    high: int
+    documents: int
+    examples: int
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionAudit:
+    """What the audit found.
+
+    ``coverage``: of the range from 5 % to 95 % of the way between the shortest and the longest
+    wanted length (the target's; the corpus's own, up to the window, without a target), cut into 18
+    equal parts, the share of parts in which at least one document lies.
+    ``duplicates``: examples that put a question to a document a second time.
+    ``documents_per_bin``: distinct documents by bin key. ``over_window``: documents longer than the
+    window (None: window unknown).
+    """
+
+    verdict: Literal["ok", "warn", "refuse"]
+    advice: str
+    documents: int
+    examples: int
+    min_tokens: int
+    p05_tokens: int
+    median_tokens: int
+    p95_tokens: int
+    max_tokens: int
+    target: tuple[int, int] | None
+    coverage: float
+    uncovered: tuple[tuple[int, int], ...]
+    starved_below: int
+    starved_bins: tuple[str, ...]
+    documents_per_bin: Mapping[str, int]
+    duplicates: int
+    window_tokens: int | None
+    over_window: int | None
+    histogram: tuple[HistogramBar, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+def audit_lengths(
+    length_map: pa.Table,
+    examples: pa.Table | None,
+    bins: Sequence[LengthBin],
+    *,
+    target: tuple[int, int] | None,
+    window_tokens: int | None,
+    starved_below: int,
+) -> DistributionAudit:
+    """Audit a corpus's lengths.
+
+    Args:
+        length_map: table ``length_map``.
+        examples: the columns ``document_id`` and ``question`` of table ``examples``, to find
+            duplicates (None: they are not looked for).
+        bins: bins as cut, before starved ones are merged (``sampling.bins.cut_bins``).
+        target: shortest and longest length, in tokens, that the study is about.
+        window_tokens: the smallest window of the study's models.
+        starved_below: distinct documents that a bin needs.
+    """
+    import numpy as np
+
+    ids = length_map["document_id"].to_numpy(zero_copy_only=False)
+    by_example = length_map["length_tokens"].to_numpy()
+    _, first = np.unique(ids, return_index=True)
+    lengths = np.sort(by_example[first])
+    p05, median, p95 = (int(x) for x in np.quantile(lengths, (0.05, 0.5, 0.95), method="lower"))
+    top = int(lengths[-1])
+    if target is None:
+        wanted = (int(lengths[0]), min(top, window_tokens) if window_tokens else top)
+    else:
+        wanted = target
+    coverage, uncovered = _coverage(lengths, *wanted)
+    starved = tuple(b.bin for b in bins if b.n_documents < starved_below)
+    duplicates = _duplicates(examples) if examples is not None else 0
+    over = int((lengths > window_tokens).sum()) if window_tokens is not None else None
+    refusals, warnings = _findings(
+        lengths, (p05, p95), target, wanted, coverage, uncovered, window_tokens, over
+    )
+    if starved:
+        warnings.append(
+            f"{len(starved)} of {len(bins)} bins hold fewer than {starved_below} distinct documents "
+            f"({', '.join(starved)}): add documents of those lengths, or use fewer bins"
+        )
+    if len(lengths) < starved_below:
+        refusals.append(
+            f"there are {len(lengths)} distinct documents, fewer than one bin needs "
+            f"({starved_below}): add documents"
+        )
+    if duplicates:
+        warnings.append(
+            f"{duplicates} examples repeat a question about the same document: drop the repeats"
+        )
+    return DistributionAudit(
+        verdict="refuse" if refusals else "warn" if warnings else "ok",
+        advice=_sentence(refusals, warnings, len(lengths), lengths),
+        documents=len(lengths),
+        examples=length_map.num_rows,
+        min_tokens=int(lengths[0]),
+        p05_tokens=p05,
+        median_tokens=median,
+        p95_tokens=p95,
+        max_tokens=top,
+        target=target,
+        coverage=coverage,
+        uncovered=uncovered,
+        starved_below=starved_below,
+        starved_bins=starved,
+        documents_per_bin={b.bin: b.n_documents for b in bins},
+        duplicates=duplicates,
+        window_tokens=window_tokens,
+        over_window=over,
+        histogram=_histogram(lengths, by_example),
+    )
+
+
+def _coverage(
+    lengths: NDArray[np.int64], low: int, high: int
+) -> tuple[float, tuple[tuple[int, int], ...]]:
+    """Share of the 18 parts of the 5-95 % range that hold a document, and the empty stretches."""
+    import numpy as np
+
+    if high <= low:
+        return 0.0, ()
+    edges = low + (high - low) * np.linspace(0.05, 0.95, CELLS + 1)
+    # The last part is closed above, as np.histogram has it.
+    held, _ = np.histogram(lengths, edges)
+    gaps: list[tuple[int, int]] = []
+    for at in np.flatnonzero(held == 0).tolist():
+        start, end = math.ceil(edges[at]), math.ceil(edges[at + 1])
+        if gaps and gaps[-1][1] == start:
+            gaps[-1] = (gaps[-1][0], end)
+        else:
+            gaps.append((start, end))
+    return float((held > 0).mean()), tuple(gaps)
+
+
+def _findings(
+    lengths: NDArray[np.int64],
+    percentiles: tuple[int, int],
+    target: tuple[int, int] | None,
+    wanted: tuple[int, int],
+    coverage: float,
+    uncovered: tuple[tuple[int, int], ...],
+    window: int | None,
+    over: int | None,
+) -> tuple[list[str], list[str]]:
+    """Reasons to refuse and to warn, most telling first."""
+    refusals: list[str] = []
+    warnings: list[str] = []
+    low, high = int(lengths[0]), int(lengths[-1])
+    span = f"{low:,} to {high:,} tokens" if low < high else f"all {low:,} tokens"
+    p05, p95 = percentiles
+    margin = 0.05 * (wanted[1] - wanted[0])
+    if low == high:
+        refusals.append(
+            f"all documents are {low:,} tokens long, so length cannot be told from anything else: "
+            "add documents of other lengths"
+        )
+    elif target is not None and (low > target[0] + margin or high < target[1] - margin):
+        refusals.append(
+            f"the documents ({span}) do not span the target range of {target[0]:,} to "
+            f"{target[1]:,} tokens: add documents at the missing end, or narrow the target"
+        )
+    elif target is not None and coverage < LEAST_COVERAGE:
+        refusals.append(
+            f"documents cover only {coverage:.0%} of the 5-95 % length range of the target "
+            f"(none at {_gaps(uncovered)} tokens): add documents there, or narrow the target"
+        )
+    elif p95 < LEAST_SPREAD * p05:
+        refusals.append(
+            f"nine in ten documents have {p05:,} to {p95:,} tokens, too narrow a range to see a "
+            f"cliff: add documents at least {LEAST_SPREAD:g} times as long"
+        )
+    elif p95 < GOOD_SPREAD * p05:
+        warnings.append(
+            f"nine in ten documents have {p05:,} to {p95:,} tokens: a cliff outside of that cannot "
+            "be seen"
+        )
+    if not refusals and coverage < GOOD_COVERAGE:
+        warnings.append(
+            f"documents cover {coverage:.0%} of the 5-95 % length range (none at "
+            f"{_gaps(uncovered)} tokens): add documents there to place a cliff more closely"
+        )
+    if over and window is not None:
+        text = (
+            f"{over:,} of {len(lengths):,} documents are longer than the window ({window:,} tokens)"
+        )
+        if over == len(lengths):
+            refusals.append(f"{text}: none could be sent; add shorter documents")
+        else:
+            warnings.append(f"{text}: they will be counted as context_overflow and never sent")
+    return refusals, warnings
+
+
+def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
+    widest = max(uncovered, key=lambda gap: gap[1] - gap[0])
+    rest = len(uncovered) - 1
+    return f"{widest[0]:,} to {widest[1]:,}" + (f" and {rest} other stretches" if rest else "")
+
+
+def _sentence(
+    refusals: list[str], warnings: list[str], documents: int, lengths: NDArray[np.int64]
+) -> str:
+    reasons = refusals or warnings
+    if not reasons:
+        return (
+            f"The {documents:,} documents from {int(lengths[0]):,} to {int(lengths[-1]):,} tokens "
+            "support this study."
+        )
+    opening = "This corpus does not support the study" if refusals else "Usable, with care"
+    return f"{opening}: {'; '.join(reasons)}."
+
+
+def _duplicates(examples: pa.Table) -> int:
+    """Examples beyond the first of each (document, question), blanks and case aside."""
+    import hashlib
+
+    seen: set[bytes] = set()
+    total = 0
+    for batch in examples.select(["document_id", "question"]).to_batches(max_chunksize=8_192):
+        for row in batch.to_pylist():
+            asked = " ".join(row["question"].split()).lower()
+            seen.add(hashlib.sha256(f"{row['document_id']}\n{asked}".encode()).digest()[:16])
+            total += 1
+    return total - len(seen)
+
+
+def _histogram(
+    lengths: NDArray[np.int64], by_example: NDArray[np.int64]
+) -> tuple[HistogramBar, ...]:
+    import numpy as np
+
+    low, high = int(lengths[0]), int(lengths[-1])
+    exact = np.geomspace(max(low, 1), high + 1, BARS + 1)
+    # Whole tokens; a narrow range has fewer distinct edges than bars.
+    edges = np.unique(np.concatenate([[low], np.round(exact[1:-1]), [high + 1]]).astype(np.int64))
+    edges = edges[(edges >= low) & (edges <= high + 1)]
+    documents = np.diff(np.searchsorted(lengths, edges))
+    examples = np.diff(np.searchsorted(np.sort(by_example), edges))
+    bars = zip(edges[:-1], edges[1:], documents, examples, strict=True)
+    return tuple(HistogramBar(*(int(x) for x in bar)) for bar in bars)

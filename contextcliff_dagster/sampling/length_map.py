@@ -1,0 +1,156 @@
+"""The length map: tokens of every example's document, counted exactly, each document once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError
+from contextcliff_dagster.sampling.tokenizers import Tokenizer
+from contextcliff_dagster.store import atomic_path, read_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from numpy.typing import NDArray
+
+__all__ = ["LengthMapSummary", "build_length_map", "read_length_map"]
+
+
+@dataclass(frozen=True, slots=True)
+class LengthMapSummary:
+    """What was counted. ``tokens`` and the extremes are over distinct documents."""
+
+    tokenizer: str
+    tokenizer_fingerprint: str
+    documents: int
+    examples: int
+    tokens: int
+    min_tokens: int
+    max_tokens: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> LengthMapSummary:
+    """Count every document of a materialized corpus and write the table ``length_map``.
+
+    Rows stand in the order of the corpus's examples. Texts pass through in row groups of a few MB;
+    40 bytes a document are kept. Several processes may build the same map: the file appears whole.
+
+    Raises:
+        CorpusError: an example's document is not among the documents, or there is no example.
+        StoreError: the corpus is missing or damaged, or the map cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ids, counts = _count_documents(corpus_dir / "documents.parquet", tokenizer)
+    if not len(ids):
+        raise CorpusError(f"The corpus in {corpus_dir} has no document to count.")
+    schema = LENGTH_MAP.arrow_schema()
+    examples = 0
+    with _opened(corpus_dir / "examples.parquet") as source, atomic_path(out_path) as temporary:
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            columns = ["example_id", "document_id"]
+            for batch in source.iter_batches(batch_size=8_192, columns=columns, use_threads=False):
+                lengths = _look_up(batch.column("document_id"), ids, counts, corpus_dir)
+                table = pa.table([*batch.columns, pa.array(lengths)], schema=schema)
+                writer.write_table(table)
+                examples += batch.num_rows
+        if not examples:
+            raise CorpusError(f"The corpus in {corpus_dir} has no example.")
+    return LengthMapSummary(
+        tokenizer.name,
+        tokenizer.fingerprint,
+        documents=len(ids),
+        examples=examples,
+        tokens=int(counts.sum()),
+        min_tokens=int(counts.min()),
+        max_tokens=int(counts.max()),
+    )
+
+
+def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
+    """The table ``length_map`` without documents below ``min_tokens``.
+
+    Raises:
+        CorpusError: no document is that long.
+        StoreError: the file is missing or damaged.
+    """
+    import pyarrow.compute as pc
+
+    table = read_table(path, LENGTH_MAP)
+    kept = (
+        table.filter(pc.greater_equal(table["length_tokens"], min_tokens)) if min_tokens else table
+    )
+    if table.num_rows and not kept.num_rows:
+        longest = pc.max(table["length_tokens"]).as_py()
+        raise CorpusError(
+            f"No document has sampling.min_tokens ({min_tokens}) tokens: the longest has {longest}; "
+            "lower it."
+        )
+    return kept
+
+
+def _count_documents(
+    path: Path, tokenizer: Tokenizer
+) -> tuple[NDArray[np.bytes_], NDArray[np.int64]]:
+    """Sorted document digests (32 bytes each) and their token counts."""
+    from array import array
+
+    import numpy as np
+
+    digests = bytearray()
+    counted = array("q")
+    with _opened(path) as file:
+        for ids, texts in _text_batches(file):
+            digests += b"".join(bytes.fromhex(one) for one in ids)
+            counted.extend(tokenizer.count_many(texts))
+    ids_array = np.frombuffer(bytes(digests), dtype="S32")
+    order = np.argsort(ids_array)
+    return ids_array[order], np.frombuffer(counted, dtype=np.int64)[order]
+
+
+def _text_batches(file: pq.ParquetFile) -> Iterator[tuple[list[str], list[str]]]:
+    # A batch never spans row groups, and those are a few MB of text or a single longer document.
+    for group in range(file.num_row_groups):
+        table = file.read_row_group(group, columns=["document_id", "text"], use_threads=False)
+        yield table["document_id"].to_pylist(), table["text"].to_pylist()
+
+
+def _look_up(
+    document_ids: pa.Array,
+    ids: NDArray[np.bytes_],
+    counts: NDArray[np.int64],
+    corpus_dir: Path,
+) -> NDArray[np.int64]:
+    import numpy as np
+
+    wanted = np.frombuffer(
+        b"".join(bytes.fromhex(one) for one in document_ids.to_pylist()), dtype="S32"
+    )
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    if missing := np.flatnonzero(ids[at] != wanted).tolist():
+        name = document_ids[missing[0]].as_py()
+        raise CorpusError(
+            f"The corpus in {corpus_dir} lacks document {name[:12]} that an example asks about; "
+            "materialize it again."
+        )
+    return counts[at]
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path, pre_buffer=False)
+    except FileNotFoundError as fault:
+        raise StoreError(f"There is no corpus at {path}; materialize it first.") from fault
+    except (pa.ArrowException, OSError) as fault:
+        raise StoreError(f"{path} is damaged ({fault}); materialize the corpus again.") from fault
