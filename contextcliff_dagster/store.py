@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import re
 import uuid
@@ -129,7 +130,7 @@ def _sentence(path: Path, fault: OSError) -> str:
         errno.EROFS: "the file system is read-only; point CONTEXTCLIFF_HOME at a writable folder",
         errno.EACCES: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
         errno.EPERM: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
-        errno.ENOTDIR: "a file stands where a folder is needed; point CONTEXTCLIFF_HOME at a folder",
+        errno.ENOTDIR: "a file stands where a folder is needed; check CONTEXTCLIFF_HOME",
     }.get(fault.errno or 0, f"{fault.strerror or fault}; check CONTEXTCLIFF_HOME")
     return f"Cannot write {path}: {reason} (what is measured so far is kept)."
 
@@ -143,13 +144,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises:
         StoreError: the folder cannot be made, or the disk refuses the write.
     """
-    # Not tempfile.mkstemp: its files are private, results are as readable as the user's other files.
+    # Not tempfile.mkstemp: its files are private, results as readable as the user's other files.
     temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _sync(temporary)
-        os.replace(temporary, path)
+        temporary.replace(path)
         _sync(path.parent)
     except OSError as fault:
         raise StoreError(_sentence(path, fault)) from fault
@@ -174,6 +175,17 @@ def write_atomic(path: Path, data: bytes) -> None:
     """
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, all at once.
+
+    Raises:
+        StoreError: see :func:`atomic_path`.
+        ValueError: a number is NaN or infinite.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomic(path, (text + "\n").encode())
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]] | pa.Table, table: Table) -> int:
@@ -201,11 +213,15 @@ def read_table(path: Path, table: Table) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        # ParquetFile, not read_table: the latter adds hive columns (model=..., bin=...) from the path.
+        # ParquetFile, not read_table: the latter adds hive columns (model=...) from the path.
         with pq.ParquetFile(path) as file:
             data = file.read()
     except FileNotFoundError as fault:
-        raise StoreError(f"There is no {table.name} table at {path}; materialize it first.") from fault
+        raise StoreError(
+            f"There is no {table.name} table at {path}; materialize it first."
+        ) from fault
     except (pa.ArrowException, OSError) as fault:
-        raise StoreError(f"{path} cannot be read as Parquet ({fault}); delete it and rebuild.") from fault
+        raise StoreError(
+            f"{path} cannot be read as Parquet ({fault}); delete it and rebuild."
+        ) from fault
     return validate(data, table, str(path))

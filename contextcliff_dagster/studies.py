@@ -97,6 +97,15 @@ class PromptSection(_Section):
     max_output_tokens: int = Field(default=32, ge=1)
     output_schema: dict[str, Any] | None = None
 
+    @model_validator(mode="after")
+    def _replicates_differ(self) -> PromptSection:
+        if self.replicates > 1 and self.instructions is None:
+            raise ValueError(
+                "several 'replicates' need 'instructions', a file with one wording per line: at "
+                "temperature 0 the same prompt twice buys the same answer twice"
+            )
+        return self
+
 
 class ScoringSection(_Section):
     primary: PrimaryScore = "em"
@@ -160,6 +169,14 @@ class Study(_Section):
             options["path"] = str(self._folder / Path(path).expanduser())
         return options
 
+    @property
+    def tokenizer_name(self) -> str:
+        """The tokenizer, a ``file:`` path made absolute (relative to the study file)."""
+        kind, _, path = self.tokenizer.partition(":")
+        return (
+            f"file:{self._folder / Path(path).expanduser()}" if kind == "file" else self.tokenizer
+        )
+
     def bin_spec(self) -> BinSpec:
         from contextcliff_dagster.sampling.bins import BinSpec
 
@@ -191,19 +208,18 @@ class Study(_Section):
             given["answer_prefix"] = p.answer_prefix
         if p.output_schema is not None:
             given["output_schema"] = p.output_schema
-        given["instructions"] = self._instructions()
+        if p.instructions is not None:
+            given["instructions"] = self._wordings(p.instructions)
         return Recipe(**given)
 
-    def _instructions(self) -> tuple[str, ...]:
+    def _wordings(self, file: str) -> tuple[str, ...]:
         p = self.prompt
-        if p.instructions is None:
-            return ("",) * p.replicates
-        lines = self._text("instructions", p.instructions).splitlines()
+        lines = self._text("instructions", file).splitlines()
         wordings = [line.strip() for line in lines if line.strip()]
         if len(wordings) < p.replicates:
             raise StudyError(
                 f"Study {self.name!r} asks for {p.replicates} replicates but "
-                f"{self._folder / p.instructions} has {len(wordings)} wordings, one a line; "
+                f"{self._folder / file} has {len(wordings)} wordings, one a line; "
                 "add some or lower prompt.replicates."
             )
         return tuple(wordings[: p.replicates])
@@ -238,7 +254,8 @@ class Study(_Section):
             include={"seed", "questions_per_document", "min_tokens"}
         )
         return {
-            "corpus": {"kind": self.corpus.kind, **self.corpus_options},
+            # Paths as written, not resolved: moving study and data together changes nothing.
+            "corpus": self.corpus.model_dump(),
             "tokenizer": self.tokenizer,
             "bins": self.bins.model_dump(),
             "target": self.target.model_dump() if self.target else None,
@@ -253,6 +270,16 @@ class Study(_Section):
     def with_models(self, models: Sequence[str]) -> Study:
         """The same study over other models."""
         return self._copy(models=tuple(models))
+
+    def with_samples(self, samples_per_bin: int) -> Study:
+        """The same study with another sample size; a smaller one is a part of the larger."""
+        pilot = min(self.sampling.pilot_per_bin, samples_per_bin)
+        sampling = {
+            **dict(self.sampling),
+            "samples_per_bin": samples_per_bin,
+            "pilot_per_bin": pilot,
+        }
+        return self._copy(sampling=SamplingSection(**sampling))
 
     def with_seed(self, seed: int) -> Study:
         """The same study over another sample, under its own name: ``<name>-seed-<seed>``.

@@ -1,0 +1,122 @@
+"""Evaluation records, metrics, cliffs and report: cheap, and made again whenever records change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from contextcliff_dagster.contracts import EVAL_RECORDS
+from contextcliff_dagster.defs import checks
+from contextcliff_dagster.defs.assets.options import SINGLE_RUN, asset_key, described, group
+from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.show import results
+from contextcliff_dagster.defs.steps.judgement import (
+    profile_campaign,
+    read_cliffs,
+    report_campaign,
+    score_campaign,
+)
+from contextcliff_dagster.defs.steps.measurement import campaign_of, open_ledger
+from contextcliff_dagster.defs.steps.preparation import load_frozen
+from contextcliff_dagster.studies import Study
+
+
+class CampaignConfig(dg.Config):
+    """Which measurement to judge."""
+
+    campaign: str | None = None
+    """A dated measurement; the current one when empty."""
+
+
+def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
+    """`eval_records`, `metrics`, `cliffs` and `report` of ``study``."""
+
+    @dg.asset(
+        **described(
+            study,
+            "eval_records",
+            "Every prediction scored: exact match, token F1, containment, and why it failed.",
+            deps=["predictions"],
+            kinds={"python", "parquet"},
+            table=EVAL_RECORDS,
+            automation_condition=FOLLOW_RECORDS,
+        ),
+        backfill_policy=SINGLE_RUN,
+        check_specs=checks.record_checks(study),
+    )
+    def eval_records(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+        where = store.open()
+        with open_ledger(where) as ledger:
+            campaign = campaign_of(ledger, study, config.campaign)
+        records = score_campaign(study, where, load_frozen(study, where), campaign)
+        return dg.MaterializeResult(
+            metadata=results.records_metadata(study, where, campaign, records),
+            check_results=checks.check_records(study, records),
+        )
+
+    @dg.multi_asset(
+        name=f"{group(study)}__profile",
+        specs=[
+            dg.AssetSpec(
+                **described(
+                    study,
+                    "metrics",
+                    "Per length bin: mean, variance, instability, failure rate, latency, intervals.",
+                    deps=["eval_records", "manifest"],
+                    kinds={"python", "json"},
+                    automation_condition=FOLLOW_RECORDS,
+                )
+            ),
+            dg.AssetSpec(
+                **described(
+                    study,
+                    "cliffs",
+                    "Verdict, safe context cap and cliff of each model, with what supports them.",
+                    deps=["eval_records", "manifest"],
+                    kinds={"python", "json"},
+                    automation_condition=FOLLOW_RECORDS,
+                )
+            ),
+        ],
+        check_specs=checks.cliff_checks(study),
+        backfill_policy=SINGLE_RUN,
+    )
+    def profile(config: CampaignConfig, store: StoreResource) -> Iterator[dg.MaterializeResult]:
+        # One analysis gives both results: the bootstrap is not run twice.
+        where = store.open()
+        with open_ledger(where) as ledger:
+            campaign = campaign_of(ledger, study, config.campaign)
+            profiles = profile_campaign(study, where, load_frozen(study, where), ledger, campaign)
+        cliffs = [profile.cliffs for profile in profiles]
+        yield dg.MaterializeResult(
+            asset_key(study, "metrics"),
+            metadata=results.metrics_metadata(study, where, campaign, cliffs),
+        )
+        yield dg.MaterializeResult(
+            asset_key(study, "cliffs"),
+            metadata=results.cliffs_metadata(study, where, campaign, cliffs),
+            check_results=checks.check_cliffs(study, cliffs),
+        )
+
+    @dg.asset(
+        **described(
+            study,
+            "report",
+            "The report to read: Markdown, JSON and the picture of all models.",
+            deps=["cliffs", "eval_records"],
+            kinds={"markdown", "matplotlib"},
+            automation_condition=FOLLOW_RECORDS,
+        ),
+        backfill_policy=SINGLE_RUN,
+    )
+    def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+        where = store.open()
+        with open_ledger(where) as ledger:
+            campaign = campaign_of(ledger, study, config.campaign)
+        files = report_campaign(study, where, campaign)
+        cliffs = read_cliffs(study, where, campaign)
+        return dg.MaterializeResult(metadata=results.report_metadata(campaign, files, cliffs))
+
+    return [eval_records, profile, report]

@@ -1,0 +1,124 @@
+"""Cost estimate and predictions: what measuring would cost, and measuring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from contextcliff_dagster.contracts import PREDICTIONS
+from contextcliff_dagster.defs.assets.options import SINGLE_RUN, described
+from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.partitions import bins_by_model, partition_key, study_partitions
+from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.show import calls as show
+from contextcliff_dagster.defs.steps import measurement as steps
+from contextcliff_dagster.defs.steps.preparation import load_frozen
+from contextcliff_dagster.inference.budget import Budget
+from contextcliff_dagster.studies import Study
+
+
+class MeasureConfig(dg.Config):
+    """What to measure; everything empty means as the study says."""
+
+    samples_per_bin: int | None = None
+    """Examples per bin. More than last time tops up: only what is new is asked."""
+    campaign: str | None = None
+    """A dated measurement; the current one when empty."""
+    budget_usd: float | None = None
+    """Hard limit of the campaign in USD; the study's own when empty."""
+    from_ledger_only: bool = False
+    """Write the tables again from the call ledger and make no call."""
+
+
+def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
+    """`cost_estimate` and `predictions` of ``study``."""
+
+    @dg.asset(
+        **described(
+            study,
+            "cost_estimate",
+            "Tokens, money and time of the calls not yet made, per model and bin.",
+            deps=["manifest"],
+            kinds={"python"},
+            automation_condition=FOLLOW_RECORDS,
+        ),
+        backfill_policy=SINGLE_RUN,
+    )
+    def cost_estimate(store: StoreResource) -> dg.MaterializeResult:
+        where = store.open()
+        manifest = load_frozen(study, where)
+        with steps.open_ledger(where) as ledger:
+            campaign = steps.campaign_of(ledger, study)
+            estimate = steps.estimate_cost(study, manifest, ledger, campaign)
+        return dg.MaterializeResult(metadata=show.estimate_metadata(campaign, estimate))
+
+    @dg.asset(
+        **described(
+            study,
+            "predictions",
+            "What each model answered, one row per planned call; a paid call is never made twice.",
+            deps=["manifest"],
+            kinds={"python", "parquet"},
+            table=PREDICTIONS,
+        ),
+        partitions_def=study_partitions(study),
+        backfill_policy=SINGLE_RUN,
+        # Each finished bin logs its own materialization, so that a crash keeps those before it;
+        # returning a result as well would record every bin twice.
+        output_required=False,
+    )
+    def predictions(
+        context: dg.AssetExecutionContext,
+        config: MeasureConfig,
+        store: StoreResource,
+        watch: dg.ResourceParam[Watch],
+    ) -> Iterator[Any]:
+        where = store.open()
+        manifest = load_frozen(study, where)
+        merged = {bin.bin: bin.merged_into for bin in manifest.bins}
+        budget = None if config.budget_usd is None else Budget(usd=config.budget_usd)
+
+        with steps.open_ledger(where) as ledger:
+            campaign = steps.campaign_of(ledger, study, config.campaign)
+            for model, bins in bins_by_model(study, context.partition_keys).items():
+
+                def finished(bin: str, rows: steps.Rows, model: str = model) -> None:
+                    path = where.predictions_file(study.name, campaign, model, bin)
+                    context.log_event(
+                        dg.AssetMaterialization(
+                            context.asset_key,
+                            partition=partition_key(model, bin),
+                            metadata=show.bin_metadata(campaign, rows, path, merged.get(bin)),
+                            tags={"dagster/data_version": show.rows_version(rows)},
+                        )
+                    )
+
+                if config.from_ledger_only:
+                    for bin in bins:
+                        rows = steps.write_predictions(
+                            study, where, manifest, ledger, campaign, model, bin
+                        )
+                        if rows:
+                            finished(bin, rows)
+                    continue
+                watch.calls[model] = steps.measure_bins(
+                    study,
+                    where,
+                    manifest,
+                    ledger,
+                    campaign,
+                    model,
+                    bins,
+                    samples_per_bin=config.samples_per_bin,
+                    budget=budget,
+                    progress=show.narrator(context.log.info, model, watch.on_progress),
+                    stop=watch.stop,
+                    on_bin=finished,
+                )
+                context.log.info(f"{model}: {json.dumps(watch.calls[model].to_dict())}")
+        yield from ()
+
+    return [cost_estimate, predictions]

@@ -1,0 +1,105 @@
+"""Raw corpus, length map, distribution audit and manifest: everything before the first call."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
+from contextcliff_dagster.defs import checks
+from contextcliff_dagster.defs.assets.options import SINGLE_RUN, described
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.show import sampling as show
+from contextcliff_dagster.defs.steps import preparation as steps
+from contextcliff_dagster.studies import Study
+
+
+class CorpusConfig(dg.Config):
+    """How the corpus is read."""
+
+    reread: bool = False
+    """Open the source even where the frozen manifest makes it needless; a changed source is then
+    sampled again."""
+
+
+def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
+    """`raw_corpus`, `length_map`, `distribution_audit` and `manifest` of ``study``."""
+
+    @dg.asset(
+        **described(
+            study,
+            "raw_corpus",
+            "Questions over documents at their natural length, as the corpus adapter reads them.",
+            kinds={"python", "parquet"},
+            table=EXAMPLES,
+        ),
+        backfill_policy=SINGLE_RUN,
+    )
+    def raw_corpus(config: CorpusConfig, store: StoreResource) -> dg.MaterializeResult:
+        where = store.open()
+        corpus = steps.prepare_corpus(study, where, reread=config.reread)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(corpus.fingerprint),
+            metadata=show.corpus_metadata(study, where, corpus),
+        )
+
+    @dg.asset(
+        **described(
+            study,
+            "length_map",
+            f"Tokens of every example's document under `{study.tokenizer}`.",
+            deps=["raw_corpus"],
+            kinds={"python", "parquet"},
+            table=LENGTH_MAP,
+        ),
+        backfill_policy=SINGLE_RUN,
+    )
+    def length_map(store: StoreResource) -> dg.MaterializeResult:
+        where = store.open()
+        lengths = steps.prepare_length_map(study, where)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(lengths.version),
+            metadata=show.length_metadata(study, where, lengths),
+        )
+
+    @dg.asset(
+        **described(
+            study,
+            "distribution_audit",
+            "Does the corpus support the study? Histogram, coverage, starved bins, a verdict.",
+            deps=["length_map", "raw_corpus"],
+            kinds={"python", "json"},
+        ),
+        backfill_policy=SINGLE_RUN,
+        check_specs=checks.audit_checks(study),
+    )
+    def distribution_audit(store: StoreResource) -> dg.MaterializeResult:
+        audit = steps.prepare_audit(study, store.open())
+        return dg.MaterializeResult(
+            metadata=show.audit_metadata(audit),
+            check_results=checks.check_audit(study, audit),
+        )
+
+    @dg.asset(
+        **described(
+            study,
+            "manifest",
+            "The frozen, self-contained sample; once it exists the corpus may be deleted.",
+            deps=["raw_corpus", "length_map", "distribution_audit"],
+            kinds={"python", "parquet"},
+            table=MANIFEST_EXAMPLES,
+        ),
+        backfill_policy=SINGLE_RUN,
+        check_specs=checks.manifest_checks(study),
+    )
+    def manifest(store: StoreResource) -> dg.MaterializeResult:
+        where = store.open()
+        frozen = steps.freeze_manifest(study, where)
+        on_disk = steps.load_frozen(study, where)
+        return dg.MaterializeResult(
+            # The hash, or an identical rerun would turn everything downstream stale.
+            data_version=dg.DataVersion(frozen.sha256),
+            metadata=show.manifest_metadata(study, where, frozen),
+            check_results=checks.check_manifest(study, frozen.sha256, on_disk.sha256),
+        )
+
+    return [raw_corpus, length_map, distribution_audit, manifest]

@@ -1,0 +1,139 @@
+"""`contextcliff.duckdb`: views over the Parquet files and the small result tables, for SQL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import dagster as dg
+from dagster_duckdb import DuckDBResource
+
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Table
+from contextcliff_dagster.defs.assets.options import OWNERS, SINGLE_RUN, asset_key
+from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.show.ui import table
+from contextcliff_dagster.studies import Study, load_studies
+
+_DUCKDB_TYPES = {
+    "string": "VARCHAR",
+    "json": "VARCHAR",
+    "int64": "BIGINT",
+    "float64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "timestamp": "TIMESTAMPTZ",
+    "list<string>": "VARCHAR[]",
+}
+
+
+def view_sql(declared: Table, root: Path) -> str:
+    """A view over every study's files of one table; an empty one of the same columns while there are none.
+
+    The columns stand in the files themselves, so the hive parts of the paths are not read: these
+    hold slugs, the columns the names.
+    """
+    pattern = f"{root}/*/{declared.name}/campaign=*/model=*/bin=*/*.parquet"
+    columns = ", ".join(f'"{name}"' for name in declared.column_names)
+    if any(root.glob(f"*/{declared.name}/campaign=*/model=*/bin=*/*.parquet")):
+        quoted = pattern.replace("'", "''")
+        source = f"SELECT {columns} FROM read_parquet('{quoted}', hive_partitioning = false)"
+    else:
+        nulls = ", ".join(
+            f'CAST(NULL AS {_DUCKDB_TYPES[c.type]}) AS "{c.name}"' for c in declared.columns
+        )
+        source = f"SELECT {nulls} WHERE false"
+    return f"CREATE OR REPLACE VIEW {declared.name} AS {source}"
+
+
+def result_rows(root: Path) -> tuple[list[tuple], list[tuple]]:
+    """Rows of the tables ``cliffs`` and ``bins`` out of every ``cliffs.json`` of the store."""
+    cliffs, bins = [], []
+    for path in sorted(root.glob("*/profiles/*/*/cliffs.json")):
+        result = json.loads(path.read_bytes())
+        names = (result["study"], result["campaign"], result["model"])
+        cliff = result["cliff"] or {}
+        cliffs.append(
+            (
+                *names,
+                result["verdict"],
+                result["safe_cap_tokens"],
+                result["confidence"],
+                result["tolerance"],
+                result["n"],
+                result["missing_share"],
+                cliff.get("location_tokens"),
+                json.dumps(result),
+            )
+        )
+        bins.extend(
+            (
+                *names,
+                bin["bin"],
+                bin["n"],
+                bin["median_tokens"],
+                bin["mean"],
+                bin["ci_low"],
+                bin["ci_high"],
+                bin["sd"],
+                bin["failure_rate"],
+            )
+            for bin in result["bins"]
+        )
+    return cliffs, bins
+
+
+@dg.definitions
+def database() -> dg.Definitions:
+    """The asset, downstream of all studies."""
+    studies: list[Study] = list(load_studies().values())
+
+    @dg.asset(
+        key=dg.AssetKey(["database"]),
+        deps=[asset_key(s, name) for s in studies for name in ("eval_records", "cliffs")],
+        description=(
+            "contextcliff.duckdb, rebuilt whole: views `predictions` and `eval_records` over the "
+            "Parquet files, tables `cliffs` and `bins`."
+        ),
+        group_name="database",
+        owners=OWNERS,
+        kinds={"duckdb"},
+        automation_condition=FOLLOW_RECORDS,
+        backfill_policy=SINGLE_RUN,
+        # DuckDB lets one process at a time write a file.
+        pool="duckdb",
+    )
+    def database(store: StoreResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
+        where = store.open()
+        where.root.mkdir(parents=True, exist_ok=True)
+        cliffs, bins = result_rows(where.root)
+        with duckdb.get_connection() as connection:
+            for declared in (PREDICTIONS, EVAL_RECORDS):
+                connection.execute(view_sql(declared, where.root))
+            connection.execute(
+                "CREATE OR REPLACE TABLE cliffs (study VARCHAR, campaign VARCHAR, model VARCHAR, "
+                "verdict VARCHAR, safe_cap_tokens BIGINT, confidence DOUBLE, tolerance DOUBLE, "
+                "n BIGINT, missing_share DOUBLE, cliff_tokens BIGINT, result JSON)"
+            )
+            connection.execute(
+                "CREATE OR REPLACE TABLE bins (study VARCHAR, campaign VARCHAR, model VARCHAR, "
+                "bin VARCHAR, n BIGINT, median_tokens DOUBLE, mean DOUBLE, ci_low DOUBLE, "
+                "ci_high DOUBLE, sd DOUBLE, failure_rate DOUBLE)"
+            )
+            if cliffs:
+                connection.executemany(f"INSERT INTO cliffs VALUES ({', '.join('?' * 11)})", cliffs)
+                connection.executemany(f"INSERT INTO bins VALUES ({', '.join('?' * 11)})", bins)
+            records = connection.execute("SELECT count(*) FROM eval_records").fetchone()[0]
+        return dg.MaterializeResult(
+            metadata={
+                "path": dg.MetadataValue.path(str(where.duckdb_path)),
+                "contents": table(
+                    [
+                        {"name": "eval_records", "kind": "view", "rows": records},
+                        {"name": "cliffs", "kind": "table", "rows": len(cliffs)},
+                        {"name": "bins", "kind": "table", "rows": len(bins)},
+                    ]
+                ),
+            }
+        )
+
+    return dg.Definitions(assets=[database])

@@ -1,0 +1,57 @@
+"""The two partition dimensions of a study's predictions: `model` and `tokens`.
+
+Dagster orders keys, plots and backfills by the alphabetical order of the dimension names; the
+length dimension is called `tokens`, not `bin`, so that `model` comes first and one range of bins
+is one run of one engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
+
+from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies import Study
+
+MODEL = "model"
+TOKENS = "tokens"
+
+
+def study_partitions(study: Study) -> dg.MultiPartitionsDefinition:
+    """One partition per model and length bin; model keys are slugs of the model names."""
+    return dg.MultiPartitionsDefinition(
+        {
+            MODEL: dg.StaticPartitionsDefinition([slug(name) for name in study.models]),
+            TOKENS: dg.StaticPartitionsDefinition(list(study.bin_keys)),
+        }
+    )
+
+
+def bins_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
+    """Model name -> its bins among ``partition_keys``, so that one engine start serves them all."""
+    names = {slug(name): name for name in study.models}
+    wanted: dict[str, list[str]] = {}
+    for key in partition_keys:
+        assert isinstance(key, dg.MultiPartitionKey)
+        dimensions = key.keys_by_dimension
+        wanted.setdefault(names[dimensions[MODEL]], []).append(dimensions[TOKENS])
+    return {model: sorted(bins) for model, bins in wanted.items()}
+
+
+def partition_key(model: str, bin: str) -> dg.MultiPartitionKey:
+    """The key of one model's bin."""
+    return dg.MultiPartitionKey({MODEL: slug(model), TOKENS: bin})
+
+
+def range_tags(study: Study) -> dict[str, str]:
+    """Run tags that make one run take every partition of the study."""
+    keys = study_partitions(study).get_partition_keys()
+    return {
+        ASSET_PARTITION_RANGE_START_TAG: keys[0],
+        ASSET_PARTITION_RANGE_END_TAG: keys[-1],
+    }

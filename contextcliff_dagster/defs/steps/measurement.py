@@ -1,0 +1,152 @@
+"""Asking the models: cost beforehand, then every call that has no outcome yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import PREDICTIONS, StudyError
+from contextcliff_dagster.inference.budget import Budget
+from contextcliff_dagster.inference.models import get_model
+from contextcliff_dagster.store import Store, write_table
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.cost import CostEstimate
+    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.progress import Progress, RunSummary
+    from contextcliff_dagster.sampling.manifest import Manifest
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def open_ledger(store: Store) -> Ledger:
+    """The store's call ledger; a context manager.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+    from contextcliff_dagster.inference.ledger import Ledger
+
+    return Ledger.open(store.ledger_path)
+
+
+def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
+    """``campaign``, or the study's current one (begun where there is none).
+
+    Raises:
+        StudyError: ``campaign`` is named but was never begun.
+    """
+    from contextcliff_dagster.inference.campaigns import current_campaign, list_campaigns
+
+    if campaign is None:
+        return current_campaign(ledger, study.name)
+    known = [found.name for found in list_campaigns(ledger, study.name)]
+    if campaign not in known:
+        raise StudyError(
+            f"Study {study.name!r} has no campaign {campaign!r}; there are "
+            f"{', '.join(known) or 'none yet'} (begin one with `contextcliff campaign new`)."
+        )
+    return campaign
+
+
+def estimate_cost(study: Study, manifest: Manifest, ledger: Ledger, campaign: str) -> CostEstimate:
+    """Tokens, money and time of the calls that have no outcome yet.
+
+    Raises:
+        StudyError: a model of the study is not in the registry.
+    """
+    from contextcliff_dagster.inference.cost import estimate
+
+    return estimate(
+        manifest,
+        [get_model(name) for name in study.models],
+        study.recipe(),
+        ledger,
+        study=study.name,
+        campaign=campaign,
+        bins=study.bin_keys,
+        n=study.sampling.samples_per_bin,
+    )
+
+
+def measure_bins(
+    study: Study,
+    store: Store,
+    manifest: Manifest,
+    ledger: Ledger,
+    campaign: str,
+    model: str,
+    bins: Sequence[str],
+    *,
+    samples_per_bin: int | None = None,
+    budget: Budget | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    on_bin: Callable[[str, Rows], None] | None = None,
+) -> RunSummary:
+    """Ask ``model`` what it was not asked before, and write each finished bin's predictions.
+
+    ``on_bin`` is called after a bin's file is written, with its rows.
+
+    Raises:
+        StudyError: no such model, or the manifest was drawn for fewer examples than asked for.
+        EngineError, BudgetError, StoreError: see ``inference.measure``; what is measured is kept.
+    """
+    from contextcliff_dagster.inference.measure import measure
+
+    n = samples_per_bin or study.sampling.samples_per_bin
+    if n > study.sampling.samples_per_bin:
+        raise StudyError(
+            f"{n} examples a bin are asked for, but study {study.name!r} is sampled with "
+            f"{study.sampling.samples_per_bin}; raise sampling.samples_per_bin in the study and "
+            "prepare it again (what is measured stays measured)."
+        )
+
+    def keep(bin: str, _: Rows) -> None:
+        # The rows of this run alone would shrink a bin that an earlier, larger run has measured.
+        rows = write_predictions(study, store, manifest, ledger, campaign, model, bin)
+        if on_bin is not None:
+            on_bin(bin, rows)
+
+    return measure(
+        manifest,
+        get_model(model),
+        study.recipe(),
+        ledger,
+        study=study.name,
+        campaign=campaign,
+        bins=bins,
+        n=n,
+        budget=budget or Budget(usd=study.budget.usd),
+        progress=progress,
+        stop=stop,
+        on_bin=keep,
+    )
+
+
+def write_predictions(
+    study: Study,
+    store: Store,
+    manifest: Manifest,
+    ledger: Ledger,
+    campaign: str,
+    model: str,
+    bin: str,
+) -> Rows:
+    """Write what the ledger holds for one bin, without a call; the rows, none where nothing ended."""
+    from contextcliff_dagster.inference.records import prediction_rows
+
+    rows = prediction_rows(
+        manifest,
+        ledger,
+        study=study.name,
+        campaign=campaign,
+        model=model,
+        recipe=study.recipe(),
+        bins=[bin],
+        n=study.sampling.samples_per_bin,
+    )
+    if rows:
+        write_table(store.predictions_file(study.name, campaign, model, bin), rows, PREDICTIONS)
+    return rows

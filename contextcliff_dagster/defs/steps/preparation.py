@@ -1,0 +1,227 @@
+"""From a corpus to the frozen manifest; each step is skipped where its result still stands.
+
+A frozen manifest that was drawn for the study's specification makes the corpus needless: then no
+source is opened, and the summaries come from the manifest's own header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import CorpusError, StoreError, StudyError
+from contextcliff_dagster.inference.models import get_model
+from contextcliff_dagster.store import Store, write_json
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from contextcliff_dagster.corpora.materialize import CorpusSummary
+    from contextcliff_dagster.sampling.length_map import LengthMapSummary
+    from contextcliff_dagster.sampling.manifest import Manifest
+
+
+def find_frozen(study: Study, store: Store) -> Manifest | None:
+    """The manifest on disk where it was drawn for this specification and for enough examples.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    from contextcliff_dagster.sampling.manifest import load_manifest
+
+    folder = store.manifest_dir(study.name)
+    if not (folder / "manifest.json").exists():
+        return None
+    manifest = load_manifest(folder)
+    own = manifest.header
+    if own.get("spec_hash") != study.manifest_spec_hash():
+        return None
+    if int(own.get("samples_per_bin", 0)) < study.sampling.samples_per_bin:
+        return None
+    reread = _read_json(_reread_note(study, store))
+    if reread is not None and reread.get("fingerprint") != own["corpus"]["fingerprint"]:
+        return None
+    return manifest
+
+
+def load_frozen(study: Study, store: Store) -> Manifest:
+    """The frozen manifest.
+
+    Raises:
+        StudyError: there is none, or the study was changed since it was drawn.
+        StoreError: it is damaged.
+    """
+    manifest = find_frozen(study, store)
+    if manifest is None:
+        exists = (store.manifest_dir(study.name) / "manifest.json").exists()
+        why = "was drawn before study or corpus changed" if exists else "does not exist yet"
+        raise StudyError(
+            f"The manifest of study {study.name!r} {why}; materialize `manifest`, or run "
+            f"`contextcliff prepare {study.name}`."
+        )
+    return manifest
+
+
+def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> CorpusSummary:
+    """Read the corpus and write it as Parquet, unless the frozen manifest makes it needless.
+
+    With ``reread`` the source is opened in any case, and a manifest drawn from other bytes is no
+    longer reused.
+
+    Raises:
+        CorpusError: the source is missing or malformed.
+    """
+    from contextcliff_dagster.corpora.materialize import (
+        CorpusSummary,
+        materialize_corpus,
+        read_summary,
+    )
+    from contextcliff_dagster.corpora.registry import open_corpus
+
+    if not reread and (frozen := find_frozen(study, store)) is not None:
+        return CorpusSummary(**frozen.header["corpus"])
+    folder = corpus_dir(study, store)
+    corpus = open_corpus(study.corpus.kind, study.corpus_options)
+    summary: CorpusSummary | None = None
+    with suppress(StoreError):
+        summary = read_summary(folder)
+    if summary is None or summary.fingerprint != corpus.fingerprint():
+        summary = materialize_corpus(corpus, folder)
+    if reread:
+        write_json(_reread_note(study, store), {"fingerprint": summary.fingerprint})
+    return summary
+
+
+def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
+    """Count the corpus, unless that is done or needless.
+
+    Raises:
+        StudyError: there is no such tokenizer.
+        StoreError: the corpus was not materialized.
+    """
+    from contextcliff_dagster.corpora.materialize import read_summary
+    from contextcliff_dagster.sampling.length_map import LengthMapSummary, build_length_map
+    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+
+    if (frozen := find_frozen(study, store)) is not None:
+        return LengthMapSummary(**frozen.header["lengths"])
+    tokenizer = open_tokenizer(study.tokenizer_name)
+    corpus = read_summary(corpus_dir(study, store)).fingerprint
+    path = length_map_file(study, store)
+    note = path.with_suffix(".json")
+    known = _read_json(note)
+    if known is not None and path.exists() and known.get("corpus") == corpus:
+        summary = LengthMapSummary(**known["summary"])
+        if summary.tokenizer_fingerprint == tokenizer.fingerprint:
+            return summary
+    summary = build_length_map(corpus_dir(study, store), tokenizer, path)
+    # Written after the map it vouches for.
+    write_json(note, {"corpus": corpus, "summary": summary.to_dict()})
+    return summary
+
+
+def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
+    """Judge the lengths before any call is made; the audit as a JSON object.
+
+    Raises:
+        StudyError: a model of the study is not in the registry.
+        StoreError: the length map was not built.
+    """
+    from contextcliff_dagster.sampling.audit import audit_lengths
+    from contextcliff_dagster.sampling.bins import cut_bins
+
+    if (frozen := find_frozen(study, store)) is not None:
+        return dict(frozen.header["audit"])
+    windows = [window for name in study.models if (window := get_model(name).window_tokens)]
+    lengths = _lengths(study, store)
+    audit = audit_lengths(
+        lengths,
+        _questions(study, store),
+        cut_bins(*_columns(lengths), study.bin_spec()),
+        target=(study.target.min_tokens, study.target.max_tokens) if study.target else None,
+        window_tokens=min(windows, default=None),
+        starved_below=study.bins.starved_below,
+    )
+    # Through JSON and back: the manifest's header holds the same object.
+    found: dict[str, Any] = json.loads(json.dumps(audit.to_dict()))
+    return found
+
+
+def freeze_manifest(study: Study, store: Store) -> Manifest:
+    """The frozen manifest, drawn where there is none for this specification.
+
+    Raises:
+        CorpusError: the corpus does not support the study; the sentence is the audit's advice.
+        StoreError: corpus or length map were not made, or the manifest cannot be written.
+    """
+    from contextcliff_dagster.corpora.materialize import read_summary
+    from contextcliff_dagster.sampling.bins import make_bins
+    from contextcliff_dagster.sampling.manifest import draw_manifest, load_manifest, save_manifest
+
+    if (frozen := find_frozen(study, store)) is not None:
+        return frozen
+    audit = prepare_audit(study, store)
+    if audit["verdict"] == "refuse":
+        raise CorpusError(f"Study {study.name!r} is not measured: {audit['advice']}")
+    lengths = _lengths(study, store)
+    header = {
+        "study": study.name,
+        "spec": study.manifest_spec(),
+        "spec_hash": study.manifest_spec_hash(),
+        "samples_per_bin": study.sampling.samples_per_bin,
+        "corpus": read_summary(corpus_dir(study, store)).to_dict(),
+        "lengths": prepare_length_map(study, store).to_dict(),
+        "audit": audit,
+    }
+    manifest = draw_manifest(
+        corpus_dir(study, store),
+        lengths,
+        make_bins(*_columns(lengths), study.bin_spec()),
+        study.sample_spec(),
+        header,
+    )
+    folder = store.manifest_dir(study.name)
+    save_manifest(manifest, folder)
+    return load_manifest(folder)
+
+
+def corpus_dir(study: Study, store: Store) -> Path:
+    return store.preparation_dir(study.name) / "corpus"
+
+
+def length_map_file(study: Study, store: Store) -> Path:
+    return store.preparation_dir(study.name) / "length_map.parquet"
+
+
+def _reread_note(study: Study, store: Store) -> Path:
+    """Which bytes the corpus had when the user last asked to read it again."""
+    return store.preparation_dir(study.name) / "reread.json"
+
+
+def _lengths(study: Study, store: Store) -> pa.Table:
+    from contextcliff_dagster.sampling.length_map import read_length_map
+
+    return read_length_map(length_map_file(study, store), study.sampling.min_tokens)
+
+
+def _columns(lengths: pa.Table) -> tuple[list[int], list[str]]:
+    return lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
+
+
+def _questions(study: Study, store: Store) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(corpus_dir(study, store) / "examples.parquet") as file:
+        return file.read(columns=["document_id", "question"])
+
+
+def _read_json(path: Path) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
