@@ -23,7 +23,7 @@ CELLS = 18
 """Equal parts of the 5-95 % range in which documents are looked for: one per 5 %."""
 LEAST_COVERAGE = 0.5
 GOOD_COVERAGE = 0.9
-LEAST_SPREAD = 2.0
+LEAST_SPREAD = 1.25
 """Below this ratio of the longest to the shortest document (95th to 5th percentile) the lengths are
 one length for all a model can tell; below ``GOOD_SPREAD`` a cliff may well lie outside of them."""
 GOOD_SPREAD = 4.0
@@ -118,8 +118,8 @@ def audit_lengths(
     )
     if starved:
         warnings.append(
-            f"{len(starved)} of {len(bins)} bins hold fewer than {starved_below} distinct documents "
-            f"({', '.join(starved)}): add documents of those lengths, or use fewer bins"
+            f"{len(starved)} of {len(bins)} bins hold fewer than {starved_below} distinct "
+            f"documents ({', '.join(starved)}): add documents of those lengths, or use fewer bins"
         )
     if len(lengths) < starved_below:
         refusals.append(
@@ -209,7 +209,7 @@ def _findings(
     elif p95 < LEAST_SPREAD * p05:
         refusals.append(
             f"nine in ten documents have {p05:,} to {p95:,} tokens, too narrow a range to see a "
-            f"cliff: add documents at least {LEAST_SPREAD:g} times as long"
+            f"cliff: add documents several times as long"
         )
     elif p95 < GOOD_SPREAD * p05:
         warnings.append(
@@ -222,9 +222,7 @@ def _findings(
             f"{_gaps(uncovered)} tokens): add documents there to place a cliff more closely"
         )
     if over and window is not None:
-        text = (
-            f"{over:,} of {len(lengths):,} documents are longer than the window ({window:,} tokens)"
-        )
+        text = f"{over:,} of {len(lengths):,} documents exceed the window of {window:,} tokens"
         if over == len(lengths):
             refusals.append(f"{text}: none could be sent; add shorter documents")
         else:

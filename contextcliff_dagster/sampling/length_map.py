@@ -85,7 +85,7 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
     import pyarrow.compute as pc
 
     table = read_table(path, LENGTH_MAP)
-    kept = (
+    kept = table.filter(pc.greater_equal(table["length_tokens"], min_tokens))
         table.filter(pc.greater_equal(table["length_tokens"], min_tokens)) if min_tokens else table
     )
     if table.num_rows and not kept.num_rows:

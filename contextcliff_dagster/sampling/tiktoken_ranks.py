@@ -46,7 +46,7 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
     """tiktoken's own encoding; the carried ones never ask the network.
 
     Raises:
-        StudyError: tiktoken has no such encoding, or its vocabulary is neither cached nor reachable.
+        StudyError: tiktoken has no such encoding, or its vocabulary is not cached nor reachable.
     """
     import tiktoken
 
@@ -59,9 +59,9 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
         return tiktoken.get_encoding(name)
     except Exception as fault:  # requests, OSError, a hash mismatch: there is no vocabulary
         raise StudyError(
-            f"The vocabulary of tiktoken's {name!r} is not on this machine and could not be fetched "
-            f"({type(fault).__name__}); connect once, or use {' or '.join(RANKS_SHA256)}, which need "
-            "no network."
+            f"The vocabulary of tiktoken's {name!r} is not on this machine and cannot be "
+            f"fetched ({type(fault).__name__}); connect once, or use "
+            f"{' or '.join(RANKS_SHA256)}, which need no network."
         ) from fault
 
 

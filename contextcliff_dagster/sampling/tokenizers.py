@@ -1,7 +1,7 @@
 """Tokenizers that count: exact, fast and without a network.
 
 Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``) and are made by
-``fastokens``, which is five to sixty times faster (``benchmarks/length_map.py``). What fastokens does
+``fastokens``, which is five to sixty times faster (``benchmarks/length_map.py``). What that does
 not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the text alone: no
 special tokens are added, and truncation or padding saved in a tokenizer.json is switched off.
 """
@@ -201,8 +201,8 @@ def _load_tokenizers(text: str, name: str, path: Path) -> Any:
         import tokenizers
     except ImportError as fault:
         raise StudyError(
-            f"Tokenizer {name!r} ({path}) is of a kind that needs the package 'tokenizers'; install it "
-            "with: pip install tokenizers"
+            f"Tokenizer {name!r} ({path}) is of a kind that needs the package 'tokenizers'; "
+            "install it with: pip install tokenizers"
         ) from fault
     try:
         tokenizer = tokenizers.Tokenizer.from_str(text)

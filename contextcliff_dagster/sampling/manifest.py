@@ -1,0 +1,251 @@
+"""The manifest: the frozen, self-contained sample that everything downstream reads.
+
+Two files: ``manifest.json`` (header, bins, examples and the SHA-256 of these) and
+``documents.parquet`` (the texts). Once they exist the source may be deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import (
+    DOCUMENTS,
+    LENGTH_MAP,
+    MANIFEST_EXAMPLES,
+    SCHEMA_VERSION,
+    Example,
+    LengthBin,
+    StoreError,
+    conform,
+    validate,
+)
+from contextcliff_dagster.sampling.draw import SampleSpec, draw_sample
+from contextcliff_dagster.store import read_table, write_atomic, write_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Manifest",
+    "PlannedExample",
+    "SampleSpec",
+    "draw_manifest",
+    "load_manifest",
+    "save_manifest",
+]
+
+_OUTSIDE_THE_HASH = ("created_at",)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExample:
+    """One example of the sample with its place in it."""
+
+    example: Example
+    length_tokens: int
+    bin: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A frozen sample.
+
+    ``examples``: table ``manifest_examples``, ordered by bin and rank. ``documents``: table
+    ``documents``, ordered by id, exactly the texts that the examples ask about. The same content
+    has the same :attr:`sha256`; when it was made (``header["created_at"]``) is not part of it.
+    """
+
+    header: Mapping[str, Any]
+    bins: Sequence[LengthBin]
+    examples: pa.Table
+    documents: pa.Table = field(repr=False)
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """Everything under the hash, as plain values."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "header": {k: v for k, v in self.header.items() if k not in _OUTSIDE_THE_HASH},
+            "bins": [asdict(b) for b in self.bins],
+            "examples": self.examples.to_pylist(),
+        }
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 (hex) of the content as canonical JSON; texts enter by their document ids."""
+        return _hash(self.content)
+
+    @cached_property
+    def _by_bin(self) -> dict[str, list[PlannedExample]]:
+        from contextcliff_dagster.corpora.materialize import row_example
+
+        planned: dict[str, list[PlannedExample]] = {b.bin: [] for b in self.bins}
+        for row in self.examples.to_pylist():
+            planned[row["bin"]].append(
+                PlannedExample(row_example(row), row["length_tokens"], row["bin"], row["rank"])
+            )
+        return planned
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {name: n for n, name in enumerate(self.documents["document_id"].to_pylist())}
+
+    def planned(self, bin: str, n: int) -> list[PlannedExample]:
+        """The first ``n`` examples of a bin, in draw order; all it has where it has fewer.
+
+        Raises:
+            StoreError: the manifest has no such bin.
+        """
+        if bin not in self._by_bin:
+            raise StoreError(f"The manifest has no bin {bin!r}; it has {', '.join(self._by_bin)}.")
+        return self._by_bin[bin][:n]
+
+    def document_text(self, document_id: str) -> str:
+        """The text of one of the sample's documents.
+
+        Raises:
+            StoreError: it is not among them.
+        """
+        if document_id not in self._position:
+            raise StoreError(f"The manifest has no document {document_id[:12]!r}.")
+        return str(self.documents["text"][self._position[document_id]].as_py())
+
+
+def draw_manifest(
+    corpus_dir: Path,
+    length_map: pa.Table,
+    bins: Sequence[LengthBin],
+    spec: SampleSpec,
+    header: Mapping[str, Any],
+) -> Manifest:
+    """Draw the sample and gather its questions and texts from a materialized corpus.
+
+    ``header`` should name the study, tokenizer and corpus fingerprint; the spec is added to it.
+
+    Raises:
+        CorpusError: see :func:`sampling.draw.draw_sample`.
+        StoreError: the corpus is missing, damaged, or not the one of the length map.
+    """
+    import pyarrow as pa
+
+    drawn = draw_sample(validate(length_map, LENGTH_MAP, "The length map"), bins, spec)
+    rows = _rows_of(corpus_dir / "examples.parquet", "example_id", [d.example_id for d in drawn])
+    examples = [
+        {**row, "length_tokens": d.length_tokens, "bin": d.bin, "rank": d.rank}
+        for row, d in zip(rows.to_pylist(), drawn, strict=True)
+    ]
+    documents = _rows_of(
+        corpus_dir / "documents.parquet", "document_id", sorted({d.document_id for d in drawn})
+    )
+    return Manifest(
+        header={**header, "spec": asdict(spec)},
+        bins=tuple(bins),
+        examples=conform(examples, MANIFEST_EXAMPLES),
+        documents=validate(pa.table(documents), DOCUMENTS, str(corpus_dir)),
+    )
+
+
+def save_manifest(manifest: Manifest, directory: Path) -> None:
+    """Write the manifest; nothing is touched where the same one stands already.
+
+    Raises:
+        StoreError: the directory cannot be written.
+    """
+    path = directory / "manifest.json"
+    documents = directory / "documents.parquet"
+    try:
+        if load_manifest(directory).sha256 == manifest.sha256:
+            return
+    except StoreError:
+        pass  # there is none yet, or it is damaged: write it anew
+    write_table(documents, manifest.documents, DOCUMENTS)
+    with documents.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    # When it was made is the file's own time: the same sample has the same bytes.
+    whole = {**manifest.content, "sha256": manifest.sha256, "documents_sha256": digest}
+    text = json.dumps(whole, indent=1, ensure_ascii=False, sort_keys=True, allow_nan=False)
+    write_atomic(path, (text + "\n").encode())
+
+
+def load_manifest(directory: Path) -> Manifest:
+    """The manifest in ``directory``, proven against its own hashes.
+
+    Raises:
+        StoreError: there is none, or it is damaged.
+    """
+    path = directory / "manifest.json"
+    try:
+        whole = json.loads(path.read_bytes())
+        made = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        digest, of_documents = whole.pop("sha256"), whole.pop("documents_sha256")
+        if whole["schema_version"].split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+            raise StoreError(
+                f"{path} was written by another version (schema {whole['schema_version']}); "
+                "prepare the study again."
+            )
+        if _hash(whole) != digest:
+            raise ValueError("its content is not what its SHA-256 says")
+        with (directory / "documents.parquet").open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != of_documents:
+                raise ValueError("documents.parquet is not what its SHA-256 says")
+        bins = [LengthBin(**b) for b in whole["bins"]]
+    except FileNotFoundError as fault:
+        raise StoreError(
+            f"There is no manifest in {directory} ({Path(fault.filename).name} is missing); "
+            "prepare the study first."
+        ) from fault
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise StoreError(
+            f"The manifest {path} is damaged ({fault}); delete its folder and prepare the study "
+            "again."
+        ) from fault
+    return Manifest(
+        header={**whole["header"], "created_at": made},
+        bins=tuple(bins),
+        examples=conform(whole["examples"], MANIFEST_EXAMPLES),
+        documents=read_table(directory / "documents.parquet", DOCUMENTS),
+    )
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    text = json.dumps(
+        content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _rows_of(path: Path, key: str, wanted: Sequence[str]) -> pa.Table:
+    """Rows of a Parquet file by key, in the order wanted; row group by row group."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    names = pa.array(wanted, pa.string())
+    pieces = []
+    try:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            for group in range(file.num_row_groups):
+                keys = file.read_row_group(group, columns=[key], use_threads=False)[key]
+                mask = pc.is_in(keys, value_set=names)
+                if pc.any(mask).as_py():
+                    pieces.append(file.read_row_group(group, use_threads=False).filter(mask))
+            found = pa.concat_tables(pieces) if pieces else file.schema_arrow.empty_table()
+    except FileNotFoundError as fault:
+        raise StoreError(f"There is no corpus at {path}; materialize it first.") from fault
+    except (pa.ArrowException, OSError) as fault:
+        raise StoreError(f"{path} is damaged ({fault}); materialize the corpus again.") from fault
+    order = pc.index_in(names, value_set=found[key].combine_chunks())
+    if order.null_count:
+        raise StoreError(
+            f"{path} lacks {key} {wanted[order.to_pylist().index(None)][:40]!r} of the length map; "
+            "materialize corpus and length map again."
+        )
+    return found.take(order)
