@@ -1,0 +1,217 @@
+"""Taking a study out of a store, and bringing it into another."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.archive import calls, container
+from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
+from contextcliff_dagster.inference.ledger_schema import LEDGER_VERSION
+from contextcliff_dagster.store import Store, write_atomic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from contextcliff_dagster.sampling.manifest import Manifest
+    from contextcliff_dagster.studies import Study
+
+_MANIFEST = ("manifest.json", "documents.parquet")
+_PROMPT_FILES = ("template", "system", "instructions")
+
+_MEMBERS = (
+    "study.json",
+    *(f"manifest/{name}" for name in _MANIFEST),
+    *(f"ledger/{name}.parquet" for name in calls.TABLES),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSummary:
+    """What an archive holds; ``new_answers`` were not in the store before (import only)."""
+
+    study: str
+    campaigns: tuple[str, ...]
+    examples: int
+    answers: int
+    bytes: int
+    sha256: str
+    new_answers: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)
+
+
+def export_study(
+    store: Store, study: Study, file: Path, *, campaign: str | None = None
+) -> ArchiveSummary:
+    """Write ``study`` with its sample and recorded calls to ``file``, all at once or not at all.
+
+    Args:
+        campaign: only this one; all when None.
+
+    Raises:
+        StudyError: nothing is measured yet, or there is no such campaign.
+        StoreError: the store cannot be read or the file not written.
+    """
+    from contextcliff_dagster.sampling.manifest import load_manifest
+
+    folder = store.manifest_dir(study.name)
+    if not (folder / _MANIFEST[0]).is_file() or not store.ledger_path.is_file():
+        raise StudyError(
+            f"Study {study.name!r} has nothing to export in {store.root}; measure it first with "
+            f"`contextcliff profile {study.name}`."
+        )
+    manifest = load_manifest(folder)  # verifies its hash
+    members = {f"manifest/{name}": (folder / name).read_bytes() for name in _MANIFEST}
+    texts = _texts(members, file)
+    tables = calls.read_calls(store.ledger_path, study.name, campaign, texts)
+    campaigns = tuple(tables["campaigns"].column("campaign").to_pylist())
+    if not campaigns:
+        named = f"campaign {campaign!r}" if campaign else "campaign"
+        raise StudyError(
+            f"Study {study.name!r} has no {named} in {store.root}; "
+            f"see `contextcliff campaign list {study.name}`."
+        )
+    members["study.json"] = container.json_bytes(_describe(study))
+    for name, table in tables.items():
+        members[f"ledger/{name}.parquet"] = container.parquet_bytes(table)
+    head = {
+        "study": study.name,
+        "campaigns": list(campaigns),
+        "manifest_sha256": manifest.sha256,
+        "versions": {
+            "contextcliff": importlib.metadata.version("contextcliff-dagster"),
+            "schema": SCHEMA_VERSION,
+            "ledger": LEDGER_VERSION,
+        },
+    }
+    data = container.write(file, head, members)
+    return _summary(study, manifest, tables, data)
+
+
+def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
+    """Bring the study of ``file`` into ``store``; answers that are there already stay as they are.
+
+    Nothing of the store changes unless the whole file is sound and fits. Importing twice does
+    nothing the second time. The study's definition is returned, not kept: the caller decides
+    where definitions live.
+
+    Raises:
+        StoreError: the file is no such archive, is damaged or newer, or contradicts the store
+            (another sample or another serving identity under the same name).
+    """
+    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.sampling.manifest import load_manifest
+
+    head, members, data = container.read(file, _MEMBERS)
+    manifest = _sound_manifest(members, head, file)
+    tables = {
+        name: container.parquet_table(members[f"ledger/{name}.parquet"], file)
+        for name in calls.TABLES
+    }
+    study, prompt_texts = _restore(json.loads(members["study.json"]), head, store, file)
+    folder = store.manifest_dir(study.name)
+    stands = (folder / _MANIFEST[0]).is_file()
+    if stands and load_manifest(folder).sha256 != manifest.sha256:
+        raise StoreError(
+            f"{file} holds another sample of study {study.name!r} than {folder}; "
+            "import it into a store of its own with --store DIR."
+        )
+    with Ledger.open(store.ledger_path) as ledger:
+        new = ledger.write(lambda db: calls.merge_calls(db, tables, _texts(members, file), file))
+    for path, text in prompt_texts.items():
+        write_atomic(path, text.encode())
+    # Documents first: a manifest.json that stands vouches for the file beside it.
+    for name in () if stands else reversed(_MANIFEST):
+        write_atomic(folder / name, members[f"manifest/{name}"])
+    return study, _summary(study, manifest, tables, data, new)
+
+
+def _summary(
+    study: Study,
+    manifest: Manifest,
+    tables: Mapping[str, pa.Table],
+    data: bytes,
+    new_answers: int = 0,
+) -> ArchiveSummary:
+    return ArchiveSummary(
+        study=study.name,
+        campaigns=tuple(tables["campaigns"].column("campaign").to_pylist()),
+        examples=manifest.examples.num_rows,
+        answers=tables["results"].num_rows,
+        bytes=len(data),
+        sha256=container.sha256(data),
+        new_answers=new_answers,
+    )
+
+
+def _texts(members: Mapping[str, bytes], file: Path) -> dict[str, str]:
+    """Document id -> text, of the manifest's documents."""
+    table = container.parquet_table(members["manifest/documents.parquet"], file)
+    ids, texts = (table.column(name).to_pylist() for name in ("document_id", "text"))
+    return dict(zip(ids, texts, strict=True))
+
+
+def _sound_manifest(members: Mapping[str, bytes], head: Mapping[str, Any], file: Path) -> Manifest:
+    """The archive's manifest, its own hash verified outside the store."""
+    from contextcliff_dagster.sampling.manifest import load_manifest
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for member in _MANIFEST:
+            (folder / member).write_bytes(members[f"manifest/{member}"])
+        manifest = load_manifest(folder)
+    if manifest.sha256 != head["manifest_sha256"]:
+        raise StoreError(
+            f"{file} is damaged: its sample is not the one it names; get a fresh copy."
+        )
+    return manifest
+
+
+def _describe(study: Study) -> dict[str, Any]:
+    recipe = study.recipe()
+    texts = {
+        "template": recipe.template,
+        "system": recipe.system,
+        "instructions": "\n".join(recipe.instructions),
+    }
+    return {
+        "study": {
+            **study.model_dump(mode="json"),
+            "corpus": {"kind": study.corpus.kind, **study.corpus_options},
+        },
+        "prompt_texts": {key: texts[key] for key in _PROMPT_FILES if getattr(study.prompt, key)},
+        "recipe": recipe.to_dict(),
+        "recipe_hash": recipe.hash,
+    }
+
+
+def _restore(
+    data: Mapping[str, Any], head: Mapping[str, Any], store: Store, file: Path
+) -> tuple[Study, dict[Path, str]]:
+    """The study of the archive, and the texts of its prompt files by their place in the store."""
+    import pydantic
+
+    from contextcliff_dagster.studies import Study
+
+    try:
+        study = Study.model_validate(data["study"])  # its name is checked here: it becomes a path
+        used = [key for key in _PROMPT_FILES if getattr(study.prompt, key)]
+        texts = {key: str(data["prompt_texts"][key]) for key in used}
+    except (pydantic.ValidationError, KeyError, TypeError) as fault:
+        raise StoreError(
+            f"{file} holds no study that this version understands; upgrade contextcliff."
+        ) from fault
+    if study.name != head["study"]:
+        raise StoreError(f"{file} is damaged: it names two studies; get a fresh copy.")
+    paths = {key: store.root / "_studies" / f"{study.name}.{key}.txt" for key in texts}
+    prompt = study.prompt.model_copy(update={key: str(path) for key, path in paths.items()})
+    restored = study.model_copy(update={"prompt": prompt})
+    return restored, {paths[key]: text for key, text in texts.items()}

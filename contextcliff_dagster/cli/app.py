@@ -1,0 +1,98 @@
+"""The `contextcliff` command and where its subcommands are found."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+import click
+
+from contextcliff_dagster.cli.faults import guarded
+
+# Command -> (module, attribute): a module is imported only when its command is typed or listed.
+_COMMANDS = {
+    "profile": ("measure", "profile"),
+    "prepare": ("measure", "prepare"),
+    "report": ("results", "report"),
+    "models": ("catalogue", "models"),
+    "studies": ("catalogue", "studies"),
+    "campaign": ("catalogue", "campaign"),
+    "doctor": ("doctor", "doctor"),
+    "serve": ("services", "serve"),
+    "ui": ("services", "ui"),
+    "export": ("exchange", "export"),
+    "import": ("exchange", "import_"),
+}
+_OWN_OPTIONS = ("-h", "--help", "--version")
+
+
+class _Commands(click.Group):
+    """Subcommands loaded on demand; options without a subcommand mean `profile`.
+
+    `contextcliff --data PATH --model NAME ...` is the whole command line for people who want one
+    number and no vocabulary.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute = _COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(f"contextcliff_dagster.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS:
+            raise click.UsageError(
+                f"There is no command {args[0]!r}; there are {', '.join(_COMMANDS)}, "
+                f"and a study is profiled with `contextcliff profile {args[0]}`"
+            )
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in _OWN_OPTIONS:
+            args = ["profile", *args]
+        return super().parse_args(ctx, args)
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"contextcliff {version('contextcliff-dagster')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Options without a command are those of `profile`: contextcliff --data FILE --model M",
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
+def app() -> None:
+    """Measure at which context length a language model stops being reliable on your task."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code.
+
+    Args:
+        argv: the arguments without the program's name; ``sys.argv[1:]`` when None.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args or bool(os.environ.get("CONTEXTCLIFF_DEBUG"))
+    if not args:
+        args = ["--help"]
+    return guarded(
+        lambda: app.main(args=args, prog_name="contextcliff", standalone_mode=False),
+        debug=debug,
+        resume=shlex.join(["contextcliff", *args]),
+    )

@@ -1,0 +1,207 @@
+"""Which study the options mean: a shipped one, a file's, or one over data named on the spot.
+
+A study made on the spot gets a name of its own, so that its manifest and records never mix with
+another's, and its definition is kept in the store: `contextcliff report NAME` finds it again
+without repeating the options, and so does whoever gets the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, Wanted
+from contextcliff_dagster.contracts import CorpusError, StudyError
+from contextcliff_dagster.store import Store, write_atomic
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies import Study
+
+REFERENCE_TASKS = ("lookup", "two_hop")
+_PROMPT_FILES = ("template", "system", "instructions")
+
+
+def choose_study(wanted: Wanted, store: Store, *, keep: bool = True) -> Study:
+    """The study that ``wanted`` describes; with ``keep`` a made-up one is written to the store.
+
+    Raises:
+        ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
+    """
+    check_models(wanted.models)
+    study = _over_data(wanted, store) if wanted.data is not None else _by_name(wanted, store)
+    if wanted.seed is not None:
+        study = study.with_seed(wanted.seed)
+    if keep:
+        keep_definition(study, store)
+    return study
+
+
+def check_models(names: tuple[str, ...]) -> None:
+    """
+    Raises:
+        StudyError: a name is not in the registry; the sentence lists those that are.
+    """
+    if names:
+        from contextcliff_dagster.inference.models import get_model, load_models
+
+        models = load_models()
+        for name in names:
+            get_model(name, models)
+
+
+def known_studies(store: Store) -> dict[str, Study]:
+    """Shipped and the user's studies, and those this store keeps the definitions of."""
+    from contextcliff_dagster.studies import load_studies, load_study
+
+    studies = load_studies()
+    for path in sorted(definitions_dir(store).glob("*.yaml")):
+        study = load_study(path)
+        studies[study.name] = study
+    return dict(sorted(studies.items()))
+
+
+def find_study(name: str, store: Store) -> Study:
+    """The study called ``name`` or described by the YAML file ``name``.
+
+    Raises:
+        StudyError: there is none; the sentence lists those there are.
+    """
+    if name.endswith((".yaml", ".yml")):
+        from contextcliff_dagster.studies import load_study
+
+        return load_study(Path(name))
+    studies = known_studies(store)
+    if name not in studies:
+        raise StudyError(
+            f"There is no study {name!r}; there are {', '.join(studies)} "
+            "(put your own into a folder and name it in CONTEXTCLIFF_STUDIES)."
+        )
+    return studies[name]
+
+
+def definitions_dir(store: Store) -> Path:
+    """Where the store keeps the definitions of studies that no study folder holds."""
+    return store.root / "_studies"
+
+
+def keep_definition(study: Study, store: Store) -> None:
+    """Write the study's YAML into the store unless a study folder has the same one."""
+    import yaml
+
+    from contextcliff_dagster.studies import load_studies
+
+    known = load_studies().get(study.name)
+    if known is not None and known.model_dump() == study.model_dump():
+        return
+    data: dict[str, Any] = study.model_dump(mode="json", exclude_none=True)
+    data["corpus"] = {"kind": study.corpus.kind, **study.corpus_options}
+    for key in _PROMPT_FILES:
+        if file := getattr(study.prompt, key):
+            # Relative to the original file, which is not where this copy lies.
+            data["prompt"][key] = str((study._folder / Path(file).expanduser()).absolute())
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    path = definitions_dir(store) / f"{study.name}.yaml"
+    header = "# Made by contextcliff from the options of a command; edit a copy, not this file.\n"
+    body = (header + text).encode()
+    if not path.is_file() or path.read_bytes() != body:
+        write_atomic(path, body)
+
+
+def _by_name(wanted: Wanted, store: Store) -> Study:
+    name = wanted.study
+    if wanted.dataset is not None and wanted.dataset != DEFAULT_STUDY:
+        studies = known_studies(store)
+        own = [key for key, study in studies.items() if study.corpus.kind != "reference"]
+        if wanted.dataset not in own:
+            raise CorpusError(
+                f"There is no corpus {wanted.dataset!r}; there are "
+                f"{', '.join([DEFAULT_STUDY, *own])}, and --data PATH reads your own file."
+            )
+        if name not in (None, wanted.dataset):
+            raise StudyError(
+                f"Study {name!r} has a corpus of its own, so --dataset {wanted.dataset} does not "
+                "fit it; leave one of the two out."
+            )
+        name = wanted.dataset
+    study = find_study(name or DEFAULT_STUDY, store)
+    if wanted.dataset == DEFAULT_STUDY and study.corpus.kind != "reference":
+        raise StudyError(
+            f"Study {study.name!r} has a corpus of its own, so --dataset {DEFAULT_STUDY} does not "
+            "fit it; leave one of the two out."
+        )
+    return _for_task(study, wanted.task, store)
+
+
+def _for_task(study: Study, task: str | None, store: Store) -> Study:
+    if task is None:
+        return study
+    task = TASK_ALIASES.get(task, task)
+    if study.corpus.kind == "reference" and task not in REFERENCE_TASKS:
+        raise StudyError(
+            f"The reference corpus has no task {task!r}; it has {', '.join(REFERENCE_TASKS)} "
+            "(multi_hop_qa means two_hop)."
+        )
+    if task == (study.task or task if study.corpus.kind != "reference" else study.task or "lookup"):
+        return study
+    name = f"{study.name}-{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}"[:60].rstrip("-")
+    same = known_studies(store).get(name)
+    if same is not None and same.corpus.kind == study.corpus.kind and same.task == task:
+        return same
+    return _copy(
+        study, name=name, corpus={"kind": study.corpus.kind, **study.corpus_options, "task": task}
+    )
+
+
+def _over_data(wanted: Wanted, store: Store) -> Study:
+    """An ad-hoc study over the file: the default study's bins and sampling, the file's examples.
+
+    Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
+    token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones.
+    """
+    from contextcliff_dagster.inference.models import load_models
+
+    assert wanted.data is not None
+    if wanted.dataset is not None:
+        raise StudyError("--data and --dataset both name what is read; leave one of the two out.")
+    base = find_study(wanted.study or DEFAULT_STUDY, store)
+    models = wanted.models or (base.models if wanted.study else ())
+    entries = load_models()
+    tokenizer = "tiktoken:o200k_base"
+    for name in models[:1]:
+        tokenizer = entries[name].tokenizer or tokenizer
+    path = wanted.data.expanduser().absolute()
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:6]
+    stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:30] or "file"
+    task = TASK_ALIASES.get(wanted.task, wanted.task) if wanted.task else None
+    label = f"-{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')[:16]}" if task else ""
+    corpus: dict[str, Any] = {"kind": "file", "path": str(path)}
+    if task:
+        corpus["task"] = task
+    changes: dict[str, Any] = {
+        "name": f"data-{stem}-{digest}{label}".rstrip("-"),
+        "description": f"Examples of {path}.",
+        "corpus": corpus,
+        "target": None,
+        "models": models or tuple(base.models),
+    }
+    if base.corpus.kind == "reference":
+        changes["tokenizer"] = tokenizer
+        changes["scoring"] = {"primary": "f1"}
+        if tokenizer != "reference":
+            changes["prompt"] = {**base.prompt.model_dump(), "max_output_tokens": 64}
+    return _copy(base, **changes)
+
+
+def _copy(study: Study, **changes: Any) -> Study:
+    from contextcliff_dagster.studies import Study
+
+    data = {
+        **study.model_dump(),
+        "corpus": {"kind": study.corpus.kind, **study.corpus_options},
+        **changes,
+    }
+    copy = Study.model_validate(data)
+    copy._folder = study._folder
+    return copy

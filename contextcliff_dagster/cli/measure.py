@@ -1,0 +1,242 @@
+"""`profile` and `prepare`: from options to a materialized study, with the cost agreed on before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextcliff_dagster.cli.choice import choose_study
+from contextcliff_dagster.cli.faults import Interrupted, is_interruption, say
+from contextcliff_dagster.cli.home import open_instance
+from contextcliff_dagster.cli.options import (
+    Wanted,
+    check_compression,
+    common_options,
+    compression_options,
+    spending_options,
+    study_options,
+)
+from contextcliff_dagster.cli.output import print_json, print_table
+from contextcliff_dagster.cli.progress import ProgressBar, duration, money
+from contextcliff_dagster.cli.quiet import dagster_log
+from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.run import Prepared
+    from contextcliff_dagster.studies import Study
+
+
+@click.command()
+@study_options
+@spending_options
+@compression_options
+@common_options
+def profile(
+    study: str | None,
+    data: Path | None,
+    dataset: str | None,
+    task: str | None,
+    seed: int | None,
+    samples_per_bin: int | None,
+    models: tuple[str, ...],
+    budget: float | None,
+    campaign: str | None,
+    yes: bool,
+    verbose: bool,
+    kv_policy: str,
+    kv_budget: float | None,
+    as_json: bool,
+) -> None:
+    """Measure what is not measured yet of STUDY (default: reference) and print its report."""
+    check_compression(kv_policy, kv_budget)
+    store = Store.default()
+    wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
+    chosen = choose_study(wanted, store)
+    with dagster_log(verbose):
+        from contextcliff_dagster.cli.results import print_profiled
+        from contextcliff_dagster.defs.run import prepare_study, profile_study
+        from contextcliff_dagster.inference.budget import Budget
+
+        check_campaign(store, chosen, campaign)
+        instance = open_instance(store)
+        names = list(models) or None
+        prepared = prepare_study(
+            chosen,
+            models=names,
+            samples_per_bin=samples_per_bin,
+            campaign=campaign,
+            store=store,
+            instance=instance,
+        )
+        say_audit(prepared.audit)
+        limit = budget if budget is not None else chosen.budget.usd
+        agree_on_cost(prepared, chosen, limit, yes=yes)
+        with ProgressBar() as bar, interruption_says(bar):
+            done = profile_study(
+                chosen,
+                models=names,
+                samples_per_bin=samples_per_bin,
+                campaign=campaign,
+                budget=Budget(usd=limit),
+                on_progress=bar,
+                store=store,
+                instance=instance,
+            )
+    print_profiled(done, as_json=as_json)
+
+
+@click.command()
+@study_options
+@click.option("--model", "models", multiple=True, metavar="NAME", help="Estimate the cost for it.")
+@click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
+@common_options
+def prepare(
+    study: str | None,
+    data: Path | None,
+    dataset: str | None,
+    task: str | None,
+    seed: int | None,
+    samples_per_bin: int | None,
+    models: tuple[str, ...],
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Freeze the sample of STUDY (default: reference) and say what measuring it would cost."""
+    store = Store.default()
+    wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
+    chosen = choose_study(wanted, store)
+    with dagster_log(verbose):
+        from contextcliff_dagster.defs.run import prepare_study
+
+        prepared = prepare_study(
+            chosen,
+            models=list(models) or None,
+            samples_per_bin=samples_per_bin,
+            # Preparing is where a person expects a changed file to be noticed.
+            reread=True,
+            store=store,
+            instance=open_instance(store),
+        )
+    say_audit(prepared.audit)
+    folder = store.manifest_dir(prepared.study.name)
+    if as_json:
+        print_json(
+            {
+                "study": prepared.study.name,
+                "manifest": str(folder / "manifest.json"),
+                "sha256": prepared.manifest.sha256,
+                "bins": [_bin(b) for b in prepared.manifest.bins],
+                "audit": prepared.audit,
+                "estimate": prepared.estimate.to_dict(),
+            }
+        )
+        return
+    print_table(
+        ("BIN", "TOKENS", "MEDIAN", "IN SAMPLE", "EXAMPLES", "DOCUMENTS"),
+        [
+            (
+                b.bin,
+                f"{b.edge_low:,} to {b.edge_high:,}" if b.merged_into is None else "",
+                f"{b.median_tokens:,}" if b.median_tokens is not None else "",
+                _drawn(prepared, b.bin),
+                f"{b.n:,}" if b.merged_into is None else f"merged into {b.merged_into}",
+                f"{b.n_documents:,}" if b.merged_into is None else "",
+            )
+            for b in prepared.manifest.bins
+        ],
+    )
+    click.echo(f"\n{estimate_sentence(prepared)}")
+    click.echo(f"Manifest: {folder / 'manifest.json'} (sha256 {prepared.manifest.sha256[:16]}...)")
+
+
+def _bin(b: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(b)
+
+
+def _drawn(prepared: Prepared, key: str) -> int:
+    return int(prepared.manifest.examples.column("bin").to_pylist().count(key))
+
+
+def check_campaign(store: Store, study: Study, campaign: str | None) -> None:
+    """A misspelt campaign would measure, and pay for, everything again.
+
+    Raises:
+        StudyError: the study has no campaign of that name.
+    """
+    if campaign is None:
+        return
+    from contextcliff_dagster.contracts import StudyError
+    from contextcliff_dagster.inference.campaigns import list_campaigns
+    from contextcliff_dagster.inference.ledger import Ledger
+
+    with Ledger.open(store.ledger_path) as ledger:
+        names = [c.name for c in list_campaigns(ledger, study.name)]
+    if campaign not in names:
+        raise StudyError(
+            f"Study {study.name!r} has no campaign {campaign!r}; it has "
+            f"{', '.join(names) or 'none'}, and `contextcliff campaign new {study.name} --name {campaign}` begins one."
+        )
+
+
+def say_audit(audit: Mapping[str, Any] | None) -> None:
+    """The advice of the distribution audit on stderr, where it has any."""
+    if audit and audit.get("verdict") == "warn" and audit.get("advice"):
+        say(f"Note: {audit['advice']}")
+
+
+def estimate_sentence(prepared: Prepared) -> str:
+    """What measuring would take: calls, tokens, money, time."""
+    e = prepared.estimate
+    if not e.calls:
+        return "Nothing has to be measured: every call has its outcome in the ledger."
+    parts = [f"{e.calls:,} calls", f"about {e.tokens:,} tokens"]
+    if e.usd:
+        parts.append(f"about {money(e.usd)}")
+    if e.seconds is not None:
+        parts.append(f"about {duration(e.seconds)}")
+    return f"To measure: {', '.join(parts)}."
+
+
+def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes: bool) -> None:
+    """Ask before more than the study's threshold is spent; refuse where nobody can answer.
+
+    Raises:
+        BudgetError: not confirmed, or nobody to confirm it.
+    """
+    usd, threshold = prepared.estimate.usd or 0.0, study.budget.confirm_above_usd
+    if limit is not None and usd > limit:
+        say(
+            f"Note: the estimate ({money(usd)}) is above the budget ({money(limit)}): "
+            "measuring will stop there."
+        )
+        usd = limit
+    if usd <= threshold or yes:
+        return
+    question = f"{estimate_sentence(prepared)} This study asks above {money(threshold)}."
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BudgetError(
+            f"This would cost about {money(usd)}, above the {money(threshold)} where study "
+            f"{study.name!r} asks first, and there is no terminal to ask on: add --yes, or lower it "
+            "with --budget."
+        )
+    if not click.confirm(f"{question} Go on?", err=True):
+        raise BudgetError("Not confirmed, so nothing was sent; --samples-per-bin makes it cheaper.")
+
+
+@contextmanager
+def interruption_says(bar: ProgressBar) -> Iterator[None]:
+    """Turn Ctrl-C into a word about how much is kept."""
+    try:
+        yield
+    except BaseException as fault:
+        if is_interruption(fault):
+            raise Interrupted(bar.kept) from fault
+        raise

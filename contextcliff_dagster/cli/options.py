@@ -1,0 +1,148 @@
+"""The options that several commands share, and what they mean together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from contextcliff_dagster.contracts import StudyError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TASK_ALIASES = {"multi_hop_qa": "two_hop", "multi_hop": "two_hop", "single_hop_qa": "lookup"}
+"""Other people's names for the tasks of the reference corpus."""
+
+DEFAULT_STUDY = "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the person asked to be measured; None means the study's own value."""
+
+    study: str | None
+    data: Path | None = None
+    dataset: str | None = None
+    task: str | None = None
+    models: tuple[str, ...] = ()
+    seed: int | None = None
+    samples_per_bin: int | None = None
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several option decorators as one, shown by `--help` in the given order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _use_store(ctx: click.Context, _: click.Parameter, folder: Path | None) -> None:
+    # The environment is the one channel every room and every Dagster step reads.
+    if folder is not None:
+        os.environ["CONTEXTCLIFF_HOME"] = str(folder.expanduser().absolute())
+
+
+def _no_value(*_: object) -> None:
+    """`--debug` is read before parsing, so that parsing errors obey it too."""
+
+
+common_options = together(
+    click.option(
+        "--store",
+        type=click.Path(path_type=Path),
+        callback=_use_store,
+        expose_value=False,
+        metavar="DIR",
+        help="Folder of the results (default: CONTEXTCLIFF_HOME, else data/store of a checkout).",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
+    click.option(
+        "--debug", is_flag=True, callback=_no_value, expose_value=False, help="Show tracebacks."
+    ),
+)
+
+study_options = together(
+    click.argument("study", required=False),
+    click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help="Your own examples: JSONL, JSON, CSV or Parquet with document, question, answer.",
+    ),
+    click.option("--dataset", metavar="NAME", help="A corpus by name (default: reference)."),
+    click.option("--task", metavar="TASK", help="Kind of question, e.g. lookup, two_hop."),
+    click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the sample."),
+    click.option(
+        "--samples-per-bin",
+        "--samples_per_bin",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Examples per length bin.",
+    ),
+)
+
+spending_options = together(
+    click.option(
+        "--model",
+        "models",
+        multiple=True,
+        metavar="NAME",
+        help="A model of models.yaml; repeat it to compare several.",
+    ),
+    click.option(
+        "--budget",
+        type=click.FloatRange(min=0),
+        metavar="USD",
+        help="Hard limit on what this campaign may cost.",
+    ),
+    click.option("--campaign", metavar="NAME", help="Go on with this campaign (default: newest)."),
+    click.option("--yes", is_flag=True, help="Do not ask before spending money."),
+    click.option("--verbose", is_flag=True, help="Show Dagster's own log."),
+)
+
+compression_options = together(
+    click.option(
+        "--kv_policy",
+        "--kv-policy",
+        "kv_policy",
+        default="none",
+        show_default=True,
+        metavar="POLICY",
+        help="KV cache compression; supported: none.",
+    ),
+    click.option(
+        "--kv_budget",
+        "--kv-budget",
+        "kv_budget",
+        type=click.FloatRange(0, 1, min_open=True),
+        metavar="SHARE",
+        help="Share of the KV cache that is kept; 1 with the policy none.",
+    ),
+)
+
+
+def check_compression(policy: str, budget: float | None) -> None:
+    """Refuse a KV policy that no engine here can honour, rather than measure something else.
+
+    Raises:
+        StudyError: a policy other than ``none``, or a budget that ``none`` cannot keep to.
+    """
+    if policy.lower() != "none":
+        raise StudyError(
+            f"--kv_policy {policy} is not supported: only `none` is, which keeps the whole KV "
+            "cache; to measure a compressed one, serve the model with it and name that server in "
+            "models.yaml."
+        )
+    if budget is not None and budget != 1:
+        raise StudyError(
+            f"--kv_budget {budget:g} needs a KV policy, and only `none` is supported, which keeps "
+            "the whole cache; leave --kv_budget out or set it to 1."
+        )

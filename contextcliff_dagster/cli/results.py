@@ -1,0 +1,172 @@
+"""`report`, and how a measured study is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextcliff_dagster.cli.choice import choose_study
+from contextcliff_dagster.cli.home import open_instance
+from contextcliff_dagster.cli.options import Wanted, common_options, study_options
+from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.cli.progress import duration, money
+from contextcliff_dagster.cli.quiet import dagster_log
+from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.run import Profiled
+    from contextcliff_dagster.inference.progress import RunSummary
+    from contextcliff_dagster.studies import Study
+
+
+@click.command()
+@study_options
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
+)
+@click.option("--campaign", metavar="NAME", help="This campaign (default: the newest).")
+@click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
+@common_options
+def report(
+    study: str | None,
+    data: Path | None,
+    dataset: str | None,
+    task: str | None,
+    seed: int | None,
+    samples_per_bin: int | None,
+    models: tuple[str, ...],
+    campaign: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Rebuild and print the report of STUDY from what is measured; makes no call."""
+    store = Store.default()
+    wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
+    chosen = choose_study(wanted, store, keep=False)
+    if store.root.is_dir() and not os.access(store.root, os.W_OK):
+        _print_standing(store, chosen, campaign, as_json=as_json)
+        return
+    if not store.ledger_path.is_file():
+        raise _nothing_measured(store, chosen)
+    with dagster_log(verbose):
+        from contextcliff_dagster.cli.measure import check_campaign
+        from contextcliff_dagster.defs.run import rebuild_report
+
+        check_campaign(store, chosen, campaign)
+        done = rebuild_report(
+            chosen,
+            models=list(models) or None,
+            campaign=campaign,
+            store=store,
+            instance=open_instance(store),
+        )
+    print_profiled(done, as_json=as_json)
+
+
+def _nothing_measured(store: Store, study: Study) -> StudyError:
+    return StudyError(
+        f"Study {study.name!r} has nothing measured in {store.root}; measure it with "
+        f"`contextcliff profile {study.name}`."
+    )
+
+
+def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
+    """The report as it stands in a store that cannot be written."""
+    campaigns = sorted(path.name for path in (store.study_dir(study.name) / "profiles").glob("*"))
+    if not campaigns:
+        raise _nothing_measured(store, study)
+    name = campaign or campaigns[-1]
+    files = sorted((store.study_dir(study.name) / "profiles" / name).glob("*/cliffs.json"))
+    if not files:
+        raise StudyError(
+            f"Study {study.name!r} has no campaign {name!r} in {store.root}; "
+            f"it has {', '.join(campaigns)}."
+        )
+    cliffs = [_read_json(path) for path in files]
+    folder = store.report_dir(study.name, name)
+    paths = {kind: str(folder / f"report.{kind}") for kind in ("md", "json", "png")}
+    _print(study.name, name, cliffs, paths, {}, as_json=as_json)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError) as fault:
+        raise StoreError(
+            f"{path} cannot be read ({fault}); copy the store and rebuild the report."
+        ) from fault
+    return dict(data)
+
+
+def print_profiled(done: Profiled, *, as_json: bool) -> None:
+    """The report of every model, how they compare, what it took, and where the files lie."""
+    paths = {kind: str(getattr(done.report, kind)) for kind in ("md", "json", "png")}
+    _print(done.study.name, done.campaign, done.cliffs, paths, done.calls, as_json=as_json)
+
+
+def _print(
+    study: str,
+    campaign: str,
+    cliffs: Sequence[Mapping[str, Any]],
+    paths: Mapping[str, str],
+    calls: Mapping[str, RunSummary],
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        print_json(
+            {
+                "study": study,
+                "campaign": campaign,
+                "calls": {model: summary.to_dict() for model, summary in calls.items()},
+                "cliffs": list(cliffs),
+                "report": dict(paths),
+            }
+        )
+        return
+    from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+
+    for result in cliffs:
+        click.echo(risk_report(result))
+        click.echo()
+    if line := comparison_line(cliffs):
+        click.echo(f"{line}\n")
+    for line in spent_lines(calls, study):
+        click.echo(line)
+    click.echo(f"Report:  {paths['md']}")
+    click.echo(f"Picture: {paths['png']}")
+
+
+def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
+    """What this run measured, and what a person should know about calls without an answer."""
+    if not calls:
+        return []
+    all_of = list(calls.values())
+    planned, sent = sum(s.planned for s in all_of), sum(s.sent for s in all_of)
+    if not sent:
+        lines = [f"Nothing had to be measured: all {planned:,} calls are in the ledger."]
+    else:
+        parts = [
+            f"{sent:,} calls sent",
+            f"{sum(s.cached + s.by_others for s in all_of):,} known before",
+            f"{sum(s.prompt_tokens + s.completion_tokens for s in all_of):,} tokens",
+        ]
+        if usd := sum(s.cost_usd for s in all_of):
+            parts.append(money(usd))
+        lines = [f"Measured: {', '.join(parts)}, {duration(sum(s.seconds for s in all_of))}."]
+    if failed := sum(s.transport_errors for s in all_of):
+        lines.append(
+            f"{failed:,} calls got no answer (transport errors); "
+            f"`contextcliff profile {study}` tries them again."
+        )
+    if orphans := sum(s.orphans for s in all_of):
+        lines.append(
+            f"{orphans:,} calls were in flight when an earlier run ended: perhaps paid, sent again."
+        )
+    return lines
