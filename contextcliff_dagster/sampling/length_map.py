@@ -86,13 +86,11 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
 
     table = read_table(path, LENGTH_MAP)
     kept = table.filter(pc.greater_equal(table["length_tokens"], min_tokens))
-        table.filter(pc.greater_equal(table["length_tokens"], min_tokens)) if min_tokens else table
-    )
     if table.num_rows and not kept.num_rows:
         longest = pc.max(table["length_tokens"]).as_py()
         raise CorpusError(
-            f"No document has sampling.min_tokens ({min_tokens}) tokens: the longest has {longest}; "
-            "lower it."
+            f"No document has sampling.min_tokens ({min_tokens}) tokens, "
+            f"the longest has {longest}: lower it."
         )
     return kept
 
