@@ -1,18 +1,38 @@
-"""Eval records of one model to its metrics and its verdict."""
+"""Eval records of one model to its metrics and its verdict.
+
+This module only assembles: every number comes from the module named after it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from contextcliff_dagster.analysis.baseline import baseline_of
+from contextcliff_dagster.analysis.bin_statistics import bin_statistics
+from contextcliff_dagster.analysis.cap import Cap, certified_cap
 from contextcliff_dagster.analysis.context import ModelProfile, ProfileContext
+from contextcliff_dagster.analysis.curve import Estimate, curve_band
+from contextcliff_dagster.analysis.effective_lengths import effective_lengths
+from contextcliff_dagster.analysis.prompt_tokens import cap_in_prompt_tokens
+from contextcliff_dagster.analysis.rules import threshold_rules
 from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster.analysis.units import Sample, clean_records
+from contextcliff_dagster.analysis.verdict import Finding, Loss, find_verdict
+from contextcliff_dagster.analysis.zones import zones_of
+from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["AnalysisSettings", "ModelProfile", "ProfileContext", "profile_model"]
+
+REPORTED_TOLERANCES = (0.10, 0.20, 0.30)
+_MISSING_WORTH_A_WARNING = 0.05
 
 
 def profile_model(
@@ -21,5 +41,211 @@ def profile_model(
     settings: AnalysisSettings,
     context: ProfileContext,
 ) -> ModelProfile:
-    """Analyse the records of one model."""
-    raise NotImplementedError
+    """Analyse the records of one model.
+
+    Args:
+        records: columns of ``EVAL_RECORDS``, or as little as ``length_tokens`` and ``score``; any
+            order.
+        bins: of the manifest; empty takes deciles of the scored lengths.
+
+    Raises:
+        ContextCliffError: the records lack a needed column or hold impossible values. Too little
+            data is no error: the verdict says so.
+    """
+    sample = clean_records(records, bins)
+    documents = sample.documents()
+    rows = bin_statistics(sample, settings)
+    baseline = baseline_of(documents, settings)
+    finding = find_verdict(documents, settings, baseline["mean"])
+    ends = (baseline["to_tokens"] or 0, int(documents.length_tokens.max()) if len(documents.n) else 0)
+    cap = _cap(finding, settings.tolerance, settings.confidence, ends)
+    scored = [r for r in rows if r["mean"] is not None]
+    definitions, definition_warnings = effective_lengths(
+        [r["median_tokens"] for r in scored],
+        [r["mean"] for r in scored],
+        baseline=baseline["mean"],
+    )
+    warnings = [
+        *sample.warnings,
+        *finding.warnings,
+        *_data_warnings(sample, rows, finding, cap, context),
+        *definition_warnings,
+    ]
+    head = _head(sample, settings, context)
+    cliff = _loss(finding.cliff)
+    examples = sample.examples
+    cliffs = {
+        **head,
+        "score": {"name": context.score_name, "scale": 1},
+        "verdict": finding.verdict.value,
+        "safe_cap_tokens": cap.tokens,
+        "safe_cap_reason": cap.reason,
+        "cap_prompt_tokens": cap_in_prompt_tokens(
+            sample.calls, cap.tokens, context.prompt_overhead_tokens
+        ),
+        "critical_threshold": _critical_threshold(cliff, context.window_tokens),
+        "confidence": settings.confidence,
+        "tolerance": settings.tolerance,
+        "caps_by_tolerance": [
+            {
+                "tolerance": tolerance,
+                "safe_cap_tokens": _cap(finding, tolerance, settings.confidence, ends).tokens,
+            }
+            for tolerance in REPORTED_TOLERANCES
+        ],
+        "certify": {"n_needed": None},
+        "baseline": baseline,
+        "cliff": cliff,
+        "zones": zones_of(
+            finding,
+            cap.tokens,
+            examples["length_tokens"].to_numpy(np.int64),
+            examples["score"].to_numpy(np.float64),
+        ),
+        "curve": curve_band(finding.refined, settings.confidence) if finding.refined else [],
+        "bins": rows,
+        "rules": threshold_rules(rows, context.window_tokens),
+        "definitions": definitions,
+        "detectors": [],
+        "sensitivity": [],
+        "joint_cap": None,
+        "confounds": {"identified": "not_assessed", "reasons": []},
+        "warnings": warnings,
+    }
+    metrics = {
+        **head,
+        "score": {"name": context.score_name, "primary": context.primary, "scale": 1},
+        "calls": {"planned": len(sample.calls), "scored": int(sample.calls["answered"].sum())},
+        "totals": _totals(sample.calls),
+        "bins": [_with_scores(row, i, sample) for i, row in enumerate(rows)],
+        "warnings": [*sample.warnings],
+    }
+    return ModelProfile(metrics, cliffs)
+
+
+def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -> dict[str, Any]:
+    """What both files begin with."""
+    created = context.created_at or datetime.now(UTC).isoformat(timespec="seconds")
+    planned = len(sample.calls)
+    unanswered = int((~sample.calls["answered"]).sum())
+    given = dict(context.provenance)
+    provenance = {
+        **given,
+        "hashes": dict(given.get("hashes", {})),
+        "versions": {"contextcliff": _version(), "numpy": np.__version__, **given.get("versions", {})},
+        "seeds": {"analysis": settings.seed, **given.get("seeds", {})},
+        "times": dict(given.get("times", {})),
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "created_at": created,
+        "study": context.study,
+        "model": context.model,
+        "campaign": context.campaign,
+        "task": context.task,
+        "tokenizer": context.tokenizer,
+        "identity": context.identity,
+        "window_tokens": context.window_tokens,
+        "length_unit": "document",
+        "n": len(sample.examples),
+        "n_documents": int(sample.examples["document"].nunique()) if sample.documents_known else None,
+        "missing": sample.missing,
+        "missing_share": unanswered / planned if planned else 0.0,
+        "provenance": provenance,
+    }
+
+
+def _version() -> str:
+    try:
+        return metadata.version("contextcliff-dagster")
+    except metadata.PackageNotFoundError:
+        return "uninstalled"
+
+
+def _cap(finding: Finding, tolerance: float, confidence: float, ends: tuple[int, int]) -> Cap:
+    if finding.fit is None or finding.verdict is Verdict.FLOOR:
+        return Cap(None, finding.reason)
+    before = finding.degraded[0] if finding.verdict is Verdict.DIP else None
+    return certified_cap(finding.fit, tolerance, confidence, ends, before)
+
+
+def _loss(loss: Loss | None) -> dict[str, Any] | None:
+    if loss is None:
+        return None
+
+    def tokens(estimate: Estimate) -> tuple[int, int, int]:
+        return round(estimate.value), int(estimate.low), int(np.ceil(estimate.high))
+
+    location, low, high = tokens(loss.location)
+    return {
+        "location_tokens": location,
+        "ci_low": low,
+        "ci_high": high,
+        "drop": loss.drop.value,
+        "drop_ci_low": loss.drop.low,
+        "drop_ci_high": loss.drop.high,
+        "p_value": loss.p_value,
+    }
+
+
+def _critical_threshold(cliff: dict[str, Any] | None, window: int | None) -> dict[str, Any] | None:
+    if cliff is None:
+        return None
+    tokens = cliff["location_tokens"]
+    return {"tokens": tokens, "share": tokens / window if window else None}
+
+
+def _data_warnings(
+    sample: Sample, rows: list[dict[str, Any]], finding: Finding, cap: Cap, context: ProfileContext
+) -> list[str]:
+    """Sentences about what limits the result."""
+    warnings = []
+    calls = sample.calls
+    unanswered = int((~calls["answered"]).sum())
+    if len(calls) and unanswered / len(calls) > _MISSING_WORTH_A_WARNING:
+        warnings.append(
+            f"{unanswered} of {len(calls)} planned calls have no answer "
+            f"({unanswered / len(calls):.0%}): the result rests on the others."
+        )
+    empty = [row["bin"] for row in rows if row["n"] == 0]
+    if empty:
+        warnings.append(f"No answer was scored in {', '.join(empty)}.")
+    if finding.verdict is Verdict.STABLE and cap.tokens is None:
+        warnings.append("No loss is visible, yet too few examples to call any length safe.")
+    first = next((row for row in rows if row["sd"] is not None), None)
+    if first and first["sd"] == 0 and len(rows) > 1:
+        warnings.append(
+            f"All scores of {first['bin']} are equal: against a baseline SD of 0 any spread fires the "
+            "SD and variance rules."
+        )
+    if context.window_tokens and len(sample.examples):
+        longest = int(sample.examples["length_tokens"].max())
+        if longest < 0.5 * context.window_tokens:
+            warnings.append(
+                f"The longest scored document has {longest:,} tokens, "
+                f"{longest / context.window_tokens:.0%} of the window: nothing is known beyond."
+            )
+    return warnings
+
+
+def _totals(calls: pd.DataFrame) -> dict[str, float | int | None]:
+    """Sums over all calls; null where no record carries the column."""
+    totals: dict[str, float | int | None] = {}
+    for name in ("prompt_tokens", "cached_tokens", "completion_tokens"):
+        known = calls[name].dropna()
+        totals[name] = int(known.sum()) if len(known) else None
+    for name in ("cost_usd", "duration_ms"):
+        known = calls[name].dropna()
+        totals[name] = float(known.sum()) if len(known) else None
+    return totals
+
+
+def _with_scores(row: dict[str, Any], index: int, sample: Sample) -> dict[str, Any]:
+    """A bin's row with the means of all three scores and what its calls cost."""
+    calls = sample.calls[sample.calls["bin_index"] == index]
+    examples = sample.examples[sample.examples["bin_index"] == index]
+    more: dict[str, Any] = {"calls": len(calls)}
+    for name in ("em", "f1", "contained"):
+        known = examples[name].dropna()
+        more[name] = float(known.mean()) if len(known) else None
+    return {**row, **more, **{k: v for k, v in _totals(calls).items() if k != "duration_ms"}}

@@ -1,0 +1,115 @@
+"""The fitted curve with its band, and where and how far it falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.decline import plateau_bounds, retained_at
+from contextcliff_dagster.analysis.intervals import chi_square_quantile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.decline import DeclineFit
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+_POINTS = 60
+_MOST_MEMBERS = 300
+_LOCATION_FACTOR = 7.35 / 3.84
+"""The likelihood of a change point is not regular: its confidence set needs a larger deviance than
+chi-square's; 7.35 at 95% was calibrated by simulation on steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """Where and how far the curve falls over the measured lengths.
+
+    ``location`` is the length (tokens) at which half of the fall from the baseline to the longest
+    length has happened, ``drop`` the whole fall relative to the baseline, ``complete_tokens`` the
+    length at which 90% of it has.
+    """
+
+    location: Estimate
+    drop: Estimate
+    complete_tokens: float
+
+
+def curve_band(fit: DeclineFit, confidence: float) -> list[dict[str, Any]]:
+    """The ``curve`` of ``cliffs.json``: best member and pointwise profile-likelihood band.
+
+    The band at a length spans the means of every (member, plateau) whose deviance is within the
+    chi-square quantile.
+    """
+    low, high = int(fit.cells.low[0]), int(fit.cells.high[-1])
+    tokens = np.unique(np.geomspace(low, high, _POINTS).round().astype(np.int64))
+    x = np.log(tokens)
+    limit = chi_square_quantile(confidence)
+    members = _near(fit, limit)
+    bottom, top = plateau_bounds(fit, members, limit)
+    shapes = retained_at(fit, members, x)
+    mean = fit.plateau[fit.best] * shapes[0]
+    lower = np.minimum((bottom[:, None] * shapes).min(axis=0), mean)
+    upper = np.maximum((top[:, None] * shapes).max(axis=0), mean)
+    return [
+        {"tokens": int(t), "mean": _unit(m), "ci_low": _unit(a), "ci_high": _unit(b)}
+        for t, m, a, b in zip(tokens, mean, lower, upper, strict=True)
+    ]
+
+
+def fall_of(fit: DeclineFit, confidence: float) -> Fall | None:
+    """The fall of the best member with profile-likelihood intervals; ``None`` where it has none."""
+    limit = chi_square_quantile(confidence)
+    members = _near(fit, limit * _LOCATION_FACTOR)
+    near = fit.deviance[members] <= limit
+    ends = np.array([np.log(fit.cells.low[0]), np.log(fit.cells.high[-1])])
+    end = retained_at(fit, members, ends)[:, 1]
+    start = fit.baseline[members]
+    drop = 1.0 - end / start
+    if drop[0] <= 1e-6:
+        return None
+    half = _length_where(fit, members, 0.5 * (start + end))
+    complete = _length_where(fit, members[:1], start[:1] - 0.9 * (start[:1] - end[:1]))
+    falling = (drop > 1e-6) & np.isfinite(half)
+    half = np.clip(half, ends[0], ends[1])
+    inside = half[falling]
+    return Fall(
+        Estimate(*(float(np.exp(v)) for v in (half[0], inside.min(), inside.max()))),
+        Estimate(float(drop[0]), float(drop[near].min()), float(drop[near].max())),
+        float(np.exp(np.clip(complete[0], *ends))),
+    )
+
+
+def _near(fit: DeclineFit, limit: float) -> Ints:
+    """Members within ``limit``, the best first, at most some hundreds evenly over the ranking."""
+    order = np.argsort(fit.deviance, kind="stable")
+    order = order[: max(1, int((fit.deviance <= limit).sum()))]
+    if len(order) > _MOST_MEMBERS:
+        order = order[np.linspace(0, len(order) - 1, _MOST_MEMBERS).round().astype(np.int64)]
+    return order
+
+
+def _length_where(fit: DeclineFit, members: Ints, level: Floats) -> Floats:
+    """Log length at which h of each member reaches ``level``; NaN where it never does."""
+    depth = fit.depth[members]
+    share = (1.0 - level) / np.where(depth > 0, depth, np.nan)
+    share = np.where((share > 0) & (share < 1), share, np.nan)
+    out: Floats = fit.centre[members] + fit.width[members] * np.log(share / (1.0 - share))
+    return out
+
+
+def _unit(value: float) -> float:
+    return float(min(max(value, 0.0), 1.0))

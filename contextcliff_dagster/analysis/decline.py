@@ -1,0 +1,251 @@
+"""The family of declines a curve may follow, and which of them the data refute.
+
+Members are mu(x) = m0 * h(x) with h(x) = 1 - d * s((x - c) / w), x = log tokens, s the logistic
+function: a plateau m0 that loses the share d around c over the width w; w = 0 is a step, a wide w
+a ramp, d = 0 a flat curve. Every member's m0 is profiled out, all members at once.
+
+The fit is a quasi-binomial likelihood of the summed scores of each cell (neighbouring documents),
+l = sum S log mu + (N - S) log(1 - mu), scaled by a dispersion phi that is robust to the correlation
+of questions on one document (Liang and Zeger 1986): scores may be 0/1 or graded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.intervals import chi_square_quantile
+from contextcliff_dagster.analysis.units import Documents
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+MAX_CELLS = 200
+"""Cells of neighbouring documents: finer ones cost time and move a cap by less than 0.5% of ranks."""
+BASELINE_SHARE = 0.15
+"""Share of the samples, shortest first, that is the baseline; no decline is placed inside it."""
+DEPTHS = (0.1, 0.2, 0.3, 0.36, 0.43, 0.55, 0.75, 0.98)
+"""Shares of the plateau a member may lose; the user's tolerance is added."""
+WIDTHS = (0.02, 0.04, 0.07, 0.12, 0.2)
+"""Logistic widths as shares of the log-length range; steps (width 0) are added on every cell edge."""
+SMOOTH_KNOTS = 44
+STRICTNESS = 2.5
+"""Times the chi-square quantile that refutes a member: 9.6 at 95%. The plain quantile leaves 6-12%
+of caps beyond the truth on slow ramps, because the family is searched for its earliest member."""
+_MU_FLOOR = 1e-3
+_REFINED_PLACES = 50
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Neighbouring documents summed; all arrays of length G, shortest first.
+
+    ``x`` is the mean log length, ``low`` and ``high`` the shortest and longest length in tokens.
+    """
+
+    x: Floats
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    n: Floats
+    s: Floats
+
+    @cached_property
+    def edges(self) -> Floats:
+        """Log lengths between neighbouring cells (G - 1)."""
+        return 0.5 * (np.log(self.high[:-1]) + np.log(self.low[1:]))
+
+    @cached_property
+    def baseline_cells(self) -> int:
+        """How many cells make the baseline region (at least one)."""
+        reached = np.searchsorted(np.cumsum(self.n), BASELINE_SHARE * self.n.sum() - 1e-9)
+        return int(min(reached + 1, len(self.n)))
+
+
+def merge_cells(documents: Documents, at_most: int = MAX_CELLS) -> Cells:
+    """Documents summed to at most ``at_most`` cells of about equal n; equal lengths stay together."""
+    lengths, group = np.unique(documents.length_tokens, return_inverse=True)
+    n = np.bincount(group, weights=documents.n)
+    s = np.bincount(group, weights=documents.s)
+    if len(lengths) > at_most:
+        middle = np.cumsum(n) - 0.5 * n
+        cell = np.minimum((middle / n.sum() * at_most).astype(np.int64), at_most - 1)
+        _, cell = np.unique(cell, return_inverse=True)
+    else:
+        cell = np.arange(len(lengths))
+    count = int(cell[-1]) + 1
+    total = np.bincount(cell, weights=n, minlength=count)
+    first = np.searchsorted(cell, np.arange(count), side="left")
+    last = np.searchsorted(cell, np.arange(count), side="right") - 1
+    x = np.bincount(cell, weights=n * np.log(lengths), minlength=count) / total
+    return Cells(x, lengths[first], lengths[last], total, np.bincount(cell, weights=s, minlength=count))
+
+
+@dataclass(frozen=True)
+class DeclineFit:
+    """Every member of the family with its likelihood.
+
+    Attributes:
+        centre, width, depth: parameters (J); width in log tokens.
+        plateau: the profiled m0 (J).
+        retained: h(x) per member and cell (J, G).
+        baseline: mean of h over the baseline cells (J).
+        q: quasi log-likelihood over phi (J).
+        dispersion: phi.
+    """
+
+    cells: Cells
+    centre: Floats
+    width: Floats
+    depth: Floats
+    plateau: Floats
+    retained: Floats
+    baseline: Floats
+    q: Floats
+    dispersion: float
+
+    @property
+    def best(self) -> int:
+        return int(np.argmax(self.q))
+
+    @cached_property
+    def deviance(self) -> Floats:
+        """2 (Q_max - Q) / phi per member (J)."""
+        out: Floats = 2.0 * (self.q[self.best] - self.q)
+        return out
+
+    def crossing(self, tolerance: float) -> Floats:
+        """Log length at which each member has lost ``tolerance`` of its baseline; inf if never (J)."""
+        share = (1.0 - (1.0 - tolerance) * self.baseline) / np.where(self.depth > 0, self.depth, np.nan)
+        inside = (share > 0) & np.where(self.width > 0, share < 1, share < 1 + 1e-9)
+        share = np.minimum(share, 1.0 - 1e-12)
+        odds = np.where(inside, share / np.where(inside, 1.0 - share, 1.0), 1.0)
+        out: Floats = np.where(inside, self.centre + self.width * np.log(odds), np.inf)
+        return out
+
+
+def fit_declines(documents: Documents, tolerance: float = 0.3) -> DeclineFit:
+    """Fit the whole family to ``documents`` (at least two distinct lengths)."""
+    cells = merge_cells(documents)
+    depths = np.unique([*DEPTHS, round(tolerance, 6)])
+    return _fit(cells, documents, *_members(cells, depths))
+
+
+def _fit(cells: Cells, documents: Documents, centre: Floats, width: Floats, depth: Floats) -> DeclineFit:
+    retained = 1.0 - depth[:, None] * _share_lost(cells.x, centre, width)
+    k = cells.baseline_cells
+    baseline = retained[:, :k] @ (cells.n[:k] / cells.n[:k].sum())
+    plateau = _profile_plateau(retained, cells)
+    q = log_likelihood(plateau, retained, cells)
+    best = int(np.argmax(q))
+    phi = _dispersion(documents, plateau[best], centre[best], width[best], depth[best])
+    return DeclineFit(cells, centre, width, depth, plateau, retained, baseline, q / phi, phi)
+
+
+def log_likelihood(plateau: Floats, retained: Floats, cells: Cells) -> Floats:
+    """Quasi-binomial log-likelihood of each member (J)."""
+    mu = np.clip(plateau[:, None] * retained, _MU_FLOOR, 1.0 - _MU_FLOOR)
+    out: Floats = np.log(mu) @ cells.s + np.log1p(-mu) @ (cells.n - cells.s)
+    return out
+
+
+def _share_lost(x: Floats, centre: Floats, width: Floats) -> Floats:
+    """s((x - c) / w) for members (J) at log lengths (G): (J, G); a step where w = 0."""
+    distance = x[None, :] - centre[:, None]
+    scaled = distance / np.where(width > 0, width, 1e-9)[:, None]
+    out: Floats = 1.0 / (1.0 + np.exp(-np.clip(scaled, -35.0, 35.0)))
+    return out
+
+
+def _members(cells: Cells, depths: Floats) -> tuple[Floats, Floats, Floats]:
+    """Centres, widths and depths of the family; the flat curve first."""
+    start, end = cells.edges[cells.baseline_cells - 1 :], float(cells.x[-1])
+    if not len(start):
+        start = cells.edges[-1:]
+    span = max(end - float(cells.x[0]), 1e-6)
+    blocks = [(np.zeros(1), np.zeros(1), np.zeros(1))]
+    c, d = np.meshgrid(start, depths, indexing="ij")
+    blocks.append((c.ravel(), np.zeros(c.size), d.ravel()))
+    for share in WIDTHS:
+        w = share * span
+        ranks = np.interp(np.linspace(0, 1, SMOOTH_KNOTS), np.linspace(0, 1, len(start)), start)
+        beyond = np.arange(end, end + 1.5 * w, max(0.5 * w, 1e-9))[1:]
+        before = float(start[0]) - w * np.array([1.5, 0.75])
+        c, d = np.meshgrid(np.concatenate([before, ranks, beyond]), depths, indexing="ij")
+        blocks.append((c.ravel(), np.full(c.size, w), d.ravel()))
+    centre, width, depth = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return centre, width, depth
+
+
+def _profile_plateau(retained: Floats, cells: Cells, steps: int = 9) -> Floats:
+    """The m0 in (0, 1] that maximises each member's likelihood, by guarded Newton steps (J)."""
+    failures = cells.n - cells.s
+    total = float(cells.s.sum())
+    floor = _MU_FLOOR
+    ceiling = (1.0 - _MU_FLOOR) / retained.max(axis=1)
+    m = np.clip(total / (retained @ cells.n), floor, ceiling)
+    for _ in range(steps):
+        weight = retained / (1.0 - m[:, None] * retained)
+        slope = total / m - weight @ failures
+        curvature = total / m**2 + np.square(weight, out=weight) @ failures
+        m = np.clip(m + slope / np.maximum(curvature, 1e-12), np.maximum(floor, 0.3 * m), ceiling)
+    return m
+
+
+def _dispersion(documents: Documents, plateau: float, centre: float, width: float, depth: float) -> float:
+    """Cluster-robust Pearson dispersion at the best member; never below 1 for 0/1 scores.
+
+    phi = sum_d (s_d - n_d mu_d)^2 / sum_d n_d mu_d (1 - mu_d) * D / (D - 3).
+    """
+    if documents.binary and documents.n.max() == 1:
+        return 1.0
+    x = np.log(documents.length_tokens)
+    lost = _share_lost(x, np.array([centre]), np.array([width]))[0]
+    mu = np.clip(plateau * (1.0 - depth * lost), 0.01, 0.99)
+    residual = documents.s - documents.n * mu
+    expected = float((documents.n * mu * (1.0 - mu)).sum())
+    count = len(documents.n)
+    phi = float((residual**2).sum()) / expected * count / max(count - 3, 1)
+    return max(phi, 1.0 if documents.binary else 0.1)
+
+
+def refutation_limit(confidence: float) -> float:
+    """Deviance above which a member is refuted when the earliest loss is searched for."""
+    return STRICTNESS * chi_square_quantile(confidence)
+
+
+def refine(fit: DeclineFit, documents: Documents) -> DeclineFit:
+    """The members the data leave, with their depth resolved to 2%: for estimates, not for caps."""
+    near = np.argsort(fit.deviance, kind="stable")
+    near = near[fit.deviance[near] <= 3 * chi_square_quantile(0.95)]
+    places = np.column_stack([fit.centre, fit.width])[near]
+    _, first = np.unique(places.round(9), axis=0, return_index=True)
+    places = places[np.sort(first)[:_REFINED_PLACES]]
+    depths = np.linspace(0.0, 1.0, 51)
+    centre, width = (np.repeat(places[:, i], len(depths)) for i in (0, 1))
+    return _fit(fit.cells, documents, centre, width, np.tile(depths, len(places)))
+
+
+def plateau_bounds(fit: DeclineFit, members: NDArray[np.int64], limit: float) -> tuple[Floats, Floats]:
+    """Smallest and largest m0 of each of ``members`` whose deviance stays within ``limit``."""
+    retained, centre = fit.retained[members], fit.plateau[members]
+    least = fit.q[fit.best] - 0.5 * limit
+
+    def boundary(inside: Floats, outside: Floats) -> Floats:
+        for _ in range(18):
+            middle = 0.5 * (inside + outside)
+            good = log_likelihood(middle, retained, fit.cells) / fit.dispersion >= least
+            inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
+        return inside
+
+    return boundary(centre, np.zeros_like(centre)), boundary(centre, 1.0 / retained.max(axis=1))
+
+
+def retained_at(fit: DeclineFit, members: NDArray[np.int64], x: Floats) -> Floats:
+    """h of ``members`` (K) at log lengths (P): (K, P)."""
+    lost = _share_lost(x, fit.centre[members], fit.width[members])
+    return 1.0 - fit.depth[members][:, None] * lost

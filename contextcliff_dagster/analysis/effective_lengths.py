@@ -1,0 +1,109 @@
+"""Other people's definitions of an effective context length, on the same data.
+
+Each is applied to a table of measured lengths and mean scores, as its authors apply it; none of
+them knows sampling noise. RULER: arXiv 2404.06654. NoLiMa: arXiv 2502.05167. MECW (arXiv 2509.21361)
+and LongScore (100-LongBench, arXiv 2505.19293) by secondary description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+RULER_THRESHOLD = 0.856
+"""Llama-2-7B at 4k tokens, RULER's reference; its appendix has others for other tables."""
+NOLIMA_SHARE = 0.85
+MECW_LOSS = 0.05
+BLUEPRINT_LOSS = 0.30
+LONGSCORE_BASE_TOKENS = 6_000
+
+Definition = dict[str, Any]
+
+
+def effective_lengths(
+    lengths: Sequence[int],
+    scores: Sequence[float],
+    *,
+    base_score: float | None = None,
+    threshold: float | None = None,
+    baseline: float | None = None,
+) -> tuple[dict[str, Definition], list[str]]:
+    """The ``definitions`` of ``cliffs.json`` and warnings, from a table in order of length.
+
+    * ``ruler_85_6``: longest length with a score of at least ``threshold`` (default .856).
+    * ``nolima_0_85``: longest length with a score of at least .85 x ``base_score`` (default: the
+      first length's score).
+    * ``mecw_5pct``: longest length before the first whose score is more than 5% below the shortest's.
+    * ``drop_30pct``: longest length before the first more than 30% below ``baseline`` (default
+      ``base_score``).
+    * ``longscore``: mean of (score - base) / base over the lengths beyond the base, base = mean
+      score of the lengths up to 6,000 tokens (the shortest alone where all or none are).
+
+    ``tokens`` is null with censored "<" where no length meets the rule, and the longest length with
+    ">" where it does.
+
+    Args:
+        lengths: tokens (L), ascending. scores: 0..1 (L).
+    """
+    if not len(lengths):
+        empty = {"tokens": None, "censored": None, "threshold": None}
+        rules: dict[str, Definition] = {name: dict(empty) for name in _THRESHOLD_RULES}
+        return rules | {"longscore": _no_longscore()}, []
+    base = scores[0] if base_score is None else base_score
+    drop_base = base if baseline is None else baseline
+    thresholds = dict(
+        zip(
+            _THRESHOLD_RULES,
+            (
+                RULER_THRESHOLD if threshold is None else threshold,
+                NOLIMA_SHARE * base,
+                (1 - MECW_LOSS) * base,
+                (1 - BLUEPRINT_LOSS) * drop_base,
+            ),
+            strict=True,
+        )
+    )
+    warnings: list[str] = []
+    out: dict[str, Definition] = {}
+    for name, level in thresholds.items():
+        meets = [score >= level - 1e-9 for score in scores]
+        if name in ("mecw_5pct", "drop_30pct"):
+            first_failure = meets.index(False) if False in meets else len(meets)
+            last = first_failure - 1
+        else:
+            last = max((i for i, good in enumerate(meets) if good), default=-1)
+            if not all(meets[: last + 1]):
+                warnings.append(f"{name}: a length shorter than {lengths[last]:,} tokens misses the rule.")
+        censored = "<" if last < 0 else ">" if last == len(lengths) - 1 else None
+        out[name] = {
+            "tokens": None if last < 0 else int(lengths[last]),
+            "censored": censored,
+            "threshold": float(level),
+        }
+    return out | {"longscore": _longscore(lengths, scores)}, warnings
+
+
+_THRESHOLD_RULES = ("ruler_85_6", "nolima_0_85", "mecw_5pct", "drop_30pct")
+
+
+def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> Definition:
+    short = sum(length <= LONGSCORE_BASE_TOKENS for length in lengths)
+    if short in (0, len(lengths)):
+        short = 1
+    base = sum(scores[:short]) / short
+    if base <= 0:
+        return _no_longscore()
+    longer = [
+        {"tokens": int(length), "value": float((score - base) / base)}
+        for length, score in zip(lengths[short:], scores[short:], strict=True)
+    ]
+    return {
+        "base": float(base),
+        "base_tokens": [int(length) for length in lengths[:short]],
+        "by_length": longer,
+        "mean": sum(v["value"] for v in longer) / len(longer) if longer else None,
+    }
+
+
+def _no_longscore() -> Definition:
+    return {"base": None, "base_tokens": [], "by_length": [], "mean": None}

@@ -1,0 +1,62 @@
+"""Intervals for means of scores whose units are documents."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_MOST_UNITS = 1_000
+"""More documents than this are summed with their neighbours first: the interval is the same, the
+cost is not."""
+
+
+def chi_square_quantile(confidence: float) -> float:
+    """Quantile of chi-square with one degree of freedom: 3.84 at 0.95."""
+    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) ** 2
+
+
+def document_interval(
+    n: Floats, s: Floats, *, confidence: float, resamples: int, rng: np.random.Generator
+) -> tuple[float, float] | None:
+    """Percentile interval of sum(s) / sum(n) by resampling documents; ``None`` without any.
+
+    Where all documents have the same mean a bootstrap sees no variation and would claim certainty:
+    then Clopper and Pearson's exact interval is given for means of 0 or 1, and Wilson's, which is
+    conservative for any score in [0, 1], for means between; both with n = documents.
+
+    Args:
+        n, s: examples and summed scores per document (D).
+    """
+    if not len(n):
+        return None
+    means = s / n
+    if np.ptp(means) < 1e-12:
+        return agreeing_interval(float(means[0]), len(n), confidence)
+    if len(n) > _MOST_UNITS:
+        unit = np.arange(len(n)) * _MOST_UNITS // len(n)
+        n, s = np.bincount(unit, weights=n), np.bincount(unit, weights=s)
+    drawn = rng.integers(0, len(n), size=(resamples, len(n)))
+    resampled = s[drawn].sum(axis=1) / n[drawn].sum(axis=1)
+    tail = 0.5 * (1.0 - confidence)
+    low, high = np.quantile(resampled, (tail, 1.0 - tail))
+    return float(low), float(high)
+
+
+def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float, float]:
+    """Interval of a mean on which ``count`` units agree: exact at 0 and 1, Wilson's between."""
+    tail = 0.5 * (1.0 - confidence)
+    if mean <= 1e-12:
+        return 0.0, 1.0 - tail ** (1.0 / count)
+    if mean >= 1.0 - 1e-12:
+        return tail ** (1.0 / count), 1.0
+    z2 = chi_square_quantile(confidence)
+    middle = (mean + z2 / (2 * count)) / (1 + z2 / count)
+    half = np.sqrt(z2 * (mean * (1 - mean) / count + z2 / (4 * count**2))) / (1 + z2 / count)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))

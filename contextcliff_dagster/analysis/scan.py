@@ -1,0 +1,177 @@
+"""Is there any loss along the length axis at all? One permutation test over all places.
+
+The statistic is the largest standardised difference between the shorter and the longer side of a
+split (a step), or between the outside and the inside of a window (a dip). Whole documents are
+permuted over the lengths, so that questions on one document stay together; the maximum over all
+places makes it one test, whatever the number of places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.units import Documents
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+_MAX_UNITS = 400
+_KEEP_TIES_UP_TO = 100
+_WINDOW_KNOTS = 40
+_WINDOW_SHARE = (0.08, 0.60)
+_LEAST = 6
+_BEFORE, _AFTER, _RECOVERY = 0.15, 0.04, 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The best place of a step or a window and its chance.
+
+    Attributes:
+        p_value: share of permutations with a statistic at least as large (add-one).
+        drop: 1 - mean on the lower side / mean on the upper one.
+        first_tokens, last_tokens: shortest and longest length on the lower side.
+        deviance: twice the quasi log-likelihood of two means here, not over a dispersion.
+    """
+
+    p_value: float
+    drop: float
+    first_tokens: int
+    last_tokens: int
+    deviance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Best step down, best dip (``None``: no admissible window), and the chance of a best rise."""
+
+    step: Split
+    dip: Split | None
+    rise_p_value: float
+
+
+@dataclass(frozen=True)
+class _Units:
+    n: Floats
+    s: Floats
+    first: Ints
+    last: Ints
+
+
+def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Scan | None:
+    """Scan for a step down, a dip and a rise; ``None`` where no split is admissible.
+
+    A split needs max(6, 15%) of the examples before and max(6, 4%) after it and never separates
+    equal lengths; a window holds 8-60% of them with max(6, 15%) before and max(6, 8%) after.
+    """
+    units = _merge(documents)
+    count = len(units.n)
+    total_n, total_s = float(units.n.sum()), float(units.s.sum())
+    cut = np.flatnonzero(units.last[:-1] < units.first[1:]) + 1
+    before = np.cumsum(units.n)[cut - 1] if len(cut) else np.zeros(0)
+    least_before, least_after = max(_LEAST, _BEFORE * total_n), max(_LEAST, _AFTER * total_n)
+    cut = cut[(before >= least_before - 1e-9) & (total_n - before >= least_after - 1e-9)]
+    if not len(cut):
+        return None
+    i, j = _windows(units, total_n, least_before)
+
+    rng = np.random.default_rng((seed, 1))
+    order = np.vstack([np.arange(count), rng.random((permutations, count)).argsort(axis=1)])
+    n = np.zeros((permutations + 1, count + 1))
+    s = np.zeros_like(n)
+    np.cumsum(units.n[order], axis=1, out=n[:, 1:])
+    np.cumsum(units.s[order], axis=1, out=s[:, 1:])
+
+    steps = _contrast(n[:, cut], s[:, cut], total_n, total_s)
+    k = int(np.argmax(steps[0]))
+    step = Split(
+        _chance(steps.max(axis=1)),
+        _drop(total_n - n[0, cut[k]], total_s - s[0, cut[k]], total_n, total_s),
+        int(units.first[cut[k]]),
+        int(units.last[-1]),
+        _two_means(n[0, cut[k]], s[0, cut[k]], total_n, total_s),
+    )
+    dip = None
+    if len(i):
+        inside_n, inside_s = n[:, j] - n[:, i], s[:, j] - s[:, i]
+        dips = -_contrast(inside_n, inside_s, total_n, total_s)
+        w = int(np.argmax(dips[0]))
+        dip = Split(
+            _chance(dips.max(axis=1)),
+            _drop(inside_n[0, w], inside_s[0, w], total_n, total_s),
+            int(units.first[i[w]]),
+            int(units.last[j[w] - 1]),
+            _two_means(inside_n[0, w], inside_s[0, w], total_n, total_s),
+        )
+    return Scan(step, dip, _chance(-steps.min(axis=1)))
+
+
+def _merge(documents: Documents) -> _Units:
+    """Neighbouring documents merged to about 400 units; few distinct lengths are kept apart."""
+    lengths, n = documents.length_tokens, documents.n
+    key = ((np.cumsum(n) - 0.5 * n) / n.sum() * _MAX_UNITS).astype(np.int64)
+    if len(n) <= _MAX_UNITS:
+        key = np.arange(len(n))
+    change = np.diff(key) > 0
+    if len(np.unique(lengths)) <= _KEEP_TIES_UP_TO:
+        change |= np.diff(lengths) > 0
+    first = np.concatenate([[0], np.flatnonzero(change) + 1])
+    last = np.append(first[1:], len(n)) - 1
+    return _Units(
+        np.add.reduceat(n, first),
+        np.add.reduceat(documents.s, first),
+        lengths[first],
+        lengths[last],
+    )
+
+
+def _windows(units: _Units, total: float, least_before: float) -> tuple[Ints, Ints]:
+    """Starts and ends (exclusive) of admissible windows on a grid of unit edges."""
+    allowed = np.flatnonzero(units.last[:-1] < units.first[1:]) + 1
+    if len(allowed) > _WINDOW_KNOTS:
+        allowed = allowed[np.linspace(0, len(allowed) - 1, _WINDOW_KNOTS).round().astype(np.int64)]
+    i, j = (side.ravel() for side in np.meshgrid(allowed, allowed, indexing="ij"))
+    n = np.concatenate([[0.0], np.cumsum(units.n)])
+    inside, after = n[j] - n[i], total - n[j]
+    good = (
+        (i < j)
+        & (inside >= max(_LEAST, _WINDOW_SHARE[0] * total))
+        & (inside <= _WINDOW_SHARE[1] * total)
+        & (n[i] >= least_before)
+        & (after >= max(_LEAST, _RECOVERY * total))
+    )
+    return i[good], j[good]
+
+
+def _contrast(n: Floats, s: Floats, total_n: float, total_s: float) -> Floats:
+    """(mean of this side - mean of the rest) * sqrt(N0 N1 / N)."""
+    rest = total_n - n
+    out: Floats = (s / n - (total_s - s) / rest) * np.sqrt(n * rest / total_n)
+    return out
+
+
+def _chance(statistic: Floats) -> float:
+    """Add-one permutation p-value; the first entry is the observed statistic."""
+    return float(np.mean(statistic >= statistic[0] - 1e-9))
+
+
+def _drop(low_n: float, low_s: float, total_n: float, total_s: float) -> float:
+    high = (total_s - low_s) / (total_n - low_n)
+    return float(1.0 - low_s / low_n / high) if high > 0 else 0.0
+
+
+def _two_means(n: float, s: float, total_n: float, total_s: float) -> float:
+    """2 (l(S0, N0) + l(S1, N1)) with l(S, N) = S log(S / N) + (N - S) log(1 - S / N)."""
+
+    def part(successes: float, trials: float) -> float:
+        mean = min(max(successes / trials, 1e-9), 1.0 - 1e-9)
+        return float(successes * np.log(mean) + (trials - successes) * np.log1p(-mean))
+
+    return 2.0 * (part(s, n) + part(total_s - s, total_n - n))

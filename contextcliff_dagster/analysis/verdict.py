@@ -1,0 +1,136 @@
+"""One word for the length axis, and the loss behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.analysis.curve import Estimate, fall_of
+from contextcliff_dagster.analysis.decline import fit_declines, refine
+from contextcliff_dagster.analysis.scan import scan_documents
+from contextcliff_dagster.analysis.shape import shape_of
+from contextcliff_dagster.contracts import Verdict
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.decline import DeclineFit
+    from contextcliff_dagster.analysis.scan import Scan
+    from contextcliff_dagster.analysis.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.units import Documents
+
+LEAST_EXAMPLES = 30
+LEAST_DOCUMENTS = 20
+FLOOR = 0.10
+ALARM_SHARE = 5 / 6
+"""A loss is an alarm from this share of the tolerance on: .25 at 30%."""
+STEP_SHARE = 0.8
+"""Share of the error rate spent on steps; the rest on dips."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Where (tokens), how much (relative to the baseline), and the chance of seeing it by accident."""
+
+    location: Estimate
+    drop: Estimate
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The verdict and what led to it.
+
+    Attributes:
+        reason: a sentence, for the verdicts that allow no cap; else empty.
+        cliff: the loss, for the verdicts that have one.
+        degraded: first length of the degraded region and the first after it, tokens.
+        fit: the fitted family for caps, ``None`` where the data support none.
+        refined: the same with the depth resolved, for curve and loss.
+        warnings: sentences.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    cliff: Loss | None = None
+    degraded: tuple[int, int] = (0, 0)
+    fit: DeclineFit | None = None
+    refined: DeclineFit | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def find_verdict(documents: Documents, settings: AnalysisSettings, baseline_mean: float | None) -> Finding:
+    """Decide, in this order:
+
+    1. ``insufficient_data``: fewer than 30 examples or 20 documents, or no place to split them;
+    2. ``floor``: the baseline's mean is below .10;
+    3. ``dip``: the scan's window has p <= .2 alpha and a drop of at least 5/6 of the tolerance, and
+       explains the scores better than the best step (quasi-deviance by more than 3.84);
+    4. ``cliff`` or ``gradual_decline``: the scan's step has p <= .8 alpha and the drop at its split, or
+       the lower limit of the fitted fall, is at least 5/6 of the tolerance; gradual where a straight
+       line in log length beats the best step by a deviance of 2;
+    5. ``stable``.
+    """
+    count = len(documents.n)
+    examples = int(documents.n.sum())
+    if examples < LEAST_EXAMPLES or count < LEAST_DOCUMENTS or baseline_mean is None:
+        return _insufficient(
+            f"Only {examples} scored examples on {count} documents: a verdict needs "
+            f"{LEAST_EXAMPLES} on {LEAST_DOCUMENTS}; raise samples_per_bin."
+        )
+    scan = scan_documents(documents, permutations=settings.permutations, seed=settings.seed)
+    if scan is None:
+        return _insufficient(
+            "All scored lengths are the same or nearly so: nothing can be said about length; "
+            "measure documents of different lengths."
+        )
+    fit = fit_declines(documents, settings.tolerance)
+    refined = refine(fit, documents)
+    if baseline_mean < FLOOR:
+        return Finding(
+            Verdict.FLOOR,
+            f"The baseline score is {baseline_mean:.2f}, below {FLOOR:.2f}: the model fails the task "
+            "at every length, so no length is safe.",
+            fit=fit,
+            refined=refined,
+        )
+    return _judge(scan, fit, refined, settings)
+
+
+def _insufficient(reason: str) -> Finding:
+    return Finding(Verdict.INSUFFICIENT_DATA, reason)
+
+
+def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisSettings) -> Finding:
+    alpha = 1.0 - settings.confidence
+    least = ALARM_SHARE * settings.tolerance
+    fall = fall_of(refined, settings.confidence)
+    dip, step = scan.dip, scan.step
+    if (
+        dip is not None
+        and dip.p_value <= (1 - STEP_SHARE) * alpha
+        and dip.drop >= least
+        and dip.deviance - step.deviance > 3.84 * fit.dispersion
+    ):
+        start, end = float(dip.first_tokens), float(dip.last_tokens)
+        loss = Loss(Estimate(start, start, end), Estimate(dip.drop, dip.drop, dip.drop), dip.p_value)
+        stop = dip.last_tokens + 1
+        return Finding(Verdict.DIP, "", loss, (dip.first_tokens, stop), fit, refined)
+    found = step.p_value <= STEP_SHARE * alpha
+    if found and fall and (step.drop >= least or fall.drop.low >= least):
+        shape = shape_of(fit)
+        warnings = []
+        if shape == "unclear":
+            warnings.append("Whether the loss is sudden or gradual cannot be told from these data.")
+        start = max(fall.complete_tokens, fall.location.high)
+        longest = int(fit.cells.high[-1]) + 1
+        verdict = Verdict.GRADUAL_DECLINE if shape == "slope" else Verdict.CLIFF
+        loss = Loss(fall.location, fall.drop, step.p_value)
+        return Finding(verdict, "", loss, (round(start), longest), fit, refined, warnings)
+    warnings = []
+    if found and fall:
+        warnings.append(
+            f"A small loss with length is visible ({fall.drop.value:.0%}), below what counts as an "
+            f"alarm ({least:.0%})."
+        )
+    elif scan.rise_p_value <= alpha:
+        warnings.append("The score rises with length: the short documents may be the harder ones.")
+    return Finding(Verdict.STABLE, "", None, (0, 0), fit, refined, warnings)
