@@ -32,12 +32,15 @@ def score(value: Any, missing: str = NOT_MEASURED) -> str:
 
 
 def percent(value: Any, missing: str = NOT_MEASURED) -> str:
-    """A share 0..1 as ``43.2%``; a confidence or tolerance as ``95%``."""
+    """A measured share 0..1: ``43.2%``."""
     found = number(value)
-    if found is None:
-        return missing
-    text = f"{100 * found:.1f}"
-    return f"{text.removesuffix('.0')}%"
+    return missing if found is None else f"{100 * found:.1f}%"
+
+
+def level(value: Any, missing: str = "unstated") -> str:
+    """A chosen share (confidence, tolerance) without needless digits: ``95%``, ``99.9%``."""
+    found = number(value)
+    return missing if found is None else f"{round(100 * found, 4):g}%"
 
 
 def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:

@@ -1,14 +1,249 @@
-"""The report's picture."""
+"""The report's picture: score and spread against natural length, one or more models on one axis.
+
+Top to bottom: what the picture shows; one strip per model with its zones and its safe cap; the score
+with single answers, bin means, intervals and the fitted curve; the standard deviation per bin. Drawn
+with matplotlib's object interface (no pyplot, no global state), so that it is safe in a server.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.reporting import score_panel
+from contextcliff_dagster.reporting.numerals import level, number, tokens
+from contextcliff_dagster.reporting.plot_style import (
+    DPI,
+    FAINT,
+    INK,
+    SOFT_INK,
+    ZONE_SHADE,
+    drawable,
+    house_style,
+    look,
+    png_bytes,
+    shortened,
+    token_label,
+    token_ticks,
+)
+from contextcliff_dagster.reporting.sentences import labels, parts, score_name
+from contextcliff_dagster.reporting.zone_strip import draw_zone_strip
+
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTH, _LEFT, _RIGHT = 11.5, 0.92, 0.36
+_HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.18
+_WINDOW_REACH = 0.22
+"""The window is drawn to scale if that widens the (log) axis by no more than this share."""
 
 
 def plot_report(cliffs: Sequence[Mapping[str, Any]], records: pd.DataFrame | None = None) -> bytes:
-    """PNG bytes of score and SD against natural length, one curve per model."""
-    raise NotImplementedError
+    """The picture as PNG bytes, 1,840 pixels wide; the height grows with the number of models.
+
+    ``cliffs``: one result of the contract per model (lengths in tokens of the document, scores 0..1).
+    ``records``: EVAL_RECORDS of any of these models for the single answers, or None. What a result
+    lacks is left out of the picture. Same input, same bytes.
+    """
+    with house_style():
+        return png_bytes(_figure(list(cliffs), records))
+
+
+def _figure(results: list[Mapping[str, Any]], records: pd.DataFrame | None) -> Figure:
+    from matplotlib.figure import Figure
+
+    rows = max(len(results), 1)
+    height = _HEAD + rows * _ROW + _SCORE + _GAP + _SPREAD + _FOOT + 0.08
+    figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor="white")
+    answers = [score_panel.answers_of(records, results, row) for row in range(len(results))]
+    limits = _limits(results, [x for x, _ in answers])
+
+    def panel(bottom: float, tall: float) -> Axes:
+        box = (_LEFT / _WIDTH, bottom / height, (_WIDTH - _LEFT - _RIGHT) / _WIDTH, tall / height)
+        axes = figure.add_axes(box)
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(*limits)
+        axes.minorticks_off()
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        return axes
+
+    spread = panel(_FOOT, _SPREAD)
+    main = panel(_FOOT + _SPREAD + _GAP, _SCORE)
+    strip = panel(_FOOT + _SPREAD + _GAP + _SCORE + 0.08, rows * _ROW)
+
+    main.set_ylim(*score_panel.score_limits(rows))
+    score_panel.draw_frame(main)
+    hollow = False
+    for row, result in enumerate(results):
+        score_panel.draw_answers(main, row, rows, *answers[row])
+        score_panel.draw_curve(main, row, result)
+        hollow |= score_panel.draw_bins(main, row, rows, result)
+    _spread_panel(spread, results)
+    if len(results) == 1:
+        _shade_zones((main, spread), results[0], limits)
+    _cap_lines((main, spread), results, limits)
+    _window_marks((main, spread), results, limits)
+    draw_zone_strip(strip, results, limits)
+    _axis_words(main, spread, results, limits)
+    _words(figure, results, height, has_answers=any(len(x) for x, _ in answers), hollow=hollow)
+    return figure
+
+
+def _limits(results: Sequence[Mapping[str, Any]], lengths: Sequence[Any]) -> tuple[float, float]:
+    """The x range: everything measured, a window that is near, and a little air."""
+    seen = [float(v) for x in lengths if len(x) for v in (x.min(), x.max())]
+    for result in results:
+        seen += [v for b in parts(result, "bins") for k in ("min_tokens", "median_tokens", "max_tokens") if (v := number(b.get(k)))]
+        seen += [v for p in parts(result, "curve") if (v := number(p.get("tokens")))]
+    seen = [v for v in seen if v > 0] or [100.0, 10_000.0]
+    low, high = min(seen), max(seen)
+    if high < 2 * low:
+        low, high = low / 1.5, high * 1.5
+    for window in _windows(results):
+        if high < window <= high * (high / low) ** _WINDOW_REACH:
+            high = window
+    air = (high / low) ** 0.03
+    return low / air, high * air
+
+
+def _windows(results: Sequence[Mapping[str, Any]]) -> list[float]:
+    return sorted({w for r in results if (w := number(r.get("window_tokens"))) and w > 0})
+
+
+def _spread_panel(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
+    axes.set_ylim(0, 0.56)
+    axes.set_yticks([0, 0.25, 0.5])
+    axes.grid(axis="y", color=FAINT, lw=0.7)
+    axes.set_axisbelow(True)
+    for row, result in enumerate(results):
+        style = look(row)
+        points = [
+            (score_panel.dodge(axes, place, row, len(results)), sd)
+            for b in parts(result, "bins")
+            if (place := number(b.get("median_tokens"))) and (sd := number(b.get("sd"))) is not None
+        ]
+        if points:
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, color=style.colour, lw=1.6, ls=style.dash, zorder=2, clip_on=False)
+            axes.plot(x, y, ls="none", marker=style.marker, ms=6, mfc=style.colour, mec="white", mew=0.8, zorder=3, clip_on=False)
+
+
+def _shade_zones(panels: Sequence[Axes], result: Mapping[str, Any], limits: tuple[float, float]) -> None:
+    for zone in parts(result, "zones"):
+        low = max(number(zone.get("from_tokens")) or 0.0, limits[0])
+        high = min(number(zone.get("to_tokens")) or limits[1], limits[1])
+        colour = ZONE_SHADE.get(str(zone.get("name")))
+        if colour and high > low:
+            for axes in panels:
+                axes.axvspan(low, high, color=colour, lw=0, zorder=0)
+
+
+def _cap_lines(panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], limits: tuple[float, float]) -> None:
+    placed: list[float] = []
+    for row, result in enumerate(results):
+        cap = number(result.get("safe_cap_tokens"))
+        if cap is None or not limits[0] <= cap <= limits[1]:
+            continue
+        style = look(row)
+        for axes in panels:
+            axes.axvline(cap, color=style.colour, lw=1.5, ls=style.dash, zorder=1.8, alpha=0.9)
+        main = panels[0]
+        at = main.transData.transform((cap, 0))[0]
+        if all(abs(at - other) > 26 for other in placed):
+            placed.append(at)
+            x = main.transData.inverted().transform((at - 5, 0))[0]
+            main.text(
+                x, 0.03, f"safe cap {tokens(cap)}", rotation=90, ha="right", va="bottom", fontsize=10.5,
+                color=style.colour, fontweight="bold", zorder=5,
+            )  # fmt: skip
+
+
+def _window_marks(panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], limits: tuple[float, float]) -> None:
+    windows = _windows(results)
+    main = panels[0]
+    far = [w for w in windows if w > limits[1]]
+    for window in windows:
+        if limits[0] <= window <= limits[1]:
+            for axes in panels:
+                axes.axvline(window, color=INK, lw=2.2, zorder=1.8)
+            at = main.transData.transform((window, 0))[0]
+            x = main.transData.inverted().transform((at - 7, 0))[0]
+            main.text(x, 0.97, f"window {tokens(window)}", rotation=90, ha="right", va="top", fontsize=10.5, color=INK, zorder=5)
+    for place, window in enumerate(far):
+        main.annotate(
+            f"window {tokens(window)}", xy=(1.022, 0.80 - 0.075 * place), xytext=(0.985, 0.80 - 0.075 * place), xycoords="axes fraction",
+            textcoords="axes fraction", ha="right", va="center", fontsize=10.5, color=INK, annotation_clip=False, zorder=6,
+            arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.6, "shrinkA": 2, "shrinkB": 0, "mutation_scale": 14},
+            bbox={"boxstyle": "square,pad=0.2", "fc": (1, 1, 1, 0.85), "ec": "none"},
+        )  # fmt: skip
+
+
+def _axis_words(main: Axes, spread: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]) -> None:
+    ticks = token_ticks(*limits)
+    for axes in (main, spread):
+        axes.set_xticks(ticks)
+        axes.set_xticklabels([])
+    spread.set_xticklabels([token_label(t) for t in ticks])
+    main.tick_params(axis="x", length=0)
+    names = {score_name(r) for r in results}
+    main.set_ylabel(f"score ({names.pop()})" if len(names) == 1 else "score", fontsize=11.5)
+    spread.set_ylabel("SD in bin", fontsize=11.5)
+    for axes in (main, spread):
+        axes.yaxis.set_label_coords(-0.055, 0.5)
+    tokenizers = {str(r["tokenizer"]) for r in results if r.get("tokenizer")}
+    by = f", {shortened(tokenizers.pop(), 40)} tokenizer" if len(tokenizers) == 1 else ""
+    unit = ", 1k = 1,024" if limits[1] >= 1024 else ""
+    spread.set_xlabel(f"natural length of the document in tokens (log scale{unit}{by})", fontsize=11.5)
+
+
+def _words(figure: Figure, results: Sequence[Mapping[str, Any]], height: float, *, has_answers: bool, hollow: bool) -> None:
+    left = (_LEFT - 0.55) / _WIDTH
+    figure.text(left, 1 - 0.36 / height, headline(results), ha="left", va="center", fontsize=16, fontweight="bold")
+    figure.text(left, 1 - 0.70 / height, _subtitle(results), ha="left", va="center", fontsize=11, color=SOFT_INK)
+    confidence = level(results[0].get("confidence")) if results else "unstated"
+    first = [f"Markers: mean of a bin at its median length, with its {confidence} interval."]
+    if hollow:
+        first.append("Hollow markers: no interval is supported.")
+    if any(parts(r, "curve") for r in results):
+        first.append(f"Line and band: fitted curve, {confidence}.")
+    second = ["SD: standard deviation of the answers' scores in a bin, no interval computed."]
+    if has_answers:
+        second.insert(0, "Dots: single answers; exact 1 above and exact 0 below the scale, spread so that they can be seen.")
+    figure.text(left, 0.36 / height, " ".join(first), ha="left", va="center", fontsize=9.5, color=SOFT_INK)
+    figure.text(left, 0.17 / height, " ".join(second), ha="left", va="center", fontsize=9.5, color=SOFT_INK)
+
+
+def headline(results: Sequence[Mapping[str, Any]]) -> str:
+    """The picture's finding in at most some 80 characters."""
+    named = [(shortened(name, 28), number(r.get("safe_cap_tokens"))) for name, r in zip(labels(results), results, strict=True)]
+    if not named:
+        return "No result to show"
+    if len(named) <= 2:
+        said = [f"{name} {'up to ' + tokens(cap) + ' tokens' if cap is not None else 'no supported cap'}" for name, cap in named]
+        return f"Safe context: {', '.join(said)}"
+    caps = sorted(cap for _, cap in named if cap is not None)
+    if not caps:
+        return f"{len(named)} models, no safe context cap supported"
+    lacking = len(named) - len(caps)
+    tail = f", {lacking} without" if lacking else ""
+    return f"Safe context of {len(named)} models: {tokens(caps[0])} to {tokens(caps[-1])} tokens{tail}"
+
+
+def _subtitle(results: Sequence[Mapping[str, Any]]) -> str:
+    said = []
+    for key, word in (("study", "study"), ("task", "task"), ("campaign", "campaign")):
+        values = sorted({str(r[key]) for r in results if r.get(key)})
+        if values:
+            said.append(f"{word if len(values) == 1 else key + 's'} {shortened(', '.join(values), 36)}")
+    counts = sorted({round(n) for r in results if (n := number(r.get("n"))) is not None})
+    if counts:
+        span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+        said.append(f"{span} answers{' per model' if len(results) > 1 else ''}")
+    documents = sorted({round(n) for r in results if (n := number(r.get("n_documents"))) is not None})
+    if documents:
+        span = f"{documents[0]:,}" if len(documents) == 1 else f"{documents[0]:,} to {documents[-1]:,}"
+        said.append(f"{span} documents")
+    return drawable(" · ".join(said))

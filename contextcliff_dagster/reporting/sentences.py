@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextcliff_dagster.reporting.numerals import count, estimate, number, percent, tokens
+from contextcliff_dagster.reporting.numerals import count, estimate, level, number, percent, tokens
 
 Cliffs = Mapping[str, Any]
 
@@ -128,7 +128,7 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
         return "Where half of the drop is reached cannot be told from these data."
     window = number(cliffs.get("window_tokens"))
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
-    return f"No drop of {percent(cliffs.get('tolerance'), 'the stated size')} was found up to {tokens(reach[1])} tokens{of_window}."
+    return f"No drop of {level(cliffs.get('tolerance'), 'the stated size')} was found up to {tokens(reach[1])} tokens{of_window}."
 
 
 def certify_sentence(cliffs: Cliffs) -> str | None:

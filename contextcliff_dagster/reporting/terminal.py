@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextcliff_dagster.reporting.numerals import NOT_MEASURED, number, percent, score, tokens
+from contextcliff_dagster.reporting.numerals import NOT_MEASURED, level, number, percent, score, tokens
 from contextcliff_dagster.reporting.sentences import (
     amount,
     certify_sentence,
@@ -78,7 +78,7 @@ def _window(cliffs: Mapping[str, Any]) -> str:
 
 
 def _confidence(cliffs: Mapping[str, Any]) -> str:
-    return f"[{percent(cliffs.get('confidence'), 'UNSTATED')} CONFIDENCE]"
+    return f"[{level(cliffs.get('confidence'), 'UNSTATED')} CONFIDENCE]"
 
 
 def _threshold(cliffs: Mapping[str, Any]) -> str:
@@ -113,8 +113,8 @@ def _zone_lines(cliffs: Mapping[str, Any]) -> list[str]:
         return ["none: the data do not support a division into zones"]
     head = {name: f"{mark} {title:<20}" for name, mark, title in _ZONES}
     present = {z["name"] for z in zones}
-    lines = [f"{head[z['name']]} {_zone_span(zones, i)} {_zone_note(cliffs, z)}" for i, z in enumerate(zones)]
-    lines += [f"{head[name]} none found" for name, _, _ in _ZONES if name not in present]
+    lines = [f"{head[z['name']]}{_zone_span(zones, i)} {_zone_note(cliffs, z)}" for i, z in enumerate(zones)]
+    lines += [f"{head[name]}none found" for name, _, _ in _ZONES if name not in present]
     return lines
 
 

@@ -1,0 +1,153 @@
+"""The look shared by every picture: looks per model, zone colours, token ticks, text that can be drawn.
+
+Colours are told apart by people with any colour vision (after Okabe and Ito's set, darkened); since a
+report is also printed in grey, marker and line style differ too, and zones differ in lightness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 160
+INK, SOFT_INK, FAINT = "#1F2328", "#59636E", "#D5DAE0"
+ZONE_FILL = {"stable": "#DCEEE3", "transition": "#F2D58A", "degraded": "#DB9585"}
+ZONE_SHADE = {"stable": "#F4FAF6", "transition": "#FBF0D2", "degraded": "#F3DAD4"}
+
+
+class Look(NamedTuple):
+    """How one model is drawn."""
+
+    colour: str
+    marker: str
+    dash: tuple[float, tuple[float, ...] | None]
+
+
+_COLOURS = ("#0B5394", "#D9730D", "#0F8B6D", "#B0408A", "#3D3D3D", "#4A9FD8")
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_DASHES: tuple[tuple[float, tuple[float, ...] | None], ...] = (
+    (0, None),
+    (0, (5, 1.6)),
+    (0, (6, 1.6, 1.2, 1.6)),
+    (0, (1.2, 1.2)),
+    (0, (9, 2.2)),
+    (0, (3, 1.2, 1.2, 1.2, 1.2, 1.2)),
+)
+
+
+def look(index: int) -> Look:
+    """The look of the model at place ``index``; beyond six, line styles shift so that none repeats soon."""
+    lap, place = divmod(index, len(_COLOURS))
+    return Look(_COLOURS[place], _MARKERS[(place + lap) % 6], _DASHES[(place + 2 * lap) % 6])
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Matplotlib's own defaults plus ours: a user's matplotlibrc must not change a report's bytes."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(
+            {
+                "font.family": ["DejaVu Sans"],
+                "font.size": 11,
+                "text.color": INK,
+                "text.parse_math": False,
+                "axes.edgecolor": SOFT_INK,
+                "axes.labelcolor": INK,
+                "axes.linewidth": 0.8,
+                "xtick.color": SOFT_INK,
+                "ytick.color": SOFT_INK,
+                "xtick.labelcolor": INK,
+                "ytick.labelcolor": INK,
+                "hatch.linewidth": 0.6,
+                "path.sketch": None,
+                "svg.hashsalt": "contextcliff",
+            }
+        )
+        yield
+
+
+def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
+    """The figure as PNG without time, version or other metadata: same figure, same bytes.
+
+    ``colours`` reduces it to a palette, which makes a small picture several times smaller.
+    """
+    import io
+
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    picture = Image.fromarray(_rgba(canvas)).convert("RGB")
+    if colours is not None:
+        picture = picture.quantize(colours, dither=Image.Dither.NONE)
+    out = io.BytesIO()
+    picture.save(out, format="PNG", optimize=True)
+    return out.getvalue()
+
+
+def _rgba(canvas: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(canvas.buffer_rgba())
+
+
+def token_label(tokens: float) -> str:
+    """A tick's label: 256, 1k (1,024), 1.5k, 128k, 1M."""
+    for unit, size in (("M", 1024**2), ("k", 1024)):
+        if tokens >= size:
+            return f"{tokens / size:.3g}{unit}"
+    return f"{tokens:.3g}"
+
+
+def token_ticks(low: float, high: float, most: int = 9) -> list[float]:
+    """Round lengths between ``low`` and ``high`` for a log axis: powers of two, thinned or filled.
+
+    At most ``most`` of them; halves (1.5 x 2^k) and quarters are added where the range is narrow.
+    """
+    first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
+    powers = [2.0**e for e in range(first, last + 1)]
+    if len(powers) >= 4:
+        step = math.ceil(len(powers) / most)
+        return powers[(len(powers) - 1) % step :: step]
+    for parts in (2, 4, 8, 16, 32):
+        fine = [2.0**e * (1 + i / parts) for e in range(first - 1, last + 1) for i in range(parts)]
+        inside = [t for t in fine if low <= t <= high and (t >= parts or t == int(t))]
+        if len(inside) >= 3:
+            return inside[:: math.ceil(len(inside) / most)]
+    return powers
+
+
+def drawable(text: Any) -> str:
+    """``text`` on one line, with U+FFFD for every character the bundled font cannot draw."""
+    known = _known_characters()
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return "".join(c if ord(c) in known else "\ufffd" for c in line)
+
+
+def shortened(text: Any, most: int) -> str:
+    """``text`` drawable and at most ``most`` characters, cut in its middle (names differ at both ends)."""
+    line = drawable(text)
+    if len(line) <= most:
+        return line
+    head = (most - 1) * 3 // 5
+    return f"{line[:head]}…{line[len(line) - (most - 1 - head) :]}"
+
+
+@cache
+def _known_characters() -> frozenset[int]:
+    from matplotlib import font_manager, get_data_path
+    from matplotlib.ft2font import FT2Font
+
+    bundled = f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf"
+    font_manager.fontManager  # noqa: B018 - loads the font list once, before any figure times it
+    return frozenset(FT2Font(bundled).get_charmap())
