@@ -78,18 +78,25 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except BrokenPipeError:
-        # The reader of our output left (`| head`): nothing is wrong, and nothing may be flushed
-        # to the closed pipe when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return DONE
+        return _reader_left()
     except (KeyboardInterrupt, click.Abort) as fault:
         return _interrupted(resume, fault)
     except BaseException as fault:
         if isinstance(fault, SystemExit):
+            # click meets a closed pipe first: it wraps stdout and leaves with 1.
+            if "PacifyFlush" in type(sys.stdout).__name__:
+                return _reader_left()
             return fault.code if isinstance(fault.code, int) else OUR_FAULT
         if debug:
             traceback.print_exception(fault)
         return _explain(fault, resume)
+
+
+def _reader_left() -> int:
+    # Whoever read our output has seen enough (`| head`): nothing is wrong, but nothing may be
+    # flushed to the closed pipe when the interpreter ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return DONE
 
 
 def _interrupted(resume: str, fault: BaseException) -> int:

@@ -182,7 +182,8 @@ def check_campaign(store: Store, study: Study, campaign: str | None) -> None:
     if campaign not in names:
         raise StudyError(
             f"Study {study.name!r} has no campaign {campaign!r}; it has "
-            f"{', '.join(names) or 'none'}, and `contextcliff campaign new {study.name} --name {campaign}` begins one."
+            f"{', '.join(names) or 'none'}, and "
+            f"`contextcliff campaign new {study.name} --name {campaign}` begins one."
         )
 
 
@@ -224,8 +225,8 @@ def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BudgetError(
             f"This would cost about {money(usd)}, above the {money(threshold)} where study "
-            f"{study.name!r} asks first, and there is no terminal to ask on: add --yes, or lower it "
-            "with --budget."
+            f"{study.name!r} asks first, and there is no terminal to ask on: add --yes, or lower "
+            "it with --budget."
         )
     if not click.confirm(f"{question} Go on?", err=True):
         raise BudgetError("Not confirmed, so nothing was sent; --samples-per-bin makes it cheaper.")

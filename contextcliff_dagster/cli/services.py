@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ import click
 
 from contextcliff_dagster.cli.home import open_instance
 from contextcliff_dagster.cli.options import common_options
+from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.store import Store
 
@@ -47,12 +49,19 @@ def serve(
     model: str, host: str, port: int, request_log: Path | None, delay_ms: float, as_json: bool
 ) -> None:
     """Serve MODEL as an OpenAI-compatible endpoint until Ctrl-C."""
-    del as_json
     from contextcliff_dagster.inference import server
     from contextcliff_dagster.inference.models import get_model
 
     get_model(model)
-    server.serve(model, host=host, port=port, request_log=request_log, delay_ms=delay_ms)
+
+    def ready(url: str) -> None:
+        if as_json:
+            print_json({"model": model, "url": url})
+        else:
+            click.echo(f"Serving {model} at {url} (Ctrl-C ends it).")
+
+    with contextlib.suppress(KeyboardInterrupt):  # the way a server is meant to end
+        server.serve(model, host, port, request_log=request_log, delay_ms=delay_ms, on_ready=ready)
 
 
 @click.command()

@@ -1,0 +1,94 @@
+"""What the command line accepts, and how it refuses: one sentence, exit code 2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from contextcliff_dagster.cli import main
+from contextcliff_dagster_tests.cli.terminal import COMMAND, Ended, assert_one_sentence, run
+
+
+def call(capsys: pytest.CaptureFixture[str], *args: str) -> Ended:
+    """The command line in this process: quick, for what needs no process of its own."""
+    code = main(list(args))
+    out, err = capsys.readouterr()
+    return Ended(code, out, err)
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = call(capsys, "--help")
+    assert ended.code == 0
+    for (
+        command
+    ) in "profile prepare report models studies campaign doctor serve ui export import".split():
+        assert f"\n  {command} " in ended.out
+
+
+def test_without_arguments_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys).out == call(capsys, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        # The three command lines of the plan that the product grew from, as far as they refuse.
+        ("prepare --dataset narrativeqa --samples-per-bin 20", ["narrativeqa", "reference"]),
+        (
+            "--data nowhere.jsonl --model m --kv_policy none --kv_budget 1 --task t",
+            ["'m'", "reference-long"],
+        ),
+        (
+            "--data x.jsonl --model reference-long --kv_policy snapkv --kv_budget 0.2 --task t",
+            ["snapkv", "only `none`"],
+        ),
+        ("--data x.jsonl --model reference-long --kv_policy H2O --task t", ["H2O", "only `none`"]),
+        ("--model reference-long --kv_budget 0.5", ["--kv_budget 0.5", "policy"]),
+        ("profile --model gpt-17", ["gpt-17", "Qwen2.5-7B", "reference-short"]),
+        ("profile --task poetry", ["poetry", "lookup, two_hop", "multi_hop_qa"]),
+        ("profile nosuch", ["nosuch", "quick", "reference"]),
+        ("profile --data a.csv --dataset reference", ["--data", "--dataset"]),
+        ("frobnicate", ["frobnicate", "profile", "doctor"]),
+        ("profile --frobnicate", ["--frobnicate"]),
+        ("profile --seed minus", ["--seed", "minus"]),
+        ("profile --samples-per-bin 0", ["--samples-per-bin"]),
+        ("profile --campaign 1999-01-01", ["1999-01-01", "campaign new"]),
+        ("report", ["nothing measured", "contextcliff profile reference"]),
+        ("export reference out.zip", ["nothing to export"]),
+        ("import nowhere.zip", ["nowhere.zip", "No such file"]),
+        ("serve nosuch", ["nosuch", "reference-long"]),
+        ("campaign new nosuch", ["nosuch", "reference"]),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(
+    line: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_one_sentence(call(capsys, *line.split()), *words)
+
+
+def test_refusals_look_the_same_in_a_process_of_their_own() -> None:
+    assert_one_sentence(run("profile", "--model", "gpt-17"), "gpt-17", "reference-long")
+
+
+def test_a_closed_pipe_is_nobodys_fault() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*COMMAND, "models"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["models", "studies"])
+def test_lists_need_no_dagster(command: str) -> None:
+    code = (
+        "import sys; from contextcliff_dagster.cli import main; "
+        f"code = main(['{command}']); "
+        "heavy = {'dagster', 'openai', 'pandas', 'pyarrow', 'scipy', 'matplotlib'}; "
+        "loaded = heavy & set(sys.modules); "
+        "assert not loaded, loaded; sys.exit(code)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
