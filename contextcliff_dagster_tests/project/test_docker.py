@@ -1,0 +1,253 @@
+"""The container files, as far as they can be proved where no Docker daemon runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from contextcliff_dagster_tests.postgres import PostgresServer, free_port, running_postgres
+
+ROOT = Path(__file__).parents[2]
+DOCKER = ROOT / "docker"
+COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))
+DOCKERFILE = (DOCKER / "Dockerfile").read_text("utf-8")
+
+
+def test_the_dockerfile_passes_hadolint() -> None:
+    beside = Path(sys.executable).parent / "hadolint"
+    hadolint = str(beside) if beside.exists() else shutil.which("hadolint")
+    if hadolint is None:
+        pytest.skip("needs hadolint, of the test extra")
+    done = subprocess.run(
+        [hadolint, "--no-color", DOCKER / "Dockerfile"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_what_the_dockerfile_copies_is_there_and_not_ignored() -> None:
+    lines = (DOCKER / "Dockerfile.dockerignore").read_text("utf-8").split()
+    let_through = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    copied = re.findall(r"^COPY ((?!--).*)$", DOCKERFILE, re.MULTILINE)
+    assert copied
+    for line in copied:
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists()
+            assert source in let_through
+
+
+def test_the_compose_file_holds_together() -> None:
+    services = COMPOSE["services"]
+    assert set(services) == {"postgres", "code", "webserver", "daemon"}
+    for name, service in services.items():
+        assert service["image"]
+        for other, condition in service.get("depends_on", {}).items():
+            assert condition == {"condition": "service_healthy"}
+            # Healthy is what is waited for, so the other must be able to say so.
+            assert "healthcheck" in services[other] or "HEALTHCHECK" in DOCKERFILE, name
+        for mount in service.get("volumes", []):
+            source = re.split(r":(?=/)", mount)[0]
+            assert source in COMPOSE["volumes"] or source.startswith("${CONTEXTCLIFF_STUDIES:-")
+    assert (DOCKER / services["code"]["build"]["context"] / "pyproject.toml").exists()
+
+
+def test_nothing_listens_beyond_loopback_and_no_password_is_written_down() -> None:
+    for service in COMPOSE["services"].values():
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:")
+    for password in re.findall(r"PASSWORD: (.*)", (DOCKER / "compose.yaml").read_text("utf-8")):
+        assert password.startswith("${POSTGRES_PASSWORD:?")
+
+
+def test_compose_accepts_the_file() -> None:
+    for command in (["docker", "compose"], ["docker-compose"]):
+        with contextlib.suppress(FileNotFoundError):
+            if subprocess.run([*command, "version"], capture_output=True).returncode == 0:
+                break
+    else:
+        pytest.skip("needs docker compose (the client alone is enough)")
+    done = subprocess.run(
+        [*command, "-f", "docker/compose.yaml", "config", "--quiet"],
+        cwd=ROOT,
+        env=os.environ | {"POSTGRES_PASSWORD": "x"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def environment_of(service: str) -> dict[str, str]:
+    found: dict[str, str] = COMPOSE["services"][service]["environment"]
+    return {k: v for k, v in found.items() if not v.startswith("${")}
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str], home: Path, environment: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The command of a container as a process; stopped, with what it started, at the end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", Path(sys.executable).parent / command[0], *command[1:]],
+            cwd=home,
+            env=os.environ | environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait(10)
+
+
+def ask(port: int, query: str, **variables: Any) -> Any:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/graphql",
+        json.dumps({"query": query, "variables": variables}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        answer = json.load(response)
+    assert "errors" not in answer, answer["errors"]
+    return answer["data"]
+
+
+def until(seconds: float, question: str, logs: list[Path], check: Any) -> Any:
+    deadline = time.monotonic() + seconds
+    last: Exception | None = None
+    while time.monotonic() < deadline:
+        try:
+            if found := check():
+                return found
+        except OSError as fault:
+            last = fault
+        time.sleep(1.0)
+    said = "\n".join(f"--- {log.name}\n{log.read_text('utf-8', 'replace')[-3000:]}" for log in logs)
+    raise AssertionError(f"After {seconds:.0f} s still not so: {question} ({last})\n{said}")
+
+
+@pytest.fixture
+def deployment(
+    tmp_path: Path, dagster_home: Path
+) -> Iterator[tuple[int, list[Path], PostgresServer]]:
+    """Code location, webserver and daemon as the containers start them, over a real PostgreSQL."""
+    for name in ("dagster.yaml", "workspace.yaml"):
+        shutil.copy(DOCKER / name, dagster_home / name)
+    (command,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    code_port, ui_port = str(free_port()), str(free_port())
+    ports = {"4000": code_port, "3000": ui_port, "0.0.0.0": "127.0.0.1"}
+    commands = {
+        "code": json.loads(command),
+        "webserver": COMPOSE["services"]["webserver"]["command"],
+        "daemon": COMPOSE["services"]["daemon"]["command"],
+    }
+    logs = [tmp_path / f"{name}.log" for name in commands]
+    with running_postgres() as postgres, contextlib.ExitStack() as stack:
+        for (name, words), log in zip(commands.items(), logs, strict=True):
+            environment = environment_of(name) | {
+                "DAGSTER_POSTGRES_HOST": postgres.host,
+                "DAGSTER_POSTGRES_PORT": str(postgres.port),
+                "DAGSTER_POSTGRES_PASSWORD": postgres.password,
+                "DAGSTER_LOGS": str(tmp_path / "logs"),
+                "CONTEXTCLIFF_CODE_HOST": "127.0.0.1",
+                "CONTEXTCLIFF_CODE_PORT": code_port,
+            }
+            environment.pop("CONTEXTCLIFF_STUDIES", None)
+            words = [ports.get(word, word) for word in words]
+            stack.enter_context(started(words, dagster_home, environment, log))
+            if name == "code":
+                _wait_for_code_server(code_port, logs[:1])
+        yield int(ui_port), logs, postgres
+
+
+def _wait_for_code_server(port: str, logs: list[Path]) -> None:
+    """The image's HEALTHCHECK, with this port."""
+    (check,) = re.findall(r"^ +CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    words = [port if word == "4000" else word for word in json.loads(check)]
+    program = str(Path(sys.executable).parent / words[0])
+    until(
+        120,
+        "the code server is healthy",
+        logs,
+        lambda: subprocess.run([program, *words[1:]], capture_output=True).returncode == 0,
+    )
+
+
+LAUNCH = """
+mutation ($asset: [String!]!) {
+  launchRun(executionParams: {
+    selector: {repositoryLocationName: "contextcliff_dagster", repositoryName: "__repository__",
+               jobName: "__ASSET_JOB", assetSelection: [{path: $asset}]}
+    runConfigData: {}, mode: "default"
+  }) { __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.timeout(420)
+def test_the_four_processes_work_together(
+    deployment: tuple[int, list[Path], PostgresServer],
+) -> None:
+    port, logs, postgres = deployment
+    assets = until(
+        120,
+        "the webserver lists the assets of the code location",
+        logs,
+        lambda: ask(
+            port, "{ assetNodes { assetKey { path } isPartitioned dependencyKeys { path } } }"
+        )["assetNodes"],
+    )
+    healthy = "{ instance { daemonHealth { allDaemonStatuses { daemonType required healthy } } } }"
+    until(
+        120,
+        "every daemon that is required has sent its heartbeat",
+        logs,
+        lambda: all(
+            status["healthy"]
+            for status in ask(port, healthy)["instance"]["daemonHealth"]["allDaemonStatuses"]
+            if status["required"]
+        ),
+    )
+    first = next(a for a in assets if not a["dependencyKeys"] and not a["isPartitioned"])
+    launched = ask(port, LAUNCH, asset=first["assetKey"]["path"])["launchRun"]
+    assert launched["__typename"] == "LaunchRunSuccess", launched
+    status = "query ($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+    ended = until(
+        150,
+        "a run started from the UI has ended",
+        logs,
+        lambda: {"SUCCESS": "SUCCESS", "FAILURE": "FAILURE"}.get(
+            ask(port, status, id=launched["run"]["runId"])["runOrError"]["status"]
+        ),
+    )
+    assert ended == "SUCCESS", logs[0].read_text("utf-8", "replace")[-3000:]
+
+    import psycopg2
+
+    with contextlib.closing(psycopg2.connect(postgres.url)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT count(*) FROM event_logs")
+        assert cursor.fetchone()[0] > 0

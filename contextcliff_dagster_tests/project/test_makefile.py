@@ -1,0 +1,67 @@
+"""`make` finds a Python that works, or says what to install."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "VENV"))}
+    return subprocess.run(
+        ["/usr/bin/make", "--no-print-directory", *arguments],
+        cwd=ROOT,
+        env=environment | ({"PATH": path} if path else {}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_help_lists_every_target_for_people() -> None:
+    text = (ROOT / "Makefile").read_text("utf-8")
+    (line,) = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    listed = make("help").stdout
+    for target in line.split():
+        assert f"  {target} " in listed
+
+
+@pytest.fixture
+def shims(tmp_path: Path) -> Path:
+    """A PATH with the system's tools, no Python, and a python3.13 that exists and fails."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("sh", "date", "echo", "grep", "mkdir", "touch"):
+        (folder / tool).symlink_to(f"/bin/{tool}")
+    shim = folder / "python3.13"
+    shim.write_text("#!/bin/sh\necho 'python3.13: command not found' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    return folder
+
+
+def test_a_shim_that_fails_is_no_python(shims: Path, tmp_path: Path) -> None:
+    done = make(f"VENV={tmp_path}/venv", f"{tmp_path}/venv/bin/.python", path=str(shims))
+    assert done.returncode != 0
+    assert "No Python 3.11, 3.12 or 3.13" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.slow
+def test_the_next_python_that_works_is_taken(shims: Path, tmp_path: Path) -> None:
+    import sys
+
+    (shims / "python3.11").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (shims / "python3.11").chmod(0o755)
+    done = make(
+        *(f"VENV={tmp_path}/venv", "INSTALLER=pip", f"{tmp_path}/venv/bin/.python"), path=str(shims)
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "venv/bin/python").exists()
+    assert "installer=pip" in (tmp_path / "venv/bin/.python").read_text()

@@ -1,0 +1,129 @@
+"""The package says what it needs, names itself once, and works outside its checkout."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "contextcliff_dagster"
+DISTRIBUTIONS = packages_distributions()
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def declared(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^\w.-]", r)[0].lower().replace("_", "-") for r in requirements}
+
+
+def imported_by(path: Path) -> set[str]:
+    """Top-level modules that a file imports at run time; what is for type checkers alone is not."""
+    found: set[str] = set()
+
+    def walk(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for other in node.orelse:
+                walk(other)
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add(str(node.module).split(".")[0])
+        for child in ast.iter_child_nodes(node):
+            walk(child)
+
+    walk(ast.parse(path.read_text("utf-8")))
+    return found - set(sys.stdlib_module_names) - {"contextcliff_dagster"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(PACKAGE.rglob("*.py")),
+    ids=lambda p: str(p.relative_to(PACKAGE)),
+)
+def test_every_import_is_a_declared_dependency(path: Path) -> None:
+    project = PYPROJECT["project"]
+    extras = project["optional-dependencies"]
+    allowed = declared(project["dependencies"])
+    if "reference" in path.parts:
+        allowed |= declared(extras["reference"])
+    if "vllm" in path.stem:
+        allowed |= declared(extras["vllm"])
+    for module in imported_by(path):
+        names = {d.lower().replace("_", "-") for d in DISTRIBUTIONS.get(module, [module])}
+        assert names & allowed, f"{path.relative_to(ROOT)} imports {module}: declare {names}"
+
+
+def test_the_code_location_has_one_name() -> None:
+    (location,) = yaml.safe_load((ROOT / "workspace.yaml").read_text("utf-8"))["load_from"]
+    dg = PYPROJECT["tool"]["dg"]["project"]
+    assert location["python_module"]["location_name"] == dg["code_location_name"]
+    assert location["python_module"]["module_name"] == dg["code_location_target_module"]
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(c) for c in command],
+        cwd=cwd,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
+    # Installed beside the dependencies that are here already: what is missing in it shows.
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    run(
+        *(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel),
+        cwd=tmp_path,
+    )
+    out = run(
+        sys.executable,
+        "-c",
+        "import contextcliff_dagster, dagster as dg\n"
+        "from contextcliff_dagster.definitions import defs\n"
+        "from contextcliff_dagster.studies import load_studies\n"
+        "from contextcliff_dagster.inference.models import load_models\n"
+        "from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path\n"
+        "print(contextcliff_dagster.__file__)\n"
+        "assert all(weights_path(name).exists() for name in REFERENCE_MODELS)\n"
+        "assert set(REFERENCE_MODELS) <= set(load_models())\n"
+        "assert defs.get_asset_graph().get_all_asset_keys()\n"
+        "print(sorted(load_studies()))\n",
+        cwd=tmp_path,
+        PYTHONPATH=str(site),
+    )
+    where, studies = out.splitlines()[-2:]
+    assert Path(where).is_relative_to(site)
+    assert "reference" in studies
+    assert (site / "contextcliff_dagster" / "dagster.yaml").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    ["dg check defs", "dg list defs", "dagster definitions validate"],
+)
+def test_dagsters_own_commands_load_the_definitions(command: str) -> None:
+    program, *arguments = command.split()
+    path = Path(sys.executable).parent / program
+    if not path.exists():
+        pytest.skip(f"needs {program}, of the dev extra: make install-dev")
+    run(path, *arguments, cwd=ROOT)
