@@ -17,7 +17,7 @@ from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.overflow import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.recipe import Recipe
 
-_ASSUMED_PACE = {"reference": (0.02, 1.2e-4), "openai": (1.0, 2e-4)}
+_ASSUMED_PACE = {"reference": (0.01, 6e-5), "openai": (1.0, 2e-4)}
 """Seconds a call and seconds a prompt token, where the ledger has no history of the model: the
 NumPy runtime on one core at some thousand tokens; a guess for servers."""
 _HISTORY_CALLS = 20

@@ -211,14 +211,15 @@ class LlamaModel:
         seen = keys.shape[1]
         group = heads // self.config.kv_heads
         stacked = query.reshape(self.config.kv_heads, group * q, width)
-        scores = (stacked * np.float32(1 / math.sqrt(width))) @ keys.transpose(0, 2, 1)
+        stacked = stacked * np.float32(1 / math.sqrt(width))
+        scores: Array = stacked @ keys.transpose(0, 2, 1)
         if q > 1:
             future = np.triu(np.full((q, q), -np.inf, np.float32), 1)
             scores.reshape(heads, q, seen)[:, :, seen - q :] += future
         scores -= scores.max(axis=-1, keepdims=True)
         np.maximum(scores, NEGLIGIBLE, out=scores)
         np.exp(scores, out=scores)
-        attended = scores @ values
+        attended: Array = scores @ values
         attended /= scores.sum(axis=-1, keepdims=True)
         by_position = attended.reshape(heads, q, width).transpose(1, 0, 2)
         result: Array = by_position.reshape(q, heads * width)

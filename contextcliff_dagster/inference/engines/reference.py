@@ -113,6 +113,7 @@ class ReferenceEngine:
 
     async def start(self) -> None:
         """Load weights and tokenizer (some 50 ms)."""
+        from threadpoolctl import threadpool_limits
         from tokenizers import Tokenizer
 
         from contextcliff_dagster.inference.llama import LlamaModel
@@ -130,6 +131,9 @@ class ReferenceEngine:
                 f"Model {self._entry.name!r}: the tokenizer in {self._folder} has no {END} token; use other weights."
             )
         self._end = end
+        # Matrices this small are not worth sharing out: on two busy cores OpenBLAS's own threads
+        # wait for each other, and 5,900 tokens take 11 s instead of 1.
+        self._one_thread = threadpool_limits(1, user_api="blas")
         self._threads = ThreadPoolExecutor(
             self._entry.concurrency, thread_name_prefix="reference-engine"
         )
@@ -139,6 +143,7 @@ class ReferenceEngine:
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
             self._threads = None
+            self._one_thread.restore_original_limits()
         self._model = None
 
     def identity(self) -> Identity:
