@@ -74,7 +74,8 @@ def cut_bins(
         edges = [k * spec.width for k in range(spec.count)]
     else:
         edges = [low + k * (high - low + 1) // spec.count for k in range(spec.count)]
-    ends = [*edges[1:], max(high, edges[-1])]
+    last = high if spec.width is None else max(high, edges[-1] + spec.width)
+    ends = [*edges[1:], last]
     empty = [
         LengthBin(f"b{k:02d}", a, b, None, None, None, 0, 0)
         for k, (a, b) in enumerate(zip(edges, ends, strict=True))

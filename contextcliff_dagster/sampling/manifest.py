@@ -128,7 +128,8 @@ def draw_manifest(
 ) -> Manifest:
     """Draw the sample and gather its questions and texts from a materialized corpus.
 
-    ``header`` should name the study, tokenizer and corpus fingerprint; the spec is added to it.
+    ``header`` should name the study, tokenizer and corpus fingerprint; the sample's spec is added as
+    ``sample``.
 
     Raises:
         CorpusError: see :func:`sampling.draw.draw_sample`.
@@ -146,7 +147,7 @@ def draw_manifest(
         corpus_dir / "documents.parquet", "document_id", sorted({d.document_id for d in drawn})
     )
     return Manifest(
-        header={**header, "spec": asdict(spec)},
+        header={**header, "sample": asdict(spec)},
         bins=tuple(bins),
         examples=conform(examples, MANIFEST_EXAMPLES),
         documents=validate(pa.table(documents), DOCUMENTS, str(corpus_dir)),
