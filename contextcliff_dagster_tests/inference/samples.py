@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -107,3 +109,16 @@ def reference_server(
     )
     with running("-c", code) as url:
         yield url
+
+
+@contextmanager
+def faulty_server(script: list[str], log: Path | None = None) -> Iterator[str]:
+    """An endpoint that behaves as told, as a separate process."""
+    more = [str(log)] if log else []
+    module = "contextcliff_dagster_tests.inference.faulty_server"
+    with running("-m", module, json.dumps(script), *more) as url:
+        yield url
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -113,23 +113,27 @@ class OpenAIEngine:
 
     def _make_client(self, key: str | None, headers: dict[str, str]) -> AsyncOpenAI:
         import httpx2
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         entry = self._entry
-        no_key: dict[str, Any] = (
-            {} if key else {"Authorization": Omit()}
-        )  # never send somebody else's OPENAI_API_KEY
+
+        async def send_no_key(request: httpx2.Request) -> None:
+            # The client insists on some key, and would take somebody else's from OPENAI_API_KEY.
+            for header in ("Authorization", "OpenAI-Organization", "OpenAI-Project"):
+                if header in request.headers and header.lower() not in own_headers:
+                    del request.headers[header]
+
+        own_headers = {header.lower() for header in headers}
         timeout = httpx2.Timeout(entry.timeout_s, connect=min(CONNECT_SECONDS, entry.timeout_s))
         return AsyncOpenAI(
             base_url=self._base_url,
             api_key=key or "none",
-            organization=None,
-            project=None,
-            default_headers={**no_key, **headers},
+            default_headers=headers,
             max_retries=0,
             timeout=timeout,
             http_client=DefaultAsyncHttpxClient(
                 timeout=timeout,
+                event_hooks={"request": [] if key else [send_no_key]},
                 # Long-kept connections race with the server closing them.
                 limits=httpx2.Limits(max_connections=entry.concurrency + 2, keepalive_expiry=2),
             ),

@@ -1,0 +1,138 @@
+"""An endpoint that misbehaves on order: each completion request takes the next behaviour of a list.
+
+Run as ``python -m contextcliff_dagster_tests.inference.faulty_server '["500", "ok"]' [LOG]``; prints its
+base URL. After the list (or for the last item, where it ends in "..."), all goes on as the last said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+PROMPT_TOKENS = 99_999
+
+
+def _head(status: int, kind: str = "application/json", extra: str = "") -> bytes:
+    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nConnection: close\r\n{extra}\r\n".encode()
+
+
+def _error(status: int, message: str, code: str = "", extra: str = "") -> bytes:
+    return _head(status, extra=extra) + json.dumps({"error": {"message": message, "code": code}}).encode()
+
+
+def _event(value: object) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def _chunk(text: str | None, finish: str | None = None, **delta: str) -> bytes:
+    piece = {"content": text, **delta} if text is not None else dict(delta)
+    return _event({"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m",
+                   "choices": [{"index": 0, "delta": piece, "finish_reason": finish}]})  # fmt: skip
+
+
+def _usage(prompt_tokens: int) -> bytes:
+    return _event({"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [],
+                   "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": 2, "total_tokens": prompt_tokens + 2}})  # fmt: skip
+
+
+STREAM = _head(200, "text/event-stream")
+ANSWER = STREAM + _chunk("", role="assistant") + _chunk("937") + _chunk("915") + _chunk(None, "stop")
+ERRORS = {
+    "401": (401, "Incorrect API key provided: {key}", "invalid_api_key"),
+    "403": (403, "no access", ""),
+    "404": (404, "The model does not exist", "model_not_found"),
+    "quota": (429, "You exceeded your current quota", "insufficient_quota"),
+    "400": (400, "the prompt offends us", "content_policy"),
+    "400_overflow": (400, "This model's maximum context length is 100 tokens. However, you requested 200", ""),
+    "400_temperature": (400, "Unsupported value: 'temperature' does not support 0.0 with this model.", ""),
+    "400_max_tokens": (400, "Unsupported parameter: 'max_tokens'; use 'max_completion_tokens'", ""),
+    "500": (500, "it broke; your key was {key}", ""),
+    "503": (503, "busy", ""),
+}
+
+
+async def behave(what: str, key: str, writer: asyncio.StreamWriter) -> None:
+    if what == "429":
+        writer.write(_error(429, "slow down", "rate_limit", "retry-after-ms: 10\r\n"))
+    elif what in ERRORS:
+        status, message, code = ERRORS[what]
+        writer.write(_error(status, message.replace("{key}", key), code))
+    elif what == "reset":
+        writer.transport.abort()
+    elif what == "stall":
+        await asyncio.sleep(30)
+    elif what == "cut":
+        writer.write(STREAM + _chunk("", role="assistant") + _chunk("937"))
+    elif what == "cut_hard":
+        writer.write(STREAM + _chunk("937"))
+        await writer.drain()
+        writer.transport.abort()
+    elif what == "html":
+        writer.write(_head(200, "text/html") + b"<html>Please log in</html>")
+    elif what == "empty_json":
+        writer.write(_head(200) + b"{}")
+    elif what == "broken_json":
+        writer.write(STREAM + b"data: {broken\n\n")
+    elif what == "stream_error":
+        writer.write(STREAM + _chunk("93") + _event({"error": {"message": f"GPU fell off ({key})"}}))
+    elif what == "finish_error":
+        writer.write(STREAM + _chunk("9", "error"))
+    elif what == "nothing":
+        writer.write(STREAM + _chunk(None, "stop") + _usage(PROMPT_TOKENS) + b"data: [DONE]\n\n")
+    elif what == "reasoning":
+        writer.write(STREAM + _chunk(None, reasoning_content="let me see") + ANSWER[len(STREAM):] + _usage(PROMPT_TOKENS))
+    elif what == "truncated":
+        writer.write(ANSWER + _usage(20) + b"data: [DONE]\n\n")
+    elif what == "no_usage":
+        writer.write(ANSWER + b"data: [DONE]\n\n")
+    else:
+        assert what == "ok", what
+        writer.write(ANSWER + _usage(PROMPT_TOKENS) + b"data: [DONE]\n\n")
+
+
+class FaultyServer:
+    def __init__(self, script: list[str], log: Path | None) -> None:
+        self.script, self.log = script, log
+        self.served = 0
+
+    def next(self) -> str:
+        item = self.script[min(self.served, len(self.script) - 1)]
+        self.served += 1
+        return item
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            key = headers.get("authorization", "").removeprefix("bearer ")
+            path = head.split()[1]
+            if path.endswith("/models"):
+                models = self.script[0] == "models_401"
+                writer.write(_error(401, f"bad key {key}") if models else _error(404, "no list here"))
+            else:
+                what = self.next()
+                if self.log:
+                    with self.log.open("a") as lines:
+                        lines.write(json.dumps({"behaviour": what, "headers": headers, "body": json.loads(body)}) + "\n")
+                await behave(what, key, writer)
+            if not writer.transport.is_closing():
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+async def main() -> None:
+    log = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    handler = FaultyServer(json.loads(sys.argv[1]), log)
+    server = await asyncio.start_server(handler.handle, "127.0.0.1", 0, limit=1 << 24)
+    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

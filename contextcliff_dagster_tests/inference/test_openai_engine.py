@@ -1,0 +1,191 @@
+"""What an endpoint does wrong is sorted into: try again, a result, this call's end, or the run's end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference import ledger_reads
+from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.measure import measure
+from contextcliff_dagster.inference.progress import RunSummary
+from contextcliff_dagster.inference.records import prediction_rows
+from contextcliff_dagster_tests.inference.samples import (
+    RECIPE,
+    LedgerSample,
+    faulty_server,
+    openai_entry,
+    read_log,
+    reference_server,
+)
+
+ONE = LedgerSample(1, 1)
+KEY = "canary-7f3a9c51d2"
+
+
+def run(
+    tmp_path: Path, script: list[str], sample: LedgerSample = ONE, n: int = 1, **changes: Any
+) -> tuple[RunSummary, list[dict[str, Any]], list[dict[str, Any]]]:
+    """Measure over an endpoint with this script: summary, rows, what the endpoint was sent."""
+    log = tmp_path / "requests.jsonl"
+    with faulty_server(script, log) as url, Ledger.open(tmp_path / "state.db") as ledger:
+        entry = openai_entry(url, concurrency=1, revision="r1", **changes)
+        where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": n}
+        summary = measure(sample, entry, RECIPE, ledger, **where)
+        rows = prediction_rows(sample, ledger, model=entry, recipe=RECIPE, **where)
+    return summary, rows, read_log(log)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["429", "500", "503", "reset", "cut", "cut_hard", "html", "empty_json", "broken_json", "stream_error", "finish_error"],
+)
+def test_a_fault_of_the_transport_is_tried_again(tmp_path: Path, fault: str) -> None:
+    summary, rows, sent = run(tmp_path, [fault, "ok"])
+    assert [line["behaviour"] for line in sent] == [fault, "ok"]
+    assert (summary.retries, summary.answered) == (1, 1)
+    assert rows[0]["raw_output"] == "937915"
+    assert rows[0]["attempts"] == 2
+
+
+def test_a_server_that_stalls_is_given_up_after_the_timeout_and_may_have_been_paid(tmp_path: Path) -> None:
+    summary, rows, sent = run(tmp_path, ["stall", "ok"], timeout_s=1.0)
+    assert len(sent) == 2
+    assert rows[0]["raw_output"] == "937915"
+    with Ledger.open(tmp_path / "state.db") as ledger:
+        assert ledger.stats()["maybe_paid"] == 1
+    assert summary.retries == 1
+
+
+@pytest.mark.parametrize(("answer", "text"), [("nothing", ""), ("reasoning", "937915"), ("ok", "937915")])
+def test_an_answer_is_a_result_however_bad(tmp_path: Path, answer: str, text: str) -> None:
+    summary, rows, sent = run(tmp_path, [answer, "500"])
+    assert len(sent) == 1
+    assert summary.answered == 1
+    assert (rows[0]["raw_output"], rows[0]["no_answer"]) == (text, None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("401", "key is refused"),
+        ("403", "access is refused"),
+        ("404", "no such model"),
+        ("quota", "quota is used up"),
+        ("400_temperature", "temperature: omit"),
+        ("400_max_tokens", "max_tokens_parameter"),
+    ],
+)
+def test_what_no_further_request_can_mend_ends_the_run_at_once(tmp_path: Path, fault: str, says: str) -> None:
+    with pytest.raises(EngineError, match=says):
+        run(tmp_path, [fault], LedgerSample(1, 5), n=5)
+    assert len(read_log(tmp_path / "requests.jsonl")) == 1
+
+
+def test_an_overflow_that_only_the_server_can_see_is_context_overflow(tmp_path: Path) -> None:
+    summary, rows, sent = run(tmp_path, ["400_overflow"])
+    assert (len(sent), summary.context_overflow, rows[0]["no_answer"]) == (1, 1, "context_overflow")
+
+
+def test_a_refused_request_is_recorded_and_not_sent_again_in_this_run(tmp_path: Path) -> None:
+    summary, rows, sent = run(tmp_path, ["400"])
+    assert (len(sent), summary.transport_errors, rows[0]["no_answer"]) == (1, 1, "transport_error")
+    assert "offends" in rows[0]["error"]
+
+
+def test_a_document_longer_than_the_window_is_never_sent(tmp_path: Path) -> None:
+    for tokenizer in (None, "reference"):
+        folder = tmp_path / str(tokenizer)
+        folder.mkdir()
+        summary, rows, sent = run(folder, ["ok"], window_tokens=30, tokenizer=tokenizer)
+        assert (len(sent), summary.context_overflow, rows[0]["attempts"]) == (0, 1, 0)
+        assert "not sent" in rows[0]["error"]
+
+
+def test_a_server_that_read_fewer_tokens_than_were_sent_is_not_believed(tmp_path: Path) -> None:
+    sample = LedgerSample(1, 1, max_tokens=600, seed=3)
+    summary, rows, _ = run(tmp_path, ["truncated"], sample, tokenizer="reference")
+    assert (summary.invalid_truncated, rows[0]["no_answer"]) == (1, "invalid_truncated")
+    assert "read 20 prompt tokens" in rows[0]["error"]
+
+
+def test_without_a_count_of_our_own_the_check_is_said_to_be_missing(tmp_path: Path) -> None:
+    summary, _, _ = run(tmp_path, ["truncated"])
+    assert (summary.unchecked_truncation, summary.invalid_truncated) == (1, 0)
+
+
+def test_a_dead_server_opens_the_breaker_and_the_sentence_says_how_to_go_on(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"4 requests in a row.*run the same command"):
+        run(tmp_path, ["500"], LedgerSample(1, 5), n=5, breaker_failures=4)
+    assert len(read_log(tmp_path / "requests.jsonl")) == 4
+
+
+def test_an_exhausted_call_is_a_row_without_answer_and_is_tried_again_by_the_next_run(tmp_path: Path) -> None:
+    summary, rows, _ = run(tmp_path, ["500"], max_attempts=2)
+    assert (summary.transport_errors, rows[0]["no_answer"], rows[0]["attempts"]) == (1, "transport_error", 2)
+    summary, rows, _ = run(tmp_path, ["ok"], max_attempts=2)
+    assert (summary.answered, rows[0]["no_answer"]) == (1, None)
+
+
+def test_an_unreachable_endpoint_is_one_sentence_at_once(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "state.db") as ledger, pytest.raises(EngineError, match="cannot be reached") as caught:
+        entry = openai_entry("http://user:secret@127.0.0.1:9/v1")
+        measure(ONE, entry, RECIPE, ledger, study="s", campaign="c", bins=["b00"], n=1)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_key_that_is_not_set_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="NO_SUCH_KEY_SET"):
+        run(tmp_path, ["ok"], api_key_env="NO_SUCH_KEY_SET")
+
+
+@pytest.mark.parametrize("fault", ["models_401", "401", "500", "stream_error"])
+def test_a_key_that_the_server_echoes_is_nowhere(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    try:
+        _, rows, _ = run(tmp_path, [fault], api_key_env="MY_KEY", max_attempts=1)
+        said = json.dumps(rows, default=str)
+    except EngineError as refusal:
+        said = str(refusal)
+    assert KEY not in said
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("state.db*") if path.is_file())
+    assert KEY.encode() not in kept
+
+
+def test_nobody_elses_key_is_sent_to_an_endpoint_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    _, _, sent = run(tmp_path, ["ok"])
+    assert KEY not in json.dumps(sent)
+
+
+def test_quirks_are_obeyed(tmp_path: Path) -> None:
+    quirks = {"temperature": "omit", "max_tokens_parameter": "max_completion_tokens", "stream_usage": "omit"}
+    _, _, sent = run(tmp_path, ["ok"], quirks=quirks)
+    body = sent[0]["body"]
+    assert "temperature" not in body
+    assert "max_tokens" not in body
+    assert "stream_options" not in body
+    assert body["max_completion_tokens"] == 8
+
+
+def test_over_http_the_reference_model_says_what_it_says_in_process(tmp_path: Path) -> None:
+    from contextcliff_dagster_tests.inference.samples import reference_entry
+
+    sample = LedgerSample(2, 5, max_tokens=400)
+    said = []
+    with reference_server() as url, Ledger.open(tmp_path / "state.db") as ledger:
+        for entry in (reference_entry(), openai_entry(url, tokenizer="reference")):
+            where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": 5}
+            summary = measure(sample, entry, RECIPE, ledger, **where)
+            assert summary.answered == 10
+            rows = prediction_rows(sample, ledger, model=entry, recipe=RECIPE, **where)
+            said.append([(r["raw_output"], r["finish_reason"], r["prompt_tokens"], r["prompt_hash"]) for r in rows])
+        assert said[0] == said[1]
+        keys = [row["call_key"] for row in rows]
+        assert all(ledger.prompt(key).hash == value for key, value in ledger_reads.prompts(ledger, keys).items())
