@@ -1,13 +1,194 @@
-"""The report as a Markdown page."""
+"""The report as a Markdown page: the answer first, then everything that carries it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contextcliff_dagster.reporting.markdown_tables import (
+    bins_table,
+    caps_table,
+    definitions_table,
+    detector_lines,
+    failures_table,
+    models_table,
+    rules_table,
+    zones_table,
+)
+from contextcliff_dagster.reporting.markup import code, plain
+from contextcliff_dagster.reporting.numerals import level, number, percent, tokens
+from contextcliff_dagster.reporting.sentences import (
+    VERDICT_PHRASE,
+    amount,
+    baseline_phrase,
+    certify_sentence,
+    comparison,
+    half_drop_sentence,
+    labels,
+    measured_range,
+    part,
+    parts,
+    score_name,
+    sentence,
+)
+
+Results = Sequence[Mapping[str, Any]]
+
 
 def markdown_report(
-    cliffs: Sequence[Mapping[str, Any]], *, title: str, notes: Sequence[str] = (), picture: str | None = "report.png"
+    cliffs: Results, *, title: str, notes: Sequence[str] = (), picture: str | None = "report.png"
 ) -> str:
-    """The page's text."""
-    raise NotImplementedError
+    """The page's text (GitHub-flavoured Markdown, ends with a newline).
+
+    ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
+    the warnings. ``picture``: the picture's path relative to the page, None for a page without.
+    Names and sentences from outside are escaped.
+    """
+    names = labels(cliffs)
+    lines = [f"# {plain(title)}", "", *_answers(cliffs, names)]
+    if picture:
+        lines += ["", f"![Score and SD against natural document length]({picture})"]
+    lines += ["", *models_table(cliffs, names), "", *_reading(cliffs)]
+    for name, result in zip(names, cliffs, strict=True):
+        lines += ["", *_model_section(name, result)]
+    lines += ["", *_unmeasured(cliffs, names), "", *_provenance(cliffs, names)]
+    if notes:
+        lines += ["", "## Notes", "", *(f"- {plain(sentence(note))}" for note in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _answers(results: Results, names: Sequence[str]) -> list[str]:
+    if not results:
+        return ["No model has a result yet."]
+    lines = [
+        f"- {answer_sentence(name, result)}" for name, result in zip(names, results, strict=True)
+    ]
+    if text := comparison(results):
+        lines += ["", plain(text)]
+    return lines
+
+
+def answer_sentence(name: str, result: Mapping[str, Any]) -> str:
+    """Verdict and cap of one model in one sentence, as markup."""
+    verdict = str(result.get("verdict"))
+    head = f"{code(name)}: **{plain(VERDICT_PHRASE.get(verdict, verdict))}**"
+    cap = number(result.get("safe_cap_tokens"))
+    if cap is None:
+        reason = plain(sentence(result.get("safe_cap_reason"))) or "the analysis gives no reason."
+        return f"{head}; **no safe cap** is supported by {amount(result)}: {reason}"
+    prompt = number(result.get("cap_prompt_tokens"))
+    as_prompt = f" ({tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
+    return (
+        f"{head}; keep documents at or below **{tokens(cap)} tokens**{as_prompt}: up to there the {plain(score_name(result))} "
+        f"is, with {level(result.get('confidence'))} confidence, within {level(result.get('tolerance'))} of its baseline "
+        f"{baseline_phrase(result)}, measured with {amount(result)}."
+    )
+
+
+def _reading(results: Results) -> list[str]:
+    confidence = level(results[0].get("confidence")) if results else "the stated"
+    tolerance = level(results[0].get("tolerance")) if results else "the stated share"
+    return [
+        "## How to read this",
+        "",
+        "- Every document was sent whole, at its natural length: nothing was cut, padded or inserted. Lengths are tokens of the "
+        "document alone, in the tokenizer named in the table.",
+        f"- The **safe cap** is the largest length up to which a loss of {tolerance} of the baseline is excluded at {confidence} "
+        "confidence. It is a limit for this task and this serving configuration, not a ranking of models.",
+        f"- Numbers in square brackets are {confidence} intervals; bins' intervals resample whole documents. "
+        "Where there is none, the reason stands beside it.",
+        "- **Stable**, **transition**, **degraded**: where the score holds, where it falls, where it stays low.",
+        "- What happens inside the model is not observed: the report says where the score drops, not why.",
+    ]
+
+
+def _model_section(name: str, result: Mapping[str, Any]) -> list[str]:
+    lines = [f"## {code(name)}", "", plain(half_drop_sentence(result))]
+    if reason := sentence(result.get("safe_cap_reason")):
+        lines.append(f"{plain(reason)}")
+    if more := certify_sentence(result):
+        lines.append(plain(more))
+    warnings = [sentence(w) for w in result.get("warnings") or []]
+    lines += ["", "### Warnings", "", *([f"- {plain(w)}" for w in warnings] or ["None."])]
+    lines += ["", "### Zones", "", *zones_table(result)]
+    lines += ["", "### Bins", "", *bins_table(result)]
+    lines += ["", "### Failures by tag", "", *failures_table(result)]
+    lines += ["", "### Caps by tolerance", "", *caps_table(result)]
+    lines += ["", "### Threshold rules", "", *rules_table(result)]
+    lines += ["", "### Effective lengths by other definitions", "", *definitions_table(result)]
+    return lines + detector_lines(result)
+
+
+def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
+    lines = ["## What was not measured", ""]
+    for name, result in zip(names, results, strict=True):
+        missing = {k: round(v) for k, n in part(result, "missing").items() if (v := number(n))}
+        said = ", ".join(f"{n:,} {plain(k)}" for k, n in missing.items()) or "none"
+        share = percent(result.get("missing_share"), "share unknown")
+        lines.append(
+            f"- {code(name)}: calls without an answer, outside every mean: {said} ({share} of the planned calls)."
+        )
+        reach, window = measured_range(result), number(result.get("window_tokens"))
+        if reach is None:
+            lines.append(f"- {code(name)}: no answer was scored.")
+        elif window and window > reach[1]:
+            lines.append(
+                f"- {code(name)}: nothing is known between {tokens(reach[1])} tokens, the longest document, and the window of {tokens(window)}."
+            )
+        elif not window:
+            lines.append(
+                f"- {code(name)}: the model's window is not stated, so no share of it is given."
+            )
+        if number(part(result, "baseline").get("mean")) is None:
+            lines.append(f"- {code(name)}: no baseline.")
+        if not any(
+            number(part(b, "ttft_ms").get("p50")) is not None for b in parts(result, "bins")
+        ):
+            lines.append(f"- {code(name)}: no time to first token.")
+        confounds = part(result, "confounds")
+        if confounds.get("identified") in (None, "not_assessed"):
+            lines.append(
+                f"- {code(name)}: whether length is confounded with difficulty was not assessed."
+            )
+        elif confounds.get("reasons"):
+            lines.append(
+                f"- {code(name)}: confounds: {plain('; '.join(str(r) for r in confounds['reasons']))}."
+            )
+        if part(result, "joint_cap").get("tokens") is None:
+            lines.append(f"- {code(name)}: no joint cap of score and latency.")
+    lines += [
+        "- Standard deviations and shares of failures carry no interval: only the mean's is computed.",
+        "- Other tasks, corpora, prompts and serving configurations: a cap holds for what was measured.",
+    ]
+    return lines
+
+
+def _provenance(results: Results, names: Sequence[str]) -> list[str]:
+    lines = ["## Provenance", ""]
+    for name, result in zip(names, results, strict=True):
+        lines.append(f"- {code(name)}")
+        for key in (
+            "schema_version",
+            "created_at",
+            "study",
+            "campaign",
+            "task",
+            "tokenizer",
+            "identity",
+        ):
+            lines.append(
+                f"    - {key}: {code(result[key]) if result.get(key) is not None else 'not stated'}"
+            )
+        for group, content in part(result, "provenance").items():
+            if isinstance(content, Mapping):
+                lines += [
+                    f"    - {plain(group)} {plain(key)}: {code(value)}"
+                    for key, value in content.items()
+                ]
+            elif content is not None:
+                lines.append(f"    - {plain(group)}: {code(content)}")
+    lines += [
+        "",
+        "`report.json` beside this page holds all of it for machines, with the token range of every bin.",
+    ]
+    return lines

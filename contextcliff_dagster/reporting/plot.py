@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 _WIDTH, _LEFT, _RIGHT = 11.5, 0.92, 0.36
-_HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.18
+_HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.30
 _WINDOW_REACH = 0.22
 """The window is drawn to scale if that widens the (log) axis by no more than this share."""
 
@@ -79,7 +80,7 @@ def _figure(results: list[Mapping[str, Any]], records: pd.DataFrame | None) -> F
     hollow = False
     for row, result in enumerate(results):
         score_panel.draw_answers(main, row, rows, *answers[row])
-        score_panel.draw_curve(main, row, result)
+        score_panel.draw_curve(main, row, rows, result)
         hollow |= score_panel.draw_bins(main, row, rows, result)
     _spread_panel(spread, results)
     if len(results) == 1:
@@ -96,8 +97,14 @@ def _limits(results: Sequence[Mapping[str, Any]], lengths: Sequence[Any]) -> tup
     """The x range: everything measured, a window that is near, and a little air."""
     seen = [float(v) for x in lengths if len(x) for v in (x.min(), x.max())]
     for result in results:
-        seen += [v for b in parts(result, "bins") for k in ("min_tokens", "median_tokens", "max_tokens") if (v := number(b.get(k)))]
+        seen += [
+            v
+            for b in parts(result, "bins")
+            for k in ("min_tokens", "median_tokens", "max_tokens")
+            if (v := number(b.get(k)))
+        ]
         seen += [v for p in parts(result, "curve") if (v := number(p.get("tokens")))]
+        seen.append(number(result.get("safe_cap_tokens")) or 0.0)
     seen = [v for v in seen if v > 0] or [100.0, 10_000.0]
     low, high = min(seen), max(seen)
     if high < 2 * low:
@@ -128,10 +135,23 @@ def _spread_panel(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
         if points:
             x, y = zip(*points, strict=True)
             axes.plot(x, y, color=style.colour, lw=1.6, ls=style.dash, zorder=2, clip_on=False)
-            axes.plot(x, y, ls="none", marker=style.marker, ms=6, mfc=style.colour, mec="white", mew=0.8, zorder=3, clip_on=False)
+            axes.plot(
+                x,
+                y,
+                ls="none",
+                marker=style.marker,
+                ms=6,
+                mfc=style.colour,
+                mec="white",
+                mew=0.8,
+                zorder=3,
+                clip_on=False,
+            )
 
 
-def _shade_zones(panels: Sequence[Axes], result: Mapping[str, Any], limits: tuple[float, float]) -> None:
+def _shade_zones(
+    panels: Sequence[Axes], result: Mapping[str, Any], limits: tuple[float, float]
+) -> None:
     for zone in parts(result, "zones"):
         low = max(number(zone.get("from_tokens")) or 0.0, limits[0])
         high = min(number(zone.get("to_tokens")) or limits[1], limits[1])
@@ -141,7 +161,10 @@ def _shade_zones(panels: Sequence[Axes], result: Mapping[str, Any], limits: tupl
                 axes.axvspan(low, high, color=colour, lw=0, zorder=0)
 
 
-def _cap_lines(panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], limits: tuple[float, float]) -> None:
+def _cap_lines(
+    panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
+) -> None:
+    main = panels[0]
     placed: list[float] = []
     for row, result in enumerate(results):
         cap = number(result.get("safe_cap_tokens"))
@@ -150,18 +173,46 @@ def _cap_lines(panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], lim
         style = look(row)
         for axes in panels:
             axes.axvline(cap, color=style.colour, lw=1.5, ls=style.dash, zorder=1.8, alpha=0.9)
-        main = panels[0]
         at = main.transData.transform((cap, 0))[0]
-        if all(abs(at - other) > 26 for other in placed):
-            placed.append(at)
-            x = main.transData.inverted().transform((at - 5, 0))[0]
-            main.text(
-                x, 0.03, f"safe cap {tokens(cap)}", rotation=90, ha="right", va="bottom", fontsize=10.5,
-                color=style.colour, fontweight="bold", zorder=5,
-            )  # fmt: skip
+        if any(abs(at - other) < 34 for other in placed):
+            continue  # the strip above names it
+        label = main.text(
+            _beside(main, cap, -5),
+            0,
+            f"safe cap {tokens(cap)}",
+            rotation=90,
+            ha="right",
+            va="bottom",
+            fontsize=10.5,
+            color=style.colour,
+            fontweight="bold",
+            zorder=5,
+        )
+        extent = label.get_window_extent()
+        need = (
+            extent.height
+            / main.get_window_extent().height
+            * (main.get_ylim()[1] - main.get_ylim()[0])
+        )
+        room = score_panel.free_height(
+            main, results, _beside(main, cap, -8 - extent.width), cap, need
+        )
+        if room is None or extent.x0 < main.get_window_extent().x0:
+            label.remove()
+            continue
+        label.set_y(room)
+        placed.append(at)
 
 
-def _window_marks(panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], limits: tuple[float, float]) -> None:
+def _beside(axes: Axes, x: float, pixels: float) -> float:
+    """The length ``pixels`` to the right of length ``x``."""
+    at = axes.transData.transform((x, 0))[0]
+    return float(axes.transData.inverted().transform((at + pixels, 0))[0])
+
+
+def _window_marks(
+    panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
+) -> None:
     windows = _windows(results)
     main = panels[0]
     far = [w for w in windows if w > limits[1]]
@@ -169,19 +220,52 @@ def _window_marks(panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], 
         if limits[0] <= window <= limits[1]:
             for axes in panels:
                 axes.axvline(window, color=INK, lw=2.2, zorder=1.8)
-            at = main.transData.transform((window, 0))[0]
-            x = main.transData.inverted().transform((at - 7, 0))[0]
-            main.text(x, 0.97, f"window {tokens(window)}", rotation=90, ha="right", va="top", fontsize=10.5, color=INK, zorder=5)
+            right = main.transData.transform((window, 0))[0] + 34 < main.get_window_extent().x1
+            x, side = (
+                (_beside(main, window, 7), "left")
+                if right
+                else (_beside(main, window, -7), "right")
+            )
+            y, end = (0.02, "bottom") if far else (0.98, "top")
+            main.text(
+                x,
+                y,
+                f"window {tokens(window)}",
+                rotation=90,
+                ha=side,
+                va=end,
+                fontsize=10.5,
+                color=INK,
+                zorder=5,
+            )
     for place, window in enumerate(far):
         main.annotate(
-            f"window {tokens(window)}", xy=(1.022, 0.80 - 0.075 * place), xytext=(0.985, 0.80 - 0.075 * place), xycoords="axes fraction",
-            textcoords="axes fraction", ha="right", va="center", fontsize=10.5, color=INK, annotation_clip=False, zorder=6,
-            arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.6, "shrinkA": 2, "shrinkB": 0, "mutation_scale": 14},
+            f"window {tokens(window)}",
+            xy=(1.022, 0.80 - 0.075 * place),
+            xytext=(0.985, 0.80 - 0.075 * place),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            ha="right",
+            va="center",
+            fontsize=10.5,
+            color=INK,
+            annotation_clip=False,
+            zorder=6,
+            arrowprops={
+                "arrowstyle": "-|>",
+                "color": INK,
+                "lw": 1.6,
+                "shrinkA": 2,
+                "shrinkB": 0,
+                "mutation_scale": 14,
+            },
             bbox={"boxstyle": "square,pad=0.2", "fc": (1, 1, 1, 0.85), "ec": "none"},
-        )  # fmt: skip
+        )
 
 
-def _axis_words(main: Axes, spread: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]) -> None:
+def _axis_words(
+    main: Axes, spread: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
+) -> None:
     ticks = token_ticks(*limits)
     for axes in (main, spread):
         axes.set_xticks(ticks)
@@ -196,54 +280,106 @@ def _axis_words(main: Axes, spread: Axes, results: Sequence[Mapping[str, Any]], 
     tokenizers = {str(r["tokenizer"]) for r in results if r.get("tokenizer")}
     by = f", {shortened(tokenizers.pop(), 40)} tokenizer" if len(tokenizers) == 1 else ""
     unit = ", 1k = 1,024" if limits[1] >= 1024 else ""
-    spread.set_xlabel(f"natural length of the document in tokens (log scale{unit}{by})", fontsize=11.5)
+    spread.set_xlabel(
+        f"natural length of the document in tokens (log scale{unit}{by})", fontsize=11.5
+    )
 
 
-def _words(figure: Figure, results: Sequence[Mapping[str, Any]], height: float, *, has_answers: bool, hollow: bool) -> None:
+def _words(
+    figure: Figure,
+    results: Sequence[Mapping[str, Any]],
+    height: float,
+    *,
+    has_answers: bool,
+    hollow: bool,
+) -> None:
     left = (_LEFT - 0.55) / _WIDTH
-    figure.text(left, 1 - 0.36 / height, headline(results), ha="left", va="center", fontsize=16, fontweight="bold")
-    figure.text(left, 1 - 0.70 / height, _subtitle(results), ha="left", va="center", fontsize=11, color=SOFT_INK)
+    heading = figure.text(
+        left, 1 - 0.36 / height, "", ha="left", va="center", fontsize=16, fontweight="bold"
+    )
+    _fit(heading, [headline(results, most) for most in (40, 28, 20, 14, 10)], sizes=(16, 14.5, 13))
+    under = figure.text(
+        left, 1 - 0.70 / height, "", ha="left", va="center", fontsize=11, color=SOFT_INK
+    )
+    _fit(under, [_subtitle(results, most) for most in (36, 22, 14)], sizes=(11, 10))
     confidence = level(results[0].get("confidence")) if results else "unstated"
-    first = [f"Markers: mean of a bin at its median length, with its {confidence} interval."]
+    lines = [f"Markers: mean of a bin at its median length, bars: its {confidence} interval."]
     if hollow:
-        first.append("Hollow markers: no interval is supported.")
+        lines[0] += " Hollow markers: no interval supported."
     if any(parts(r, "curve") for r in results):
-        first.append(f"Line and band: fitted curve, {confidence}.")
-    second = ["SD: standard deviation of the answers' scores in a bin, no interval computed."]
+        lines[0] += f" Line and band: fitted curve with its {confidence} interval."
     if has_answers:
-        second.insert(0, "Dots: single answers; exact 1 above and exact 0 below the scale, spread so that they can be seen.")
-    figure.text(left, 0.36 / height, " ".join(first), ha="left", va="center", fontsize=9.5, color=SOFT_INK)
-    figure.text(left, 0.17 / height, " ".join(second), ha="left", va="center", fontsize=9.5, color=SOFT_INK)
+        lines.append(
+            "Dots or columns: single answers; exact 1 above and exact 0 below the scale, spread or counted so that none hides another."
+        )
+    lines.append("SD: standard deviation of the scores in a bin; no interval is computed for it.")
+    for place, line in enumerate(lines):
+        figure.text(
+            left,
+            (0.56 - 0.19 * place) / height,
+            line,
+            ha="left",
+            va="center",
+            fontsize=9.5,
+            color=SOFT_INK,
+        )
 
 
-def headline(results: Sequence[Mapping[str, Any]]) -> str:
-    """The picture's finding in at most some 80 characters."""
-    named = [(shortened(name, 28), number(r.get("safe_cap_tokens"))) for name, r in zip(labels(results), results, strict=True)]
+def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float]) -> None:
+    """The first wording, at the first size, that stays inside the picture."""
+    room = (_WIDTH - 0.3) * DPI
+    for words in choices:
+        for size in sizes:
+            text.set_text(words)
+            text.set_fontsize(size)
+            if text.get_window_extent().x1 <= room:
+                return
+
+
+def headline(results: Sequence[Mapping[str, Any]], most: int = 28) -> str:
+    """The picture's finding in one line; names have at most ``most`` characters."""
+    named = [
+        (shortened(name, most), number(r.get("safe_cap_tokens")))
+        for name, r in zip(labels(results), results, strict=True)
+    ]
     if not named:
         return "No result to show"
     if len(named) <= 2:
-        said = [f"{name} {'up to ' + tokens(cap) + ' tokens' if cap is not None else 'no supported cap'}" for name, cap in named]
+        said = [
+            f"{name} up to {tokens(cap)} tokens"
+            if cap is not None
+            else f"no cap supported for {name}"
+            for name, cap in named
+        ]
         return f"Safe context: {', '.join(said)}"
     caps = sorted(cap for _, cap in named if cap is not None)
     if not caps:
         return f"{len(named)} models, no safe context cap supported"
     lacking = len(named) - len(caps)
     tail = f", {lacking} without" if lacking else ""
-    return f"Safe context of {len(named)} models: {tokens(caps[0])} to {tokens(caps[-1])} tokens{tail}"
+    return (
+        f"Safe context of {len(named)} models: {tokens(caps[0])} to {tokens(caps[-1])} tokens{tail}"
+    )
 
 
-def _subtitle(results: Sequence[Mapping[str, Any]]) -> str:
+def _subtitle(results: Sequence[Mapping[str, Any]], most: int) -> str:
     said = []
     for key, word in (("study", "study"), ("task", "task"), ("campaign", "campaign")):
         values = sorted({str(r[key]) for r in results if r.get(key)})
         if values:
-            said.append(f"{word if len(values) == 1 else key + 's'} {shortened(', '.join(values), 36)}")
+            said.append(
+                f"{word if len(values) == 1 else key + 's'} {shortened(', '.join(values), most)}"
+            )
     counts = sorted({round(n) for r in results if (n := number(r.get("n"))) is not None})
     if counts:
         span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
         said.append(f"{span} answers{' per model' if len(results) > 1 else ''}")
-    documents = sorted({round(n) for r in results if (n := number(r.get("n_documents"))) is not None})
+    documents = sorted(
+        {round(n) for r in results if (n := number(r.get("n_documents"))) is not None}
+    )
     if documents:
-        span = f"{documents[0]:,}" if len(documents) == 1 else f"{documents[0]:,} to {documents[-1]:,}"
+        span = (
+            f"{documents[0]:,}" if len(documents) == 1 else f"{documents[0]:,} to {documents[-1]:,}"
+        )
         said.append(f"{span} documents")
     return drawable(" · ".join(said))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DPI = 160
 INK, SOFT_INK, FAINT = "#1F2328", "#59636E", "#D5DAE0"
-ZONE_FILL = {"stable": "#DCEEE3", "transition": "#F2D58A", "degraded": "#DB9585"}
+ZONE_FILL = {"stable": "#DCEEE3", "transition": "#F2D58A", "degraded": "#DF9F91"}
 ZONE_SHADE = {"stable": "#F4FAF6", "transition": "#FBF0D2", "degraded": "#F3DAD4"}
 
 
@@ -86,7 +86,7 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
     from PIL import Image
 
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
+    canvas.draw()  # type: ignore[no-untyped-call]
     picture = Image.fromarray(_rgba(canvas)).convert("RGB")
     if colours is not None:
         picture = picture.quantize(colours, dither=Image.Dither.NONE)

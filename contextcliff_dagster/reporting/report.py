@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from contextcliff_dagster.reporting.machine import machine_report, plain_values
+from contextcliff_dagster.reporting.markdown import markdown_report
+from contextcliff_dagster.reporting.redaction import secrets_of, without_secrets
+from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,5 +33,48 @@ def write_report(
     title: str,
     notes: Sequence[str] = (),
 ) -> ReportFiles:
-    """Render and write all three files into ``directory``."""
-    raise NotImplementedError
+    """Render and write all three files into ``directory``, the picture first: what is linked, exists.
+
+    ``cliffs``: one result of the contract per model, in the order of the report. ``records``:
+    EVAL_RECORDS for the single answers in the picture, or None. Same input, same bytes.
+
+    Raises:
+        StoreError: the folder cannot be written (full, read-only).
+    """
+    from contextcliff_dagster.reporting.plot import plot_report
+
+    secrets = secrets_of(os.environ)
+    results = [without_secrets(plain_values(c), secrets) for c in cliffs]
+    title, notes = without_secrets(title, secrets), without_secrets(list(notes), secrets)
+    # The answers are matched to the results by names as they were measured, so before redaction.
+    png = plot_report(results, _renamed(records, cliffs, results))
+    page = markdown_report(results, title=title, notes=notes, picture="report.png")
+    machine = json.dumps(
+        machine_report(results, title=title, notes=notes),
+        indent=1,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+    files = ReportFiles(
+        directory / "report.md", directory / "report.json", directory / "report.png"
+    )
+    write_atomic(files.png, png)
+    write_atomic(files.json, f"{machine}\n".encode())
+    write_atomic(files.md, page.encode())
+    return files
+
+
+def _renamed(
+    records: pd.DataFrame | None,
+    before: Sequence[Mapping[str, Any]],
+    after: Sequence[Mapping[str, Any]],
+) -> pd.DataFrame | None:
+    """``records`` with model names as the results now spell them, where redaction changed one."""
+    changed = {
+        a.get("model"): b.get("model")
+        for a, b in zip(before, after, strict=True)
+        if a.get("model") != b.get("model")
+    }
+    if records is None or not changed or "model" not in records.columns:
+        return records
+    return records.assign(model=records["model"].replace(changed))

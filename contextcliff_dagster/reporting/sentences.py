@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from contextcliff_dagster.reporting.numerals import count, estimate, level, number, percent, tokens
@@ -61,7 +62,9 @@ def labels(results: Sequence[Cliffs]) -> list[str]:
 
 def measured_range(cliffs: Cliffs) -> tuple[float, float] | None:
     """Shortest and longest scored document in tokens, by the bins; None where nothing is scored."""
-    rows = [b for b in parts(cliffs, "bins") if number(b.get("n")) and number(b.get("mean")) is not None]
+    rows = [
+        b for b in parts(cliffs, "bins") if number(b.get("n")) and number(b.get("mean")) is not None
+    ]
     lows = [v for b in rows if (v := number(b.get("min_tokens"))) is not None]
     highs = [v for b in rows if (v := number(b.get("max_tokens"))) is not None]
     return (min(lows), max(highs)) if lows and highs else None
@@ -93,7 +96,10 @@ def window_share(cliffs: Cliffs) -> float | None:
     share = number(part(cliffs, "critical_threshold").get("share"))
     if share is not None:
         return share
-    location, window = number(part(cliffs, "cliff").get("location_tokens")), number(cliffs.get("window_tokens"))
+    location, window = (
+        number(part(cliffs, "cliff").get("location_tokens")),
+        number(cliffs.get("window_tokens")),
+    )
     return location / window if location is not None and window else None
 
 
@@ -166,7 +172,10 @@ def comparison(results: Sequence[Cliffs]) -> str:
         key=lambda pair: -(number(pair[1].get("safe_cap_tokens")) or -1.0),
     )
     caps = [(name, number(r.get("safe_cap_tokens"))) for name, r in named]
-    text = ", ".join(f"{name} {tokens(cap) + ' tokens' if cap is not None else 'none supported'}" for name, cap in caps)
+    text = ", ".join(
+        f"{name} {tokens(cap) + ' tokens' if cap is not None else 'none supported'}"
+        for name, cap in caps
+    )
     text = f"safe cap: {text}"
     if len(caps) == 2 and caps[0][1] and caps[1][1] and caps[0][1] != caps[1][1]:
         text += f" ({caps[0][1] / caps[1][1]:.1f} times shorter)"
@@ -184,7 +193,11 @@ def comparison(results: Sequence[Cliffs]) -> str:
 def _location(cliffs: Cliffs) -> str:
     cliff = part(cliffs, "cliff")
     low, high = number(cliff.get("ci_low")), number(cliff.get("ci_high"))
-    span = f" [{tokens(low)}, {tokens(high)}]" if low is not None and high is not None else " (no interval)"
+    span = (
+        f" [{tokens(low)}, {tokens(high)}]"
+        if low is not None and high is not None
+        else " (no interval)"
+    )
     return f"{tokens(location_tokens(cliffs))}{span}"
 
 
@@ -196,4 +209,4 @@ def _intervals_apart(results: Sequence[Cliffs]) -> bool | None:
             return None
         spans.append((low, high))
     spans.sort()
-    return all(a[1] < b[0] for a, b in zip(spans, spans[1:], strict=False))
+    return all(a[1] < b[0] for a, b in pairwise(spans))

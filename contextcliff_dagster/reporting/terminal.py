@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextcliff_dagster.reporting.numerals import NOT_MEASURED, level, number, percent, score, tokens
+from contextcliff_dagster.reporting.numerals import (
+    NOT_MEASURED,
+    level,
+    number,
+    percent,
+    score,
+    tokens,
+)
 from contextcliff_dagster.reporting.sentences import (
     amount,
     certify_sentence,
@@ -113,7 +120,10 @@ def _zone_lines(cliffs: Mapping[str, Any]) -> list[str]:
         return ["none: the data do not support a division into zones"]
     head = {name: f"{mark} {title:<20}" for name, mark, title in _ZONES}
     present = {z["name"] for z in zones}
-    lines = [f"{head[z['name']]}{_zone_span(zones, i)} {_zone_note(cliffs, z)}" for i, z in enumerate(zones)]
+    lines = [
+        f"{head[z['name']]}{_zone_span(zones, i)} {_zone_note(cliffs, z)}"
+        for i, z in enumerate(zones)
+    ]
     lines += [f"{head[name]}none found" for name, _, _ in _ZONES if name not in present]
     return lines
 
@@ -144,13 +154,21 @@ def _zone_note(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> str:
 def variance_rose_in(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> bool:
     """True where an SD or variance rule fired at a bin that reaches into ``zone``."""
     low, high = number(zone.get("from_tokens")) or 0.0, number(zone.get("to_tokens"))
-    ranges = {b.get("bin"): (number(b.get("edge_low")), number(b.get("edge_high"))) for b in parts(cliffs, "bins")}
+    ranges = {
+        b.get("bin"): (number(b.get("edge_low")), number(b.get("edge_high")))
+        for b in parts(cliffs, "bins")
+    }
     for rule in parts(cliffs, "rules"):
         name = str(rule.get("name", "")).lower()
         if not rule.get("fired") or not ("variance" in name or "sd" in name.split("_")):
             continue
         edges = ranges.get(rule.get("at_bin"), (None, None))
-        if edges[0] is not None and edges[1] is not None and edges[1] > low and (high is None or edges[0] < high):
+        if (
+            edges[0] is not None
+            and edges[1] is not None
+            and edges[1] > low
+            and (high is None or edges[0] < high)
+        ):
             return True
     return False
 
@@ -160,8 +178,16 @@ def _drop(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> str:
     drop, low, high = (number(cliff.get(k)) for k in ("drop", "drop_ci_low", "drop_ci_high"))
     if drop is None:
         mean, base = number(zone.get("mean")), number(part(cliffs, "baseline").get("mean"))
-        return f"Performance drop: {NOT_MEASURED}" if mean is None or not base else f"Performance drop: {_signed(1 - mean / base)}, no interval"
-    span = f", between {_signed(low)} and {_signed(high)}" if low is not None and high is not None else ", no interval"
+        return (
+            f"Performance drop: {NOT_MEASURED}"
+            if mean is None or not base
+            else f"Performance drop: {_signed(1 - mean / base)}, no interval"
+        )
+    span = (
+        f", between {_signed(low)} and {_signed(high)}"
+        if low is not None and high is not None
+        else ", no interval"
+    )
     return f"Performance drop: {_signed(drop)}{span}"
 
 
@@ -177,7 +203,9 @@ def _recommendation(cliffs: Mapping[str, Any]) -> list[str]:
     lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
     prompt = number(cliffs.get("cap_prompt_tokens"))
     if prompt is not None:
-        lines.append(f"That is the document; as a prompt of this model it is {tokens(prompt)} tokens.")
+        lines.append(
+            f"That is the document; as a prompt of this model it is {tokens(prompt)} tokens."
+        )
     if (more := certify_sentence(cliffs)) is not None:
         lines.append(more)
     return lines

@@ -7,11 +7,24 @@ hiding another; the row's line and marker are the key to the panels below.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.reporting.numerals import number, score, tokens
-from contextcliff_dagster.reporting.plot_style import INK, SOFT_INK, ZONE_FILL, drawable, look, shortened
-from contextcliff_dagster.reporting.sentences import VERDICT_PHRASE, labels, location_tokens, part, parts
+from contextcliff_dagster.reporting.plot_style import (
+    INK,
+    SOFT_INK,
+    ZONE_FILL,
+    drawable,
+    look,
+    shortened,
+)
+from contextcliff_dagster.reporting.sentences import (
+    VERDICT_PHRASE,
+    labels,
+    location_tokens,
+    part,
+    parts,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +34,9 @@ _BAR_LOW, _BAR_HIGH = 0.10, 0.54
 _NAME_AT = 0.78
 
 
-def draw_zone_strip(axes: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]) -> None:
+def draw_zone_strip(
+    axes: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
+) -> None:
     """Rows from top to bottom in the order of ``results``; ``limits`` is the shared x range in tokens."""
     axes.set_ylim(-len(results) + 0.0, 0)
     axes.set_axis_off()
@@ -39,14 +54,47 @@ def _name_line(axes: Axes, row: int, name: str, result: Mapping[str, Any], y: fl
     width = axes.get_window_extent().width
     place = axes.get_yaxis_transform()
     key = Line2D(
-        [0, 26 / 818], [y, y], transform=place, color=style.colour, lw=2.4, ls=style.dash, clip_on=False
+        [0, 26 / 818],
+        [y, y],
+        transform=place,
+        color=style.colour,
+        lw=2.4,
+        ls=style.dash,
+        clip_on=False,
     )
     axes.add_line(key)
-    axes.plot([13 / 818], [y], transform=place, marker=style.marker, ms=8, mfc=style.colour, mec="white", mew=1, clip_on=False)
-    told = axes.text(1.0, y, _verdict_text(result), transform=place, ha="right", va="center", fontsize=10.5, color=SOFT_INK)
+    axes.plot(
+        [13 / 818],
+        [y],
+        transform=place,
+        marker=style.marker,
+        ms=8,
+        mfc=style.colour,
+        mec="white",
+        mew=1,
+        clip_on=False,
+    )
+    told = axes.text(
+        1.0,
+        y,
+        _verdict_text(result),
+        transform=place,
+        ha="right",
+        va="center",
+        fontsize=10.5,
+        color=SOFT_INK,
+    )
     room = width - told.get_window_extent().width - 34 / 818 * width - 14
     label = axes.text(
-        34 / 818, y, drawable(name), transform=place, ha="left", va="center", fontsize=12, fontweight="bold", color=style.colour
+        34 / 818,
+        y,
+        drawable(name),
+        transform=place,
+        ha="left",
+        va="center",
+        fontsize=12,
+        fontweight="bold",
+        color=style.colour,
     )
     most = len(drawable(name))
     while most > 8 and label.get_window_extent().width > room:
@@ -61,23 +109,49 @@ def _verdict_text(result: Mapping[str, Any]) -> str:
     if location is not None and verdict in ("cliff", "gradual_decline", "dip"):
         cliff = part(result, "cliff")
         low, high = number(cliff.get("ci_low")), number(cliff.get("ci_high"))
-        span = f" [{tokens(low)}–{tokens(high)}]" if low is not None and high is not None else ", no interval"
+        span = (
+            f" [{tokens(low)}–{tokens(high)}]"
+            if low is not None and high is not None
+            else ", no interval"
+        )
         text += f": half of the drop at {tokens(location)} tokens{span}"
     if number(result.get("safe_cap_tokens")) is None:
         text += "; no safe cap supported"
     return drawable(text)
 
 
-def _zone_bar(axes: Axes, result: Mapping[str, Any], limits: tuple[float, float], base: float) -> list[Text]:
+def _zone_bar(
+    axes: Axes, result: Mapping[str, Any], limits: tuple[float, float], base: float
+) -> list[Text]:
     from matplotlib.patches import Rectangle
 
     height = _BAR_HIGH - _BAR_LOW
     zones = parts(result, "zones")
     if not zones:
-        frame = Rectangle((0, base + _BAR_LOW), 1, height, transform=axes.get_yaxis_transform(), fc="none", ec=SOFT_INK, ls=(0, (2, 2)), lw=0.8)
+        frame = Rectangle(
+            (0, base + _BAR_LOW),
+            1,
+            height,
+            transform=axes.get_yaxis_transform(),
+            fc="none",
+            ec=SOFT_INK,
+            ls=(0, (2, 2)),
+            lw=0.8,
+        )
         axes.add_patch(frame)
         middle = base + (_BAR_LOW + _BAR_HIGH) / 2
-        return [axes.text(0.5, middle, "no zones: not supported by the data", transform=axes.get_yaxis_transform(), ha="center", va="center", fontsize=10, color=SOFT_INK)]
+        return [
+            axes.text(
+                0.5,
+                middle,
+                "no zones: not supported by the data",
+                transform=axes.get_yaxis_transform(),
+                ha="center",
+                va="center",
+                fontsize=10,
+                color=SOFT_INK,
+            )
+        ]
     texts = []
     for zone in zones:
         low = max(number(zone.get("from_tokens")) or 0.0, limits[0])
@@ -87,21 +161,39 @@ def _zone_bar(axes: Axes, result: Mapping[str, Any], limits: tuple[float, float]
         name = str(zone.get("name"))
         axes.add_patch(
             Rectangle(
-                (low, base + _BAR_LOW), high - low, height,
-                fc=ZONE_FILL.get(name, "#EEEEEE"), ec="white", lw=1.2, zorder=1,
+                (low, base + _BAR_LOW),
+                high - low,
+                height,
+                fc=ZONE_FILL.get(name, "#EEEEEE"),
+                ec="white",
+                lw=1.2,
+                zorder=1,
             )
-        )  # fmt: skip
+        )
         if name == "transition":
-            hatch = Rectangle((low, base + _BAR_LOW), high - low, height, fc="none", ec="#B58A1E", hatch="////", lw=0, zorder=1.1)
+            hatch = Rectangle(
+                (low, base + _BAR_LOW),
+                high - low,
+                height,
+                fc="none",
+                ec="#B58A1E",
+                hatch="////",
+                lw=0,
+                zorder=1.1,
+            )
             axes.add_patch(hatch)
         texts.append(_zone_label(axes, name, zone, low, high, base + (_BAR_LOW + _BAR_HIGH) / 2))
     return [t for t in texts if t.get_text()]
 
 
-def _zone_label(axes: Axes, name: str, zone: Mapping[str, Any], low: float, high: float, y: float) -> Text:
+def _zone_label(
+    axes: Axes, name: str, zone: Mapping[str, Any], low: float, high: float, y: float
+) -> Text:
     """The zone's name and mean, the name alone, or nothing: whatever fits."""
     pixels = axes.transData.transform([[low, 0], [high, 0]])[:, 0]
-    text = axes.text((low * high) ** 0.5, y, "", ha="center", va="center", fontsize=10, color=INK, zorder=3)
+    text = axes.text(
+        (low * high) ** 0.5, y, "", ha="center", va="center", fontsize=10, color=INK, zorder=3
+    )
     box = {"boxstyle": "square,pad=0.15", "fc": ZONE_FILL.get(name, "#EEEEEE"), "ec": "none"}
     if name == "transition":
         text.set_bbox(box)
@@ -114,19 +206,35 @@ def _zone_label(axes: Axes, name: str, zone: Mapping[str, Any], low: float, high
 
 
 def _cap_mark(
-    axes: Axes, row: int, result: Mapping[str, Any], limits: tuple[float, float], base: float, taken: Sequence[Text]
+    axes: Axes,
+    row: int,
+    result: Mapping[str, Any],
+    limits: tuple[float, float],
+    base: float,
+    taken: Sequence[Text],
 ) -> None:
     cap = number(result.get("safe_cap_tokens"))
     if cap is None or cap <= 0:
         return
     colour = look(row).colour
     x = min(max(cap, limits[0]), limits[1])
-    low, high = base + _BAR_LOW - 0.05, base + _BAR_HIGH + 0.05
-    axes.plot([x, x], [low, high], color=colour, lw=3, solid_capstyle="butt", zorder=4)
-    axes.plot([x], [high], marker="v", ms=8, mfc=colour, mec="white", mew=0.8, zorder=5, clip_on=False)
+    low, high = base + _BAR_LOW - 0.06, base + _BAR_HIGH + 0.04
+    axes.plot(
+        [x, x], [low, high], color=colour, lw=4, solid_capstyle="butt", zorder=4, clip_on=False
+    )
     words = f"safe cap {tokens(cap)}"
     middle = base + (_BAR_LOW + _BAR_HIGH) / 2
-    label = axes.text(x, middle, words, ha="right", va="center", fontsize=10.5, fontweight="bold", color=colour, zorder=6)
+    label = axes.text(
+        x,
+        middle,
+        words,
+        ha="right",
+        va="center",
+        fontsize=10.5,
+        fontweight="bold",
+        color=colour,
+        zorder=6,
+    )
     pad = 8
     edge = axes.get_window_extent()
     here = axes.transData.transform((x, middle))[0]
@@ -134,9 +242,16 @@ def _cap_mark(
     blocked = [t.get_window_extent() for t in taken]
 
     def free(left: float, right: float) -> bool:
-        return left > edge.x0 and right < edge.x1 and not any(b.x0 < right and left < b.x1 for b in blocked)
+        return (
+            left > edge.x0
+            and right < edge.x1
+            and not any(b.x0 < right and left < b.x1 for b in blocked)
+        )
 
-    spots = [("right", here - pad - width, here - pad), ("left", here + pad, here + pad + width)]
+    spots: list[tuple[Literal["right", "left"], float, float]] = [
+        ("right", here - pad - width, here - pad),
+        ("left", here + pad, here + pad + width),
+    ]
     side = next((s for s in spots if free(s[1], s[2])), None)
     if side is None:
         # A zone's name gives way to the number people came for.

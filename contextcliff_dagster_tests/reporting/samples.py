@@ -25,10 +25,15 @@ def wilson(mean: float, n: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def sample_lengths(seed: int = 0, bins: int = BINS, per_bin: int = PER_BIN, low: int = 60, high: int = 6500) -> np.ndarray:
+def sample_lengths(
+    seed: int = 0, bins: int = BINS, per_bin: int = PER_BIN, low: int = 60, high: int = 6500
+) -> np.ndarray:
     draw = np.random.default_rng(seed)
     edges = np.geomspace(low, high, bins + 1)
-    parts = [np.sort(np.exp(draw.uniform(math.log(a), math.log(b), per_bin))) for a, b in zip(edges, edges[1:])]
+    parts = [
+        np.sort(np.exp(draw.uniform(math.log(a), math.log(b), per_bin)))
+        for a, b in zip(edges, edges[1:])
+    ]
     return np.concatenate(parts).astype(int)
 
 
@@ -50,18 +55,34 @@ def sample(
     lengths = sample_lengths(7, bins, per_bin, low, high)
     p = true_score(lengths, l70, plateau)
     if graded:
-        score = np.where(draw.random(len(p)) < 0.35, draw.random(len(p)) < p, draw.beta(6 * p + 0.05, 6 * (1 - p) + 0.05))
+        score = np.where(
+            draw.random(len(p)) < 0.35,
+            draw.random(len(p)) < p,
+            draw.beta(6 * p + 0.05, 6 * (1 - p) + 0.05),
+        )
         score = np.round(score.astype(float), 3)
     else:
         score = (draw.random(len(p)) < p).astype(float)
     edges = np.geomspace(low, high, bins + 1).astype(int)
     keys = [f"b{i:02d}" for i in range(bins)]
     bin_of = np.repeat(keys, per_bin)
-    tags = np.where(score > 0, None, draw.choice(["hallucination", "wrong_evidence", "incompleteness"], len(p), p=[0.2, 0.7, 0.1]))
+    tags = np.where(
+        score > 0,
+        None,
+        draw.choice(
+            ["hallucination", "wrong_evidence", "incompleteness"], len(p), p=[0.2, 0.7, 0.1]
+        ),
+    )
     records = pd.DataFrame(
-        {"model": model, "bin": bin_of, "length_tokens": lengths, "score": score, "failure": tags,
-         "document_id": [f"d{i:04d}" for i in range(len(p))]}
-    )  # fmt: skip
+        {
+            "model": model,
+            "bin": bin_of,
+            "length_tokens": lengths,
+            "score": score,
+            "failure": tags,
+            "document_id": [f"d{i:04d}" for i in range(len(p))],
+        }
+    )
 
     half = l70 * math.exp(math.log(0.7 / 0.3) / SLOPE)
     longest = int(lengths.max())
@@ -70,16 +91,23 @@ def sample(
     before = records[records.length_tokens <= l70 * 0.6]
     base_mean = float(before.score.mean()) if len(before) else None
     base_ci = wilson(base_mean, len(before)) if base_mean is not None else (None, None)
-    first_failing = next((k for k in keys if records[records.bin == k].score.mean() < 0.7 * (base_mean or 1)), None)
+    first_failing = next(
+        (k for k in keys if records[records.bin == k].score.mean() < 0.7 * (base_mean or 1)), None
+    )
     grid = np.geomspace(lengths.min(), lengths.max(), 60)
     fit = true_score(grid, l70 * 1.03, plateau)
     spread = 0.02 + 0.35 * fit * (1 - fit)
-    drop = 1 - float(records.score[records.length_tokens > half].mean()) / base_mean if has_cliff and base_mean else None
+    drop = (
+        1 - float(records.score[records.length_tokens > half].mean()) / base_mean
+        if has_cliff and base_mean
+        else None
+    )
     stop = longest + 1
-    zone_edges = [0, cap, int(half * 1.7), stop] if has_cliff else [0, stop]
+    zone_edges = [0, cap, min(int(half * 1.7), stop), stop] if has_cliff else [0, stop]
     zones = [
         {"name": name, "from_tokens": a, "to_tokens": b, "mean": _mean(records, a, b)}
         for name, a, b in zip(("stable", "transition", "degraded"), zone_edges, zone_edges[1:])
+        if b > a
     ]
     cliffs: dict[str, Any] = {
         "schema_version": "1.0",
@@ -101,31 +129,69 @@ def sample(
         "safe_cap_tokens": cap,
         "safe_cap_reason": "Every fitted curve that loses 30% before this length is refuted by the data.",
         "cap_prompt_tokens": cap + 14,
-        "critical_threshold": {"tokens": int(half), "share": half / window} if has_cliff and window else None,
+        "critical_threshold": {"tokens": int(half), "share": half / window}
+        if has_cliff and window
+        else None,
         "confidence": 0.95,
         "tolerance": 0.3,
-        "caps_by_tolerance": [{"tolerance": t, "safe_cap_tokens": int(cap * f)} for t, f in ((0.1, 0.6), (0.2, 0.8), (0.3, 1))],
+        "caps_by_tolerance": [
+            {"tolerance": t, "safe_cap_tokens": int(cap * f)}
+            for t, f in ((0.1, 0.6), (0.2, 0.8), (0.3, 1))
+        ],
         "certify": {"n_needed": None},
-        "baseline": {"mean": base_mean, "ci_low": base_ci[0], "ci_high": base_ci[1], "n": len(before), "to_tokens": int(l70 * 0.6)},
+        "baseline": {
+            "mean": base_mean,
+            "ci_low": base_ci[0],
+            "ci_high": base_ci[1],
+            "n": len(before),
+            "to_tokens": int(l70 * 0.6),
+        },
         "cliff": {
-            "location_tokens": int(half), "ci_low": int(half * 0.83), "ci_high": int(half * 1.22),
-            "drop": drop, "drop_ci_low": max(0.0, (drop or 0) - 0.07), "drop_ci_high": min(1.0, (drop or 0) + 0.05), "p_value": 0.001,
-        } if has_cliff else None,
+            "location_tokens": int(half),
+            "ci_low": int(half * 0.83),
+            "ci_high": int(half * 1.22),
+            "drop": drop,
+            "drop_ci_low": max(0.0, (drop or 0) - 0.07),
+            "drop_ci_high": min(1.0, (drop or 0) + 0.05),
+            "p_value": 0.001,
+        }
+        if has_cliff
+        else None,
         "zones": zones,
         "curve": [
-            {"tokens": int(x), "mean": float(m), "ci_low": max(0.0, float(m - s)), "ci_high": min(1.0, float(m + s))}
+            {
+                "tokens": int(x),
+                "mean": float(m),
+                "ci_low": max(0.0, float(m - s)),
+                "ci_high": min(1.0, float(m + s)),
+            }
             for x, m, s in zip(grid, fit, spread)
         ],
-        "bins": [_bin(records[records.bin == k], k, int(a), int(b)) for k, a, b in zip(keys, edges, edges[1:])],
-        "rules": _rules(first_failing, base_mean),
+        "bins": [
+            _bin(records[records.bin == k], k, int(a), int(b))
+            for k, a, b in zip(keys, edges, edges[1:])
+        ],
+        "rules": _rules(first_failing),
         "definitions": {
             "ruler_85_6": {"tokens": int(l70 * 0.8), "censored": None, "threshold": 0.856},
             "nolima_0_85": {"tokens": int(l70 * 0.9), "censored": None, "threshold": 0.83},
             "mecw_5pct": {"tokens": None, "censored": "<", "threshold": 0.93},
-            "drop_30pct": {"tokens": longest if not has_cliff else int(l70), "censored": None if has_cliff else ">", "threshold": 0.69},
-            "longscore": {"base": base_mean, "base_tokens": 120, "by_length": [{"tokens": 480, "value": -0.21}, {"tokens": 960, "value": -0.8}], "mean": -0.51},
+            "drop_30pct": {
+                "tokens": longest if not has_cliff else int(l70),
+                "censored": None if has_cliff else ">",
+                "threshold": 0.69,
+            },
+            "longscore": {
+                "base": base_mean,
+                "base_tokens": 120,
+                "by_length": [{"tokens": 480, "value": -0.21}, {"tokens": 960, "value": -0.8}],
+                "mean": -0.51,
+            },
         },
-        "detectors": [{"name": "logistic", "location_tokens": int(half), "agrees": True}, {"name": "rules", "location_tokens": int(l70), "agrees": True}],
+        "detectors": [
+            {"name": "logistic", "location_tokens": int(half), "agrees": True},
+            {"name": "rules", "location_tokens": int(l70), "agrees": True},
+        ],
         "sensitivity": [{"setting": "confidence 0.99", "safe_cap_tokens": int(cap * 0.9)}],
         "joint_cap": None,
         "confounds": {"identified": "not_assessed", "reasons": []},
@@ -134,9 +200,12 @@ def sample(
             "hashes": {"manifest": "ab12" * 16, "recipe": "cd34" * 16},
             "versions": {"contextcliff": "0.1.0", "dagster": "1.13.0"},
             "seeds": {"sampling": 0, "bootstrap": 0},
-            "times": {"measured_from": "2026-11-21T09:58:00+00:00", "measured_to": "2026-11-21T09:59:10+00:00"},
+            "times": {
+                "measured_from": "2026-11-21T09:58:00+00:00",
+                "measured_to": "2026-11-21T09:59:10+00:00",
+            },
         },
-    }  # fmt: skip
+    }
     return cliffs, records
 
 
@@ -156,20 +225,57 @@ def _bin(rows: pd.DataFrame, key: str, low: int, high: int) -> dict[str, Any]:
     ci = wilson(mean, n)
     sd = float(rows.score.std(ddof=1)) if n > 1 else 0.0
     return {
-        "bin": key, "n": n, "n_documents": n, "edge_low": low, "edge_high": high,
-        "min_tokens": int(rows.length_tokens.min()), "median_tokens": int(rows.length_tokens.median()), "max_tokens": int(rows.length_tokens.max()),
-        "mean": mean, "ci_low": ci[0], "ci_high": ci[1], "sd": sd, "variance": sd * sd,
-        "failure_rate": float((rows.score == 0).mean()), "failures": {str(k): int(v) for k, v in rows.failure.value_counts().items()},
-        "missing": 0, "ci_width": ci[1] - ci[0], "rolling_variance": sd * sd, "bimodality": None, "instability": None, "ttft_excess": 1.0,
-        "ttft_ms": {"p50": 12.0 + high / 20, "p95": 20.0 + high / 18, "sd": 3.0}, "duration_ms": {"p50": 30.0 + high / 20, "p95": 50.0 + high / 18, "sd": 6.0},
-    }  # fmt: skip
+        "bin": key,
+        "n": n,
+        "n_documents": n,
+        "edge_low": low,
+        "edge_high": high,
+        "min_tokens": int(rows.length_tokens.min()),
+        "median_tokens": int(rows.length_tokens.median()),
+        "max_tokens": int(rows.length_tokens.max()),
+        "mean": mean,
+        "ci_low": ci[0],
+        "ci_high": ci[1],
+        "sd": sd,
+        "variance": sd * sd,
+        "failure_rate": float((rows.score == 0).mean()),
+        "failures": {str(k): int(v) for k, v in rows.failure.value_counts().items()},
+        "missing": 0,
+        "ci_width": ci[1] - ci[0],
+        "rolling_variance": sd * sd,
+        "bimodality": None,
+        "instability": None,
+        "ttft_excess": 1.0,
+        "ttft_ms": {"p50": 12.0 + high / 20, "p95": 20.0 + high / 18, "sd": 3.0},
+        "duration_ms": {"p50": 30.0 + high / 20, "p95": 50.0 + high / 18, "sd": 6.0},
+    }
 
 
-def _rules(first: str | None, base: float | None) -> list[dict[str, Any]]:
-    drop = {"name": "mean_drop", "fired": first is not None, "at_bin": first, "reachable": True, "value": 0.41 if first else 0.05, "threshold": 0.3}
+def _rules(first: str | None) -> list[dict[str, Any]]:
+    fired = first is not None
+
+    def rule(
+        name: str,
+        value: float | None,
+        threshold: float | None,
+        hit: bool = True,
+        reachable: bool = True,
+    ) -> dict[str, Any]:
+        at = first if fired and hit else None
+        return {
+            "name": name,
+            "fired": at is not None,
+            "at_bin": at,
+            "reachable": reachable,
+            "value": value,
+            "threshold": threshold,
+        }
+
     return [
-        {"name": "transition_sd", "fired": False, "at_bin": None, "reachable": False, "value": 1.3, "threshold": 2.0},
-        {"name": "transition_variance", "fired": first is not None, "at_bin": first, "reachable": True, "value": 4.0 if first else 1.1, "threshold": 2.0},
-        drop,
-        {"name": "failure_spike", "fired": first is not None, "at_bin": first, "reachable": True, "value": 0.45 if first else 0.05, "threshold": 0.1},
-    ]  # fmt: skip
+        rule("transition_sd", 0.47, 0.9, hit=False, reachable=False),
+        rule("variance", 0.22, 0.1),
+        rule("mean_drop", 0.41 if fired else 0.05, 0.3),
+        rule("failure_rate_spike", 0.45 if fired else 0.05, 0.1),
+        rule("first_failing_edge", 624 if fired else None, None),
+        rule("critical_threshold", 0.076 if fired else None, None),
+    ]

@@ -1,0 +1,42 @@
+"""Text made safe for Markdown: what a user named or a model said must not become markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_SPECIAL = re.compile(
+    r"[\\`*\[\]<>|~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|&(?=[#A-Za-z])|:(?=//)|(?<=www)\."
+)
+_LINE_START = re.compile(r"^([-+=]|\d+(?=[.)]))")
+
+
+def plain(text: Any) -> str:
+    """``text`` on one line with every character that Markdown or HTML would act on escaped.
+
+    Links are not made either: ``http\\://`` stays text.
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    escaped = _SPECIAL.sub(lambda m: "&lt;" if m[0] == "<" else "\\" + m[0], line)
+    return _LINE_START.sub(lambda m: m[0] + "&#8203;" if m[0].isdigit() else "\\" + m[0], escaped)
+
+
+def code(text: Any) -> str:
+    """``text`` as a code span that no backtick in it can close, also inside a table cell."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    if not line:
+        return "(none)"
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    pad = " " if line[0] == "`" or line[-1] == "`" else ""
+    # A pipe would end the cell; GitHub's tables know \| inside code, outside tables it is a rare sight.
+    return f"{fence}{pad}{line.replace('|', chr(92) + '|')}{pad}{fence}"
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()
+) -> list[str]:
+    """Lines of a table; cells are markup already. ``right``: columns aligned to the right."""
+    numeric = set(right)
+    marks = ["---:" if i in numeric else "---" for i in range(len(head))]
+    return [f"| {' | '.join(cells)} |" for cells in (head, marks, *rows)]
