@@ -1,22 +1,28 @@
-"""The code location: every study's assets and jobs, what they are handed, and who runs them."""
+"""The code location: every study's assets and jobs, what they are handed, and who runs them.
 
-from pathlib import Path
+Written out rather than collected by ``load_from_defs_folder``, which wraps the sentence about a
+misspelt study file into a tree of modules.
+"""
 
 import dagster as dg
+
+from contextcliff_dagster.defs.database import database_asset
+from contextcliff_dagster.defs.executors import chosen_executor
+from contextcliff_dagster.defs.resources import default_resources
+from contextcliff_dagster.defs.studies import study_assets, study_jobs
+from contextcliff_dagster.studies import load_studies
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """One Definitions object, readable top to bottom."""
-    from contextcliff_dagster.defs.executors import chosen_executor
-    from contextcliff_dagster.defs.resources import default_resources
-
-    return dg.Definitions.merge(
-        # defs/studies.py: studies/*.yaml -> one asset group each, with its jobs
-        # defs/database.py: contextcliff.duckdb over all of them
-        dg.load_from_defs_folder(path_within_project=Path(__file__).parent),
-        dg.Definitions(
-            resources=default_resources(),
-            executor=chosen_executor(),
-        ),
+    """One Definitions object, read when the code location loads."""
+    studies = list(load_studies().values())
+    return dg.Definitions(
+        assets=[
+            *(asset for study in studies for asset in study_assets(study)),
+            database_asset(studies),
+        ],
+        jobs=[job for study in studies for job in study_jobs(study)],
+        resources=default_resources(),
+        executor=chosen_executor(),
     )

@@ -1,8 +1,10 @@
 """`contextcliff.duckdb`: views over the Parquet files and the small result tables, for SQL."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an asset and does not resolve strings.
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -13,7 +15,7 @@ from contextcliff_dagster.defs.assets.options import OWNERS, SINGLE_RUN, asset_k
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.show.ui import table
-from contextcliff_dagster.studies import Study, load_studies
+from contextcliff_dagster.studies import Study
 
 _DUCKDB_TYPES = {
     "string": "VARCHAR",
@@ -27,7 +29,7 @@ _DUCKDB_TYPES = {
 
 
 def view_sql(declared: Table, root: Path) -> str:
-    """A view over every study's files of one table; an empty one of the same columns while there are none.
+    """A view over every study's files of one table, empty while there are none.
 
     The columns stand in the files themselves, so the hive parts of the paths are not read: these
     hold slugs, the columns the names.
@@ -82,10 +84,8 @@ def result_rows(root: Path) -> tuple[list[tuple], list[tuple]]:
     return cliffs, bins
 
 
-@dg.definitions
-def database() -> dg.Definitions:
-    """The asset, downstream of all studies."""
-    studies: list[Study] = list(load_studies().values())
+def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
+    """The asset ``database``, downstream of all studies."""
 
     @dg.asset(
         key=dg.AssetKey(["database"]),
@@ -136,4 +136,4 @@ def database() -> dg.Definitions:
             }
         )
 
-    return dg.Definitions(assets=[database])
+    return database

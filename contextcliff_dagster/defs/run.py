@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.inference.models import get_model
 from contextcliff_dagster.inference.progress import Progress, RunSummary
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -44,6 +47,11 @@ class Profiled:
     calls: Mapping[str, RunSummary] = field(default_factory=dict)
 
 
+PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
+JUDGEMENT = ("eval_records", "metrics", "cliffs", "report")
+JUDGEMENT_OPS = ("eval_records", "profile", "report")
+"""Ops of ``JUDGEMENT``: metrics and cliffs are made by one."""
+
 OnProgress = Callable[[str, Progress], None]
 """Called with the model's name while its calls run."""
 
@@ -67,7 +75,19 @@ def prepare_study(
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
     """
-    raise NotImplementedError
+    from contextcliff_dagster.defs.steps import measurement, preparation
+
+    study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
+    for model in study.models:
+        get_model(model)
+    if reread or preparation.find_frozen(study, store) is None:
+        config = {"raw_corpus": {"reread": reread}}
+        _materialize(study, store, instance, PREPARATION, config, Watch())
+    manifest = preparation.load_frozen(study, store)
+    with measurement.open_ledger(store) as ledger:
+        name = measurement.campaign_of(ledger, study, campaign)
+        estimate = measurement.estimate_cost(study, manifest, ledger, name)
+    return Prepared(study, manifest, estimate, preparation.prepare_audit(study, store))
 
 
 def profile_study(
@@ -90,6 +110,7 @@ def profile_study(
             (see :meth:`Study.with_seed`).
         campaign: the current one when None.
         budget: the study's own when None.
+        on_progress: called while calls run.
         stop: asked between calls; True ends cleanly, with what is measured kept.
         store: :meth:`Store.default` when None.
         instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.
@@ -97,7 +118,21 @@ def profile_study(
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
     """
-    raise NotImplementedError
+    from contextcliff_dagster.defs.steps import measurement, preparation
+
+    study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
+    for model in study.models:
+        get_model(model)
+    with measurement.open_ledger(store) as ledger:
+        campaign = measurement.campaign_of(ledger, study, campaign)
+    watch = Watch(on_progress, stop, budget)
+    # A frozen manifest needs no corpus: neither opened nor counted again.
+    frozen = preparation.find_frozen(study, store) is not None
+    chosen = (*(() if frozen else PREPARATION), "predictions", *JUDGEMENT)
+    dated = {"campaign": campaign}
+    config = dict.fromkeys(("predictions", *JUDGEMENT_OPS), dated)
+    _materialize(study, store, instance, chosen, config, watch)
+    return _profiled(study, store, campaign, watch)
 
 
 def rebuild_report(
@@ -114,4 +149,71 @@ def rebuild_report(
     Raises:
         StudyError: nothing is measured yet.
     """
-    raise NotImplementedError
+    from contextcliff_dagster.defs.steps import measurement, preparation
+
+    study, store = _as_asked(study, models, None, seed), store or Store.default()
+    preparation.load_frozen(study, store)
+    with measurement.open_ledger(store) as ledger:
+        campaign = measurement.campaign_of(ledger, study, campaign)
+    dated = {"campaign": campaign}
+    config = {
+        **dict.fromkeys(JUDGEMENT_OPS, dated),
+        "predictions": {**dated, "from_ledger_only": True},
+    }
+    _materialize(study, store, instance, ("predictions", *JUDGEMENT), config, Watch())
+    return _profiled(study, store, campaign, Watch())
+
+
+def _as_asked(
+    study: Study,
+    models: Sequence[str] | None,
+    samples_per_bin: int | None,
+    seed: int | None,
+) -> Study:
+    if seed is not None:
+        study = study.with_seed(seed)
+    if samples_per_bin is not None:
+        study = study.with_samples(samples_per_bin)
+    return study if models is None else study.with_models(models)
+
+
+def _materialize(
+    study: Study,
+    store: Store,
+    instance: dg.DagsterInstance | None,
+    names: Sequence[str],
+    config: Mapping[str, Mapping[str, Any]],
+    watch: Watch,
+) -> None:
+    """Materialize the named assets of ``study`` in one run in this process; faults come through."""
+    import dagster as dg
+
+    from contextcliff_dagster.defs.assets.options import asset_key, group
+    from contextcliff_dagster.defs.partitions import range_tags
+    from contextcliff_dagster.defs.resources import StoreResource
+    from contextcliff_dagster.defs.studies import study_assets
+
+    if instance is None and os.environ.get("DAGSTER_HOME"):
+        instance = dg.DagsterInstance.get()
+    ops = {f"{group(study)}__{op}": {"config": dict(values)} for op, values in config.items()}
+    dg.materialize(
+        study_assets(study),
+        selection=[asset_key(study, name) for name in names],
+        resources={"store": StoreResource(root=str(store.root)), "watch": watch},
+        instance=instance,
+        tags=range_tags(study) if "predictions" in names else {},
+        run_config={
+            "ops": ops,
+            # The terminal belongs to the caller: Dagster's own lines go to its event log only.
+            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+        },
+    )
+
+
+def _profiled(study: Study, store: Store, campaign: str, watch: Watch) -> Profiled:
+    from contextcliff_dagster.defs.steps.judgement import read_cliffs
+    from contextcliff_dagster.reporting.report import ReportFiles
+
+    folder = store.report_dir(study.name, campaign)
+    files = ReportFiles(folder / "report.md", folder / "report.json", folder / "report.png")
+    return Profiled(study, campaign, read_cliffs(study, store, campaign), files, watch.calls)

@@ -1,4 +1,4 @@
-"""Every study file as one asset group with its jobs."""
+"""One study as one asset group with its jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextcliff_dagster.defs.assets.measuring import measuring_assets
 from contextcliff_dagster.defs.assets.options import group
 from contextcliff_dagster.defs.assets.preparation import preparation_assets
 from contextcliff_dagster.defs.partitions import range_tags
-from contextcliff_dagster.studies import Study, load_studies
+from contextcliff_dagster.studies import Study
 
 
 def study_assets(study: Study) -> list[dg.AssetsDefinition]:
@@ -43,13 +43,3 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
             },
         ),
     ]
-
-
-@dg.definitions
-def studies() -> dg.Definitions:
-    """Assets and jobs of all study files."""
-    found = load_studies().values()
-    return dg.Definitions(
-        assets=[asset for study in found for asset in study_assets(study)],
-        jobs=[job for study in found for job in study_jobs(study)],
-    )

@@ -1,6 +1,7 @@
 """Evaluation records, metrics, cliffs and report: cheap, and made again whenever records change."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an asset and does not resolve strings.
 
 from collections.abc import Iterator
 

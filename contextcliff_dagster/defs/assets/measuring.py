@@ -1,21 +1,24 @@
 """Cost estimate and predictions: what measuring would cost, and measuring."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an asset and does not resolve strings.
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from contextcliff_dagster.contracts import PREDICTIONS
 from contextcliff_dagster.defs.assets.options import SINGLE_RUN, described
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.partitions import bins_by_model, partition_key, study_partitions
-from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.show import calls as show
 from contextcliff_dagster.defs.steps import measurement as steps
 from contextcliff_dagster.defs.steps.preparation import load_frozen
+from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.inference.budget import Budget
 from contextcliff_dagster.studies import Study
 
@@ -66,9 +69,8 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
         ),
         partitions_def=study_partitions(study),
         backfill_policy=SINGLE_RUN,
-        # Each finished bin logs its own materialization, so that a crash keeps those before it;
-        # returning a result as well would record every bin twice.
-        output_required=False,
+        # Nothing passes through an IO manager: downstream reads the store.
+        dagster_type=dg.Nothing,
     )
     def predictions(
         context: dg.AssetExecutionContext,
@@ -79,7 +81,7 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
         where = store.open()
         manifest = load_frozen(study, where)
         merged = {bin.bin: bin.merged_into for bin in manifest.bins}
-        budget = None if config.budget_usd is None else Budget(usd=config.budget_usd)
+        budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
 
         with steps.open_ledger(where) as ledger:
             campaign = steps.campaign_of(ledger, study, config.campaign)
@@ -119,6 +121,9 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                     on_bin=finished,
                 )
                 context.log.info(f"{model}: {json.dumps(watch.calls[model].to_dict())}")
-        yield from ()
+        # Each finished bin has logged its own materialization, so that a crash keeps those before
+        # it. Downstream steps of this run wait for an output, but a plain one would record every
+        # bin a second time: the mark tells Dagster that the events are out already.
+        yield dg.Output(None, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
 
     return [cost_estimate, predictions]

@@ -1,6 +1,7 @@
 """Raw corpus, length map, distribution audit and manifest: everything before the first call."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an asset and does not resolve strings.
 
 import dagster as dg
 
@@ -39,7 +40,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         corpus = steps.prepare_corpus(study, where, reread=config.reread)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(corpus.fingerprint),
-            metadata=show.corpus_metadata(study, where, corpus),
+            metadata=show.corpus_metadata(corpus),
         )
 
     @dg.asset(
@@ -57,8 +58,8 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         where = store.open()
         lengths = steps.prepare_length_map(study, where)
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(lengths.version),
-            metadata=show.length_metadata(study, where, lengths),
+            data_version=dg.DataVersion(steps.lengths_version(study, where, lengths)),
+            metadata=show.length_metadata(lengths),
         )
 
     @dg.asset(

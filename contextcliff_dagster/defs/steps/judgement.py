@@ -145,7 +145,6 @@ def provenance(
 ) -> dict[str, Any]:
     """Hashes, versions, seeds and times: what it takes to measure the same again."""
     import platform
-    from importlib.metadata import version
 
     finished = records["finished_at"].dropna()
     return {
@@ -155,9 +154,7 @@ def provenance(
         "identity": dict(identity),
         "seed": study.sampling.seed,
         "versions": {
-            **{
-                name: version(name) for name in ("contextcliff-dagster", "numpy", "scipy", "pandas")
-            },
+            **{name: _version(name) for name in ("contextcliff-dagster", "numpy", "scipy", "pandas")},
             "python": platform.python_version(),
             "schema": SCHEMA_VERSION,
         },
@@ -228,6 +225,15 @@ def in_order(study: Study, models: Sequence[str] | Mapping[str, Any] | Any) -> l
     """``models`` with the study's own first, in its order, then the others by name."""
     rank = {model: number for number, model in enumerate(study.models)}
     return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
+
+
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a source tree that was not installed
+        return None
 
 
 def _tables(folder: Path) -> list[Path]:

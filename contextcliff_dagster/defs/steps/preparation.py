@@ -6,13 +6,14 @@ source is opened, and the summaries come from the manifest's own header.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import CorpusError, StoreError, StudyError
+from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError, StudyError
 from contextcliff_dagster.inference.models import get_model
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
@@ -135,18 +136,22 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
     from contextcliff_dagster.sampling.bins import cut_bins
 
     if (frozen := find_frozen(study, store)) is not None:
-        return dict(frozen.header["audit"])
+        if (kept := _read_json(_kept_audit(study, store))) is not None:
+            return dict(kept)
+        # Somebody deleted it: what is left to audit is the sample.
+        lengths, questions = frozen.examples.select(LENGTH_MAP.column_names), frozen.examples
+    else:
+        lengths, questions = _lengths(study, store), _questions(study, store)
     windows = [window for name in study.models if (window := get_model(name).window_tokens)]
-    lengths = _lengths(study, store)
     audit = audit_lengths(
         lengths,
-        _questions(study, store),
+        questions,
         cut_bins(*_columns(lengths), study.bin_spec()),
         target=(study.target.min_tokens, study.target.max_tokens) if study.target else None,
         window_tokens=min(windows, default=None),
         starved_below=study.bins.starved_below,
     )
-    # Through JSON and back: the manifest's header holds the same object.
+    # Through JSON and back: the same object as one that was kept.
     found: dict[str, Any] = json.loads(json.dumps(audit.to_dict()))
     return found
 
@@ -170,12 +175,11 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     lengths = _lengths(study, store)
     header = {
         "study": study.name,
-        "spec": study.manifest_spec(),
+        "tokenizer": study.tokenizer,
         "spec_hash": study.manifest_spec_hash(),
         "samples_per_bin": study.sampling.samples_per_bin,
         "corpus": read_summary(corpus_dir(study, store)).to_dict(),
         "lengths": prepare_length_map(study, store).to_dict(),
-        "audit": audit,
     }
     manifest = draw_manifest(
         corpus_dir(study, store),
@@ -185,8 +189,24 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         header,
     )
     folder = store.manifest_dir(study.name)
+    # Beside the manifest, not in it: its windows are the models', and the sample is not.
+    write_json(_kept_audit(study, store), audit)
     save_manifest(manifest, folder)
     return load_manifest(folder)
+
+
+def lengths_version(study: Study, store: Store, lengths: LengthMapSummary) -> str:
+    """Data version of the length map: which texts were counted, and with which vocabulary."""
+    from contextcliff_dagster.corpora.materialize import read_summary
+
+    frozen = find_frozen(study, store)
+    corpus = (
+        frozen.header["corpus"]["fingerprint"]
+        if frozen is not None
+        else read_summary(corpus_dir(study, store)).fingerprint
+    )
+    both = f"{corpus} {lengths.tokenizer_fingerprint}"
+    return hashlib.sha256(both.encode()).hexdigest()
 
 
 def corpus_dir(study: Study, store: Store) -> Path:
@@ -195,6 +215,10 @@ def corpus_dir(study: Study, store: Store) -> Path:
 
 def length_map_file(study: Study, store: Store) -> Path:
     return store.preparation_dir(study.name) / "length_map.parquet"
+
+
+def _kept_audit(study: Study, store: Store) -> Path:
+    return store.manifest_dir(study.name) / "audit.json"
 
 
 def _reread_note(study: Study, store: Store) -> Path:

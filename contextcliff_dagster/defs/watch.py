@@ -1,0 +1,23 @@
+"""Who looks on while calls run in this process: the command line's progress bar, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from contextcliff_dagster.inference.budget import Budget
+from contextcliff_dagster.inference.progress import Progress, RunSummary
+
+
+@dataclass
+class Watch:
+    """What the caller of an in-process run wants to hear, and may say.
+
+    Assets report to ``on_progress`` (model, progress), ask ``stop`` between calls, keep to
+    ``budget`` where their config names none, and leave each model's summary in ``calls``.
+    """
+
+    on_progress: Callable[[str, Progress], None] | None = None
+    stop: Callable[[], bool] | None = None
+    budget: Budget | None = None
+    calls: dict[str, RunSummary] = field(default_factory=dict)
