@@ -1,0 +1,226 @@
+"""Bad input, as real processes meet it: one sentence, exit code 2, no traceback, nothing lost."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import resource
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster_tests.cli import ledger_files
+from contextcliff_dagster_tests.cli.terminal import COMMAND, Ended, assert_one_sentence, run
+
+SMALL = ("--model", "reference-short", "--samples-per-bin", "2")
+
+
+@pytest.mark.parametrize("wrong", ledger_files.SPOILED)
+def test_a_file_that_cannot_be_measured(wrong: str, tmp_path: Path) -> None:
+    spoil, words = ledger_files.SPOILED[wrong]
+    path = tmp_path / "own.jsonl"
+    spoil(path)
+    assert_one_sentence(run("--data", str(path), *SMALL), *words)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            "models:\n  mine:\n    engine: openai\n    base_url: http://x/v1\n"
+            "    window_tokens: many\n",
+            ["models.yaml", "line 5", "window_tokens"],
+        ),
+        ("models:\n  mine:\n    engine: teapot\n", ["models.yaml", "line 3", "engine"]),
+        ("models: [\n", ["models.yaml", "line"]),
+    ],
+)
+def test_models_yaml_with_a_fault(body: str, words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "models.yaml"
+    path.write_text(body)
+    ended = run("profile", "--model", "mine", env={"CONTEXTCLIFF_MODELS": str(path)})
+    assert_one_sentence(ended, *words)
+
+
+def test_a_study_with_a_key_of_the_wrong_type(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ncorpus: {kind: reference}\ntokenizer: reference\nmodels: [reference-short]\n"
+        "bins:\n  count: ten\n"
+    )
+    ended = run("profile", "mine", env={"CONTEXTCLIFF_STUDIES": str(tmp_path)})
+    assert_one_sentence(ended, "mine.yaml", "line 6", "count")
+
+
+def _endpoint(folder: Path, url: str) -> dict[str, str]:
+    path = folder / "models.yaml"
+    path.write_text(
+        "models:\n  mine:\n    engine: openai\n    model_id: m\n"
+        f"    base_url: {url}\n    api_key_env: OUR_TEST_KEY\n    max_attempts: 2\n"
+    )
+    return {"CONTEXTCLIFF_MODELS": str(path), "OUR_TEST_KEY": "sk-very-secret"}
+
+
+def test_an_endpoint_that_nobody_serves(tmp_path: Path) -> None:
+    env = _endpoint(tmp_path, "http://127.0.0.1:9/v1")
+    ended = run("profile", "quick", "--model", "mine", env=env)
+    assert_one_sentence(ended, "mine", "127.0.0.1:9")
+    assert "sk-very-secret" not in ended.err + ended.out
+
+
+@contextmanager
+def _refusing(status: int) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def _refuse(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = b'{"error": {"message": "Incorrect API key provided: sk-very-secret"}}'
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = _refuse
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_key_that_is_refused(tmp_path: Path) -> None:
+    with _refusing(401) as url:
+        ended = run("profile", "quick", "--model", "mine", env=_endpoint(tmp_path, url))
+    assert_one_sentence(ended, "mine", "401", "api_key_env")
+    assert "sk-very-secret" not in ended.err + ended.out
+
+
+def test_a_key_that_is_not_set(tmp_path: Path) -> None:
+    env = {**_endpoint(tmp_path, "http://127.0.0.1:9/v1"), "OUR_TEST_KEY": ""}
+    assert_one_sentence(run("profile", "quick", "--model", "mine", env=env), "OUR_TEST_KEY")
+
+
+@contextmanager
+def _mounted(folder: Path, options: str) -> Iterator[Path]:
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a file system")
+@pytest.mark.parametrize("size", ["size=64k", "size=600k", "size=5m"])
+def test_a_disk_that_is_full_from_the_start(size: str, tmp_path: Path) -> None:
+    # Too small for Dagster's tables, for the manifest, for the call ledger.
+    with _mounted(tmp_path / "small", size) as store:
+        ended = _without_dagster_home("profile", "quick", *SMALL, "--store", str(store))
+    assert_one_sentence(ended, "full")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a file system")
+def test_a_disk_that_fills_up_loses_nothing_measured(tmp_path: Path) -> None:
+    with _mounted(tmp_path / "small", "size=40m") as store:
+        first = run("profile", "quick", *SMALL, "--store", str(store), "--json")
+        assert first.code == 0, first.err
+        filler = store / "filler"
+        with filler.open("wb") as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+        full = run("profile", "quick", "--model", "reference-short", "--store", str(store))
+        assert_one_sentence(full, "full")
+        filler.unlink()
+        again = run(
+            "profile", "quick", "--model", "reference-short", "--store", str(store), "--json"
+        )
+        assert again.code == 0, again.err
+        calls = json.loads(again.out)["calls"]["reference-short"]
+        assert calls["cached"] >= 10
+        assert calls["planned"] == 50
+
+
+@pytest.mark.slow
+def test_files_that_may_not_grow_are_a_full_disk(tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+    done = subprocess.run(
+        [*COMMAND, "profile", "quick", *SMALL, "--store", str(tmp_path / "store")],
+        capture_output=True, text=True, preexec_fn=limit, check=False,
+    )  # fmt: skip
+    assert_one_sentence(Ended(done.returncode, done.stdout, done.stderr), "full")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a file system")
+def test_a_store_that_is_read_only(tmp_path: Path) -> None:
+    with _mounted(tmp_path / "store", "size=1m,ro") as store:
+        for command in ("profile", "prepare", "report"):
+            ended = _without_dagster_home(command, "quick", "--store", str(store))
+            assert_one_sentence(ended, str(store))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_store_without_permission(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir(mode=0o500)
+    ended = _without_dagster_home("profile", "quick", "--store", str(tmp_path / "store"))
+    assert_one_sentence(ended, str(tmp_path / "store"))
+
+
+def test_a_store_that_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    path.write_text("")
+    assert_one_sentence(_without_dagster_home("profile", "quick", "--store", str(path)), str(path))
+
+
+def _without_dagster_home(*args: str) -> Ended:
+    """Dagster's home then lies in the store, as it does for most people."""
+    done = subprocess.run(
+        [*COMMAND, *args], capture_output=True, text=True, check=False,
+        env={k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"},
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("starved", ["merge", "refuse"])
+def test_a_bin_with_one_example_is_merged_or_refused_as_the_study_says(
+    starved: str, tmp_path: Path
+) -> None:
+    data = ledger_files.rows(40, max_tokens=120)
+    data += ledger_files.rows(1, min_tokens=350, max_tokens=420)
+    data[-1]["id"] = "alone"
+    ledger_files.write(tmp_path / "own.jsonl", data)
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ncorpus: {kind: file, path: own.jsonl}\ntokenizer: reference\n"
+        "models: [reference-short]\nprompt: {max_output_tokens: 12}\n"
+        f"bins: {{kind: fixed, width: 100, count: 4, starved: {starved}}}\n"
+        "sampling: {samples_per_bin: 5, pilot_per_bin: 2}\n"
+    )
+    ended = run("prepare", "mine", "--json", env={"CONTEXTCLIFF_STUDIES": str(tmp_path)})
+    if starved == "refuse":
+        assert_one_sentence(ended, "b0", "starved")
+        return
+    assert ended.code == 0, ended.err
+    bins = json.loads(ended.out)["bins"]
+    assert any(b["merged_into"] for b in bins)
+    assert sum(b["n"] for b in bins) == 41
