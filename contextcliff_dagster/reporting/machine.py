@@ -15,8 +15,8 @@ def machine_report(
 ) -> dict[str, Any]:
     """One object of plain JSON values (a NaN becomes null).
 
-    ``models``: the results as they are in ``cliffs.json``. ``quantile_to_tokens``: per model and bin
-    the token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader can
+    ``models``: the results as they are in ``cliffs.json``. ``quantile_to_tokens``: per model and
+    bin the token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader can
     check which documents a statement rests on. ``created_at``: that of the newest result; no clock
     is read here.
     """
@@ -57,7 +57,7 @@ def _bin_tokens(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def renderer_versions() -> dict[str, str | None]:
-    """Versions of what rendered the report; those of the measurement are in each result's provenance."""
+    """Versions of what rendered the report; a result's provenance has those of the measurement."""
     from importlib import metadata
 
     def version(name: str) -> str | None:

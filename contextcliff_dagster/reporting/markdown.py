@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contextcliff_dagster.reporting.markdown_rules import (
+    definitions_table,
+    detector_lines,
+    rules_table,
+)
 from contextcliff_dagster.reporting.markdown_tables import (
     bins_table,
     caps_table,
-    definitions_table,
-    detector_lines,
     failures_table,
     models_table,
-    rules_table,
     zones_table,
 )
 from contextcliff_dagster.reporting.markup import code, plain
@@ -79,8 +81,9 @@ def answer_sentence(name: str, result: Mapping[str, Any]) -> str:
     prompt = number(result.get("cap_prompt_tokens"))
     as_prompt = f" ({tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
     return (
-        f"{head}; keep documents at or below **{tokens(cap)} tokens**{as_prompt}: up to there the {plain(score_name(result))} "
-        f"is, with {level(result.get('confidence'))} confidence, within {level(result.get('tolerance'))} of its baseline "
+        f"{head}; keep documents at or below **{tokens(cap)} tokens**{as_prompt}: up to there the "
+        f"{plain(score_name(result))} is, with {level(result.get('confidence'))} confidence, "
+        f"within {level(result.get('tolerance'))} of its baseline "
         f"{baseline_phrase(result)}, measured with {amount(result)}."
     )
 
@@ -91,14 +94,17 @@ def _reading(results: Results) -> list[str]:
     return [
         "## How to read this",
         "",
-        "- Every document was sent whole, at its natural length: nothing was cut, padded or inserted. Lengths are tokens of the "
-        "document alone, in the tokenizer named in the table.",
-        f"- The **safe cap** is the largest length up to which a loss of {tolerance} of the baseline is excluded at {confidence} "
-        "confidence. It is a limit for this task and this serving configuration, not a ranking of models.",
-        f"- Numbers in square brackets are {confidence} intervals; bins' intervals resample whole documents. "
-        "Where there is none, the reason stands beside it.",
-        "- **Stable**, **transition**, **degraded**: where the score holds, where it falls, where it stays low.",
-        "- What happens inside the model is not observed: the report says where the score drops, not why.",
+        "- Lengths are tokens of the document alone, in the tokenizer named in the table. The "
+        "method sends every document whole: nothing cut, padded or inserted.",
+        f"- The **safe cap** is the largest length up to which a loss of {tolerance} of the "
+        f"baseline is excluded at {confidence} confidence. It is a limit for this task and this "
+        "serving configuration, not a ranking of models.",
+        f"- Numbers in square brackets are {confidence} intervals. Where there is none, the reason "
+        "stands beside the number.",
+        "- **Stable**, **transition**, **degraded**: where the score holds, where it falls, where "
+        "it stays low.",
+        "- What happens inside the model is not observed: the report says where the score drops, "
+        "not why.",
     ]
 
 
@@ -126,14 +132,16 @@ def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
         said = ", ".join(f"{n:,} {plain(k)}" for k, n in missing.items()) or "none"
         share = percent(result.get("missing_share"), "share unknown")
         lines.append(
-            f"- {code(name)}: calls without an answer, outside every mean: {said} ({share} of the planned calls)."
+            f"- {code(name)}: calls without an answer, outside every mean: {said} "
+            f"({share} of the planned calls)."
         )
         reach, window = measured_range(result), number(result.get("window_tokens"))
         if reach is None:
             lines.append(f"- {code(name)}: no answer was scored.")
         elif window and window > reach[1]:
             lines.append(
-                f"- {code(name)}: nothing is known between {tokens(reach[1])} tokens, the longest document, and the window of {tokens(window)}."
+                f"- {code(name)}: nothing is known between {tokens(reach[1])} tokens, the longest "
+                f"document, and the window of {tokens(window)}."
             )
         elif not window:
             lines.append(
@@ -152,13 +160,15 @@ def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
             )
         elif confounds.get("reasons"):
             lines.append(
-                f"- {code(name)}: confounds: {plain('; '.join(str(r) for r in confounds['reasons']))}."
+                f"- {code(name)}: confounds: {plain('; '.join(map(str, confounds['reasons'])))}."
             )
         if part(result, "joint_cap").get("tokens") is None:
             lines.append(f"- {code(name)}: no joint cap of score and latency.")
     lines += [
-        "- Standard deviations and shares of failures carry no interval: only the mean's is computed.",
-        "- Other tasks, corpora, prompts and serving configurations: a cap holds for what was measured.",
+        "- Standard deviations and shares of failures carry no interval: only the mean's is "
+        "computed.",
+        "- Other tasks, corpora, prompts and serving configurations: a cap holds for what was "
+        "measured.",
     ]
     return lines
 
@@ -189,6 +199,6 @@ def _provenance(results: Results, names: Sequence[str]) -> list[str]:
                 lines.append(f"    - {plain(group)}: {code(content)}")
     lines += [
         "",
-        "`report.json` beside this page holds all of it for machines, with the token range of every bin.",
+        "`report.json` beside this page holds all of it for machines, with every bin's tokens.",
     ]
     return lines

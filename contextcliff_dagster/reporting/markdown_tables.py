@@ -27,20 +27,7 @@ from contextcliff_dagster.reporting.sentences import (
 
 Result = Mapping[str, Any]
 
-RULE_WORDS = {
-    "transition_sd": "transition: SD at least 2 x the first bin's",
-    "variance": "transition: variance more than 2 x the first bin's",
-    "mean_drop": "cliff: mean more than 30% below the first bin's",
-    "failure_rate_spike": "failure rate at least 2 x the first bin's and .10 above it",
-    "first_failing_edge": "cap by these rules: lower edge of the first failing bin, tokens",
-    "critical_threshold": "that edge as a share of the window",
-}
-DEFINITION_WORDS = {
-    "ruler_85_6": "RULER (arXiv 2404.06654): longest length with a score of at least .856",
-    "nolima_0_85": "NoLiMa (arXiv 2502.05167): longest length with at least .85 x the base score",
-    "mecw_5pct": "MECW (arXiv 2509.21361): longest length before a loss of more than 5%",
-    "drop_30pct": "longest length before a loss of more than 30% of the baseline",
-}
+_SPREAD = ("min", "median", "max")
 _TAKEN_OUT = ("context_overflow", "transport_error", "invalid_truncated")
 
 
@@ -84,7 +71,8 @@ def models_table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
                     percent,
                     "none found",
                 ),
-                f"{estimate(base.get('mean'), base.get('ci_low'), base.get('ci_high'))}, n = {tokens(base.get('n'), 'unknown')}",
+                f"{estimate(base.get('mean'), base.get('ci_low'), base.get('ci_high'))}, "
+                f"n = {tokens(base.get('n'), 'unknown')}",
                 tokens(r.get("window_tokens"), "not stated"),
                 tokens(r.get("n"), "unknown"),
                 tokens(r.get("n_documents"), "unknown"),
@@ -131,7 +119,8 @@ def zones_table(result: Result) -> list[str]:
     return [
         *lines,
         "",
-        "The zones are cut by the data, so their means carry no interval of their own; the bins below do.",
+        "The zones are cut by the data, so their means carry no interval of their own; the bins' "
+        "means do.",
     ]
 
 
@@ -174,7 +163,7 @@ def bins_table(result: Result) -> list[str]:
             [
                 code(b.get("bin")),
                 f"{tokens(b.get('edge_low'), '?')} to {tokens(b.get('edge_high'), '?')}",
-                f"[{', '.join(tokens(b.get(k), '?') for k in ('min_tokens', 'median_tokens', 'max_tokens'))}]",
+                f"[{', '.join(tokens(b.get(f'{k}_tokens'), '?') for k in _SPREAD)}]",
                 tokens(b.get("n"), "unknown"),
                 tokens(b.get("n_documents"), "unknown"),
                 estimate(b.get("mean"), b.get("ci_low"), b.get("ci_high")) if has else "no answers",
@@ -232,116 +221,3 @@ def caps_table(result: Result) -> list[str]:
         rows,
         right=(1,),
     )
-
-
-def rules_table(result: Result) -> list[str]:
-    """The plain rules with what they saw; a rule that cannot fire says so."""
-    rules = parts(result, "rules")
-    if not rules:
-        return ["Not evaluated."]
-    rows = [
-        [
-            plain(RULE_WORDS.get(str(r.get("name")), r.get("name"))),
-            ("yes" if r.get("fired") else "no")
-            if r.get("reachable")
-            else "cannot fire on these data",
-            code(r["at_bin"]) if r.get("at_bin") is not None else "none",
-            _rule_value(r, r.get("value")),
-            _rule_value(r, r.get("threshold")),
-        ]
-        for r in rules
-    ]
-    lines = table(["rule", "fired", "at bin", "value", "threshold"], rows, right=(3, 4))
-    return [
-        *lines,
-        "",
-        "The rules compare single bins with the first one and know nothing of chance; the verdict does not rest on them.",
-    ]
-
-
-def _rule_value(rule: Mapping[str, Any], value: Any) -> str:
-    found = number(value)
-    if found is None:
-        return "none"
-    if rule.get("name") == "first_failing_edge":
-        return tokens(found)
-    if rule.get("name") in ("mean_drop", "critical_threshold", "failure_rate_spike"):
-        return percent(found)
-    return f"{found:.3f}"
-
-
-def definitions_table(result: Result) -> list[str]:
-    """Other people's effective lengths on the same bins, and LongScore."""
-    definitions = part(result, "definitions")
-    rows = []
-    for name, words in DEFINITION_WORDS.items():
-        found = definitions.get(name)
-        if isinstance(found, Mapping):
-            rows.append([plain(words), _censored(found), _threshold(found.get("threshold"))])
-    lines = (
-        table(["definition", "tokens", "threshold"], rows, right=(1, 2))
-        if rows
-        else ["Not evaluated."]
-    )
-    long_score = definitions.get("longscore")
-    if isinstance(long_score, Mapping):
-        values = ", ".join(
-            f"{tokens(v.get('tokens'), '?')}: {score(v.get('value'))}"
-            for v in parts(long_score, "by_length")
-        )
-        lines += [
-            "",
-            f"LongScore (arXiv 2505.19293), relative change against {score(long_score.get('base'))} at up to "
-            f"{tokens(long_score.get('base_tokens'))} tokens: mean {score(long_score.get('mean'))}"
-            + (f" (by tokens {values})." if values else "."),
-        ]
-    return [
-        *lines,
-        "",
-        "Read off the means of the bins at their median lengths; these definitions give no intervals.",
-    ]
-
-
-def _censored(found: Mapping[str, Any]) -> str:
-    mark = found.get("censored")
-    if mark == ">":
-        return f"at least {tokens(found.get('tokens'))}"
-    if mark == "<":
-        return "below the shortest measured"
-    return tokens(found.get("tokens"), "none")
-
-
-def detector_lines(result: Result) -> list[str]:
-    """Second opinions, where the analysis gives any."""
-    detectors, sensitivity = parts(result, "detectors"), parts(result, "sensitivity")
-    lines: list[str] = []
-    if detectors:
-        rows = [
-            [
-                plain(d.get("name")),
-                tokens(d.get("location_tokens"), "nothing found"),
-                "yes" if d.get("agrees") else "no",
-            ]
-            for d in detectors
-        ]
-        lines += [
-            "",
-            "### Other detectors",
-            "",
-            *table(["detector", "drop at, tokens", "agrees"], rows, right=(1,)),
-        ]
-    if sensitivity:
-        said = [
-            "; ".join(
-                f"{plain(k)} {plain(tokens(v) if k.endswith('tokens') else v)}"
-                for k, v in s.items()
-            )
-            for s in sensitivity
-        ]
-        lines += ["", "### Sensitivity of the cap", "", *(f"- {text}" for text in said)]
-    return lines
-
-
-def _threshold(value: Any) -> str:
-    found = number(value)
-    return "none" if found is None else f"{found:.3f}"

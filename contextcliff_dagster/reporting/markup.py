@@ -9,6 +9,7 @@ from typing import Any
 _SPECIAL = re.compile(
     r"[\\`*\[\]<>|~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|&(?=[#A-Za-z])|:(?=//)|(?<=www)\."
 )
+_PIPE, _ESCAPED_PIPE = re.compile(r"(?<!\\)\|"), r"\\|"
 _LINE_START = re.compile(r"^([-+=]|\d+(?=[.)]))")
 
 
@@ -23,20 +24,25 @@ def plain(text: Any) -> str:
 
 
 def code(text: Any) -> str:
-    """``text`` as a code span that no backtick in it can close, also inside a table cell."""
+    """``text`` as a code span that no backtick in it can close."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     if not line:
         return "(none)"
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if line[0] == "`" or line[-1] == "`" else ""
-    # A pipe would end the cell; GitHub's tables know \| inside code, outside tables it is a rare sight.
-    return f"{fence}{pad}{line.replace('|', chr(92) + '|')}{pad}{fence}"
+    return f"{fence}{pad}{line}{pad}{fence}"
 
 
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()
 ) -> list[str]:
-    """Lines of a table; cells are markup already. ``right``: columns aligned to the right."""
+    """Lines of a table; cells are markup already. ``right``: columns aligned to the right.
+
+    A pipe would end its cell, also inside code: tables read ``\\|`` as one.
+    """
     numeric = set(right)
     marks = ["---:" if i in numeric else "---" for i in range(len(head))]
-    return [f"| {' | '.join(cells)} |" for cells in (head, marks, *rows)]
+    return [
+        f"| {' | '.join(_PIPE.sub(_ESCAPED_PIPE, cell) for cell in cells)} |"
+        for cells in (head, marks, *rows)
+    ]

@@ -1,7 +1,7 @@
-"""How a number is written: one spelling of tokens, scores, shares and intervals for every report.
+"""How a number is written: one spelling of tokens, scores, shares and intervals everywhere.
 
-Every function takes ``None`` (and what is not finite) as "not measured or not supported" and says so
-instead of printing a number.
+Every function takes ``None`` (and what is not finite) as "not measured or not supported" and says
+so instead of printing a number.
 """
 
 from __future__ import annotations

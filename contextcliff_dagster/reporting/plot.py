@@ -1,8 +1,8 @@
 """The report's picture: score and spread against natural length, one or more models on one axis.
 
-Top to bottom: what the picture shows; one strip per model with its zones and its safe cap; the score
-with single answers, bin means, intervals and the fitted curve; the standard deviation per bin. Drawn
-with matplotlib's object interface (no pyplot, no global state), so that it is safe in a server.
+Top to bottom: what the picture shows; one strip per model with its zones and its safe cap; the
+score with single answers, bin means, intervals and the fitted curve; the standard deviation per
+bin. Drawn with matplotlib's object interface (no pyplot, no global figure), as a server needs it.
 """
 
 from __future__ import annotations
@@ -11,29 +11,24 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.reporting import score_panel
-from contextcliff_dagster.reporting.numerals import level, number, tokens
+from contextcliff_dagster.reporting.numerals import number, tokens
 from contextcliff_dagster.reporting.plot_style import (
     DPI,
     FAINT,
     INK,
-    SOFT_INK,
     ZONE_SHADE,
-    drawable,
     house_style,
     look,
     png_bytes,
-    shortened,
-    token_label,
-    token_ticks,
 )
-from contextcliff_dagster.reporting.sentences import labels, parts, score_name
+from contextcliff_dagster.reporting.plot_words import axis_words, captions
+from contextcliff_dagster.reporting.sentences import parts
 from contextcliff_dagster.reporting.zone_strip import draw_zone_strip
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Text
 
 _WIDTH, _LEFT, _RIGHT = 11.5, 0.92, 0.36
 _HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.30
@@ -44,7 +39,7 @@ _WINDOW_REACH = 0.22
 def plot_report(cliffs: Sequence[Mapping[str, Any]], records: pd.DataFrame | None = None) -> bytes:
     """The picture as PNG bytes, 1,840 pixels wide; the height grows with the number of models.
 
-    ``cliffs``: one result of the contract per model (lengths in tokens of the document, scores 0..1).
+    ``cliffs``: one result of the contract per model (lengths in document tokens, scores 0..1).
     ``records``: EVAL_RECORDS of any of these models for the single answers, or None. What a result
     lacks is left out of the picture. Same input, same bytes.
     """
@@ -88,8 +83,8 @@ def _figure(results: list[Mapping[str, Any]], records: pd.DataFrame | None) -> F
     _cap_lines((main, spread), results, limits)
     _window_marks((main, spread), results, limits)
     draw_zone_strip(strip, results, limits)
-    _axis_words(main, spread, results, limits)
-    _words(figure, results, height, has_answers=any(len(x) for x, _ in answers), hollow=hollow)
+    axis_words(main, spread, results, limits)
+    captions(figure, results, height, has_answers=any(len(x) for x, _ in answers), hollow=hollow)
     return figure
 
 
@@ -261,125 +256,3 @@ def _window_marks(
             },
             bbox={"boxstyle": "square,pad=0.2", "fc": (1, 1, 1, 0.85), "ec": "none"},
         )
-
-
-def _axis_words(
-    main: Axes, spread: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
-) -> None:
-    ticks = token_ticks(*limits)
-    for axes in (main, spread):
-        axes.set_xticks(ticks)
-        axes.set_xticklabels([])
-    spread.set_xticklabels([token_label(t) for t in ticks])
-    main.tick_params(axis="x", length=0)
-    names = {score_name(r) for r in results}
-    main.set_ylabel(f"score ({names.pop()})" if len(names) == 1 else "score", fontsize=11.5)
-    spread.set_ylabel("SD in bin", fontsize=11.5)
-    for axes in (main, spread):
-        axes.yaxis.set_label_coords(-0.055, 0.5)
-    tokenizers = {str(r["tokenizer"]) for r in results if r.get("tokenizer")}
-    by = f", {shortened(tokenizers.pop(), 40)} tokenizer" if len(tokenizers) == 1 else ""
-    unit = ", 1k = 1,024" if limits[1] >= 1024 else ""
-    spread.set_xlabel(
-        f"natural length of the document in tokens (log scale{unit}{by})", fontsize=11.5
-    )
-
-
-def _words(
-    figure: Figure,
-    results: Sequence[Mapping[str, Any]],
-    height: float,
-    *,
-    has_answers: bool,
-    hollow: bool,
-) -> None:
-    left = (_LEFT - 0.55) / _WIDTH
-    heading = figure.text(
-        left, 1 - 0.36 / height, "", ha="left", va="center", fontsize=16, fontweight="bold"
-    )
-    _fit(heading, [headline(results, most) for most in (40, 28, 20, 14, 10)], sizes=(16, 14.5, 13))
-    under = figure.text(
-        left, 1 - 0.70 / height, "", ha="left", va="center", fontsize=11, color=SOFT_INK
-    )
-    _fit(under, [_subtitle(results, most) for most in (36, 22, 14)], sizes=(11, 10))
-    confidence = level(results[0].get("confidence")) if results else "unstated"
-    lines = [f"Markers: mean of a bin at its median length, bars: its {confidence} interval."]
-    if hollow:
-        lines[0] += " Hollow markers: no interval supported."
-    if any(parts(r, "curve") for r in results):
-        lines[0] += f" Line and band: fitted curve with its {confidence} interval."
-    if has_answers:
-        lines.append(
-            "Dots or columns: single answers; exact 1 above and exact 0 below the scale, spread or counted so that none hides another."
-        )
-    lines.append("SD: standard deviation of the scores in a bin; no interval is computed for it.")
-    for place, line in enumerate(lines):
-        figure.text(
-            left,
-            (0.56 - 0.19 * place) / height,
-            line,
-            ha="left",
-            va="center",
-            fontsize=9.5,
-            color=SOFT_INK,
-        )
-
-
-def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float]) -> None:
-    """The first wording, at the first size, that stays inside the picture."""
-    room = (_WIDTH - 0.3) * DPI
-    for words in choices:
-        for size in sizes:
-            text.set_text(words)
-            text.set_fontsize(size)
-            if text.get_window_extent().x1 <= room:
-                return
-
-
-def headline(results: Sequence[Mapping[str, Any]], most: int = 28) -> str:
-    """The picture's finding in one line; names have at most ``most`` characters."""
-    named = [
-        (shortened(name, most), number(r.get("safe_cap_tokens")))
-        for name, r in zip(labels(results), results, strict=True)
-    ]
-    if not named:
-        return "No result to show"
-    if len(named) <= 2:
-        said = [
-            f"{name} up to {tokens(cap)} tokens"
-            if cap is not None
-            else f"no cap supported for {name}"
-            for name, cap in named
-        ]
-        return f"Safe context: {', '.join(said)}"
-    caps = sorted(cap for _, cap in named if cap is not None)
-    if not caps:
-        return f"{len(named)} models, no safe context cap supported"
-    lacking = len(named) - len(caps)
-    tail = f", {lacking} without" if lacking else ""
-    return (
-        f"Safe context of {len(named)} models: {tokens(caps[0])} to {tokens(caps[-1])} tokens{tail}"
-    )
-
-
-def _subtitle(results: Sequence[Mapping[str, Any]], most: int) -> str:
-    said = []
-    for key, word in (("study", "study"), ("task", "task"), ("campaign", "campaign")):
-        values = sorted({str(r[key]) for r in results if r.get(key)})
-        if values:
-            said.append(
-                f"{word if len(values) == 1 else key + 's'} {shortened(', '.join(values), most)}"
-            )
-    counts = sorted({round(n) for r in results if (n := number(r.get("n"))) is not None})
-    if counts:
-        span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-        said.append(f"{span} answers{' per model' if len(results) > 1 else ''}")
-    documents = sorted(
-        {round(n) for r in results if (n := number(r.get("n_documents"))) is not None}
-    )
-    if documents:
-        span = (
-            f"{documents[0]:,}" if len(documents) == 1 else f"{documents[0]:,} to {documents[-1]:,}"
-        )
-        said.append(f"{span} documents")
-    return drawable(" · ".join(said))

@@ -1,7 +1,7 @@
-"""The look shared by every picture: looks per model, zone colours, token ticks, text that can be drawn.
+"""The look shared by every picture: models, zones, token ticks, text that can be drawn.
 
-Colours are told apart by people with any colour vision (after Okabe and Ito's set, darkened); since a
-report is also printed in grey, marker and line style differ too, and zones differ in lightness.
+Colours are told apart with any colour vision (after Okabe and Ito's set, darkened); since a report
+is also printed in grey, marker and line style differ too, and zones differ in lightness.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _DASHES: tuple[tuple[float, tuple[float, ...] | None], ...] = (
 
 
 def look(index: int) -> Look:
-    """The look of the model at place ``index``; beyond six, line styles shift so that none repeats soon."""
+    """The look of the model at place ``index``; beyond six, markers and line styles shift."""
     lap, place = divmod(index, len(_COLOURS))
     return Look(_COLOURS[place], _MARKERS[(place + lap) % 6], _DASHES[(place + 2 * lap) % 6])
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Matplotlib's own defaults plus ours: a user's matplotlibrc must not change a report's bytes."""
+    """Matplotlib's defaults plus ours: a user's matplotlibrc must not change a report."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -135,7 +135,8 @@ def drawable(text: Any) -> str:
 
 
 def shortened(text: Any, most: int) -> str:
-    """``text`` drawable and at most ``most`` characters, cut in its middle (names differ at both ends)."""
+    """``text`` drawable, of at most ``most`` characters; the middle gives way, as names differ
+    at both ends."""
     line = drawable(text)
     if len(line) <= most:
         return line

@@ -1,4 +1,4 @@
-"""Nothing secret reaches a report: values of secret settings are taken out before anything is drawn.
+"""Nothing secret reaches a report: secret values are taken out before anything is drawn.
 
 Results should carry no secret in the first place; this is the last door before a file that people
 mail around. It removes what stands under a telling name, credentials inside URLs, tokens of a known
@@ -28,7 +28,7 @@ _LEAST_LENGTH = 8
 
 
 def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Values of the variables whose names end in KEY, SECRET, TOKEN, PASSWORD..., the longest first."""
+    """Values of the variables named like secrets (``..._KEY``, ``..._TOKEN``), longest first."""
     found = {
         v
         for k, v in environment.items()

@@ -33,7 +33,7 @@ def write_report(
     title: str,
     notes: Sequence[str] = (),
 ) -> ReportFiles:
-    """Render and write all three files into ``directory``, the picture first: what is linked, exists.
+    """Render and write all three files into ``directory``; what is linked is written first.
 
     ``cliffs``: one result of the contract per model, in the order of the report. ``records``:
     EVAL_RECORDS for the single answers in the picture, or None. Same input, same bytes.

@@ -27,7 +27,7 @@ def lane_height(models: int) -> float:
 
 
 def score_limits(models: int) -> tuple[float, float]:
-    """y range that holds scores 0..1 and, outside of them, one lane per model for exact 0 and exact 1."""
+    """y range that holds scores 0..1 and, outside, one lane per model for exact 0 and exact 1."""
     rim = _LANE_GAP + models * lane_height(models) + 0.02
     return -rim, 1 + rim
 
@@ -144,7 +144,7 @@ def draw_curve(axes: Axes, row: int, models: int, result: Mapping[str, Any]) -> 
 
 
 def draw_bins(axes: Axes, row: int, models: int, result: Mapping[str, Any]) -> bool:
-    """Bin means with their intervals; returns whether one had to be drawn without (hollow marker)."""
+    """Bin means with their intervals; True if one had to be drawn without (hollow marker)."""
     style = look(row)
     strength = 0.95 if models <= 3 else 0.55
     hollow = False
@@ -197,7 +197,7 @@ def _bin_marker(axes: Axes, x: float, y: float, style: Look, *, filled: bool) ->
 
 
 def dodge(axes: Axes, x: float, row: int, models: int) -> float:
-    """``x`` moved by some pixels, so that models measured on the same bins do not hide each other."""
+    """``x`` moved by some pixels, so that models measured on the same bins do not overlap."""
     shift = (row - (models - 1) / 2) * min(_DODGE_PIXELS, 24 / max(models, 1)) * 160 / 100
     at = axes.transData.transform((x, 0))[0]
     return float(axes.transData.inverted().transform((at + shift, 0))[0])
@@ -228,8 +228,9 @@ def answers_of(
 def free_height(
     axes: Axes, results: Sequence[Mapping[str, Any]], low: float, high: float, need: float
 ) -> float | None:
-    """Lowest score from which a label ``need`` score units tall meets no curve, band or bar between the
-    lengths ``low`` and ``high``; None where there is no such place between 0 and 1."""
+    """Lowest score at which a label meets no curve, band or bar between two lengths.
+
+    ``need``: its height in score units. None where no place between 0 and 1 is free."""
     taken: list[tuple[float, float]] = []
     for row, result in enumerate(results):
         points = [

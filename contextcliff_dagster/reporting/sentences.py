@@ -45,7 +45,7 @@ def score_name(cliffs: Cliffs, *, short: bool = False) -> str:
 
 
 def labels(results: Sequence[Cliffs]) -> list[str]:
-    """One name per result; a model that appears twice is told apart by its campaign or its place."""
+    """One name per result; a model that appears twice is told apart by campaign or place."""
     names = [str(r.get("model") or "unnamed model") for r in results]
     counts = Counter(names)
     told = [
@@ -92,7 +92,7 @@ def baseline_phrase(cliffs: Cliffs) -> str:
 
 
 def window_share(cliffs: Cliffs) -> float | None:
-    """Where the cliff stands as a share of the model's window, None where either is unknown."""
+    """Where the cliff stands as a share of the model's window; None where either is unknown."""
     share = number(part(cliffs, "critical_threshold").get("share"))
     if share is not None:
         return share
@@ -116,25 +116,32 @@ def sentence(text: Any) -> str:
 
 
 def half_drop_sentence(cliffs: Cliffs) -> str:
-    """The report's last line: where half of the drop lies, or an honest word where there is none."""
+    """The report's last line: where half of the drop lies, or why that cannot be told."""
     verdict = cliffs.get("verdict")
     if verdict == "insufficient_data":
         return f"The data are too few to tell a drop from chance ({amount(cliffs)})."
     if verdict == "floor":
-        return f"The score is at the floor from the shortest documents on ({_baseline_short(cliffs)}): no drop can be measured."
+        return (
+            "The score is at the floor from the shortest documents on "
+            f"({_baseline_short(cliffs)}): no drop can be measured."
+        )
     location = location_tokens(cliffs)
     if location is not None:
         after = "; the score recovers further out" if verdict == "dip" else ""
         share = window_share(cliffs)
         if share is None:
-            return f"Half of the drop is reached at {tokens(location)} tokens{after}; the model's window is not stated."
+            return (
+                f"Half of the drop is reached at {tokens(location)} tokens{after}; "
+                "the model's window is not stated."
+            )
         return f"Half of the drop is reached at {percent(share)} of the window{after}."
     reach = measured_range(cliffs)
     if verdict != "stable" or reach is None:
         return "Where half of the drop is reached cannot be told from these data."
     window = number(cliffs.get("window_tokens"))
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
-    return f"No drop of {level(cliffs.get('tolerance'), 'the stated size')} was found up to {tokens(reach[1])} tokens{of_window}."
+    size = level(cliffs.get("tolerance"), "the stated size")
+    return f"No drop of {size} was found up to {tokens(reach[1])} tokens{of_window}."
 
 
 def certify_sentence(cliffs: Cliffs) -> str | None:
@@ -142,7 +149,10 @@ def certify_sentence(cliffs: Cliffs) -> str | None:
     needed, reach = number(part(cliffs, "certify").get("n_needed")), measured_range(cliffs)
     if needed is None or reach is None:
         return None
-    return f"About {count(needed, 'answer')} would be needed to certify the longest measured length, {tokens(reach[1])} tokens."
+    return (
+        f"About {count(needed, 'answer')} would be needed to certify the longest measured length, "
+        f"{tokens(reach[1])} tokens."
+    )
 
 
 def _baseline_short(cliffs: Cliffs) -> str:

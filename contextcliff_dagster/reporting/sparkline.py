@@ -13,7 +13,6 @@ from contextcliff_dagster.reporting.plot_style import (
     house_style,
     look,
     png_bytes,
-    token_label,
 )
 from contextcliff_dagster.reporting.sentences import parts
 
@@ -22,7 +21,7 @@ _COLOURS = 32
 
 
 def sparkline(cliffs: Mapping[str, Any]) -> bytes:
-    """PNG bytes of at most 10 KB, 640 x 128 pixels: the score (0 to 1) against log length of one model.
+    """PNG bytes of at most 10 KB, 640 x 128 pixels: score (0 to 1) against log length of a model.
 
     Labels name the shortest and longest measured length and the safe cap; what the result lacks is
     left out.
@@ -67,6 +66,10 @@ def sparkline(cliffs: Mapping[str, Any]) -> bytes:
             if number(p.get("tokens")) and number(p.get("mean")) is not None
         ]
         if len(curve) > 1:
+            band = [[number(p.get(k)) or 0.0 for p in curve] for k in ("ci_low", "ci_high")]
+            if all(number(p.get("ci_high")) is not None for p in curve):
+                x = [p["tokens"] for p in curve]
+                axes.fill_between(x, *band, color=colour, alpha=0.14, lw=0)
             axes.plot([p["tokens"] for p in curve], [p["mean"] for p in curve], color=colour, lw=2)
         axes.plot(
             [b["median_tokens"] for b in bins],
@@ -80,14 +83,15 @@ def sparkline(cliffs: Mapping[str, Any]) -> bytes:
         )
         if seen:
             for x, text, side in (
-                (0.012, token_label(low), "left"),
-                (0.988, f"{token_label(high)} tokens", "right"),
+                (0.012, tokens(low), "left"),
+                (0.988, f"{tokens(high)} tokens", "right"),
             ):
                 figure.text(x, 0.09, text, ha=side, va="center", fontsize=8.5, color=SOFT_INK)
         cap = number(cliffs.get("safe_cap_tokens"))
-        if cap is not None and low / 1.03 <= cap <= high * 1.03:
+        if cap is not None:
             axes.axvline(cap, color=INK, lw=1.6)
-            place = axes.transAxes.inverted().transform(axes.transData.transform((cap, 0)))[0]
+            inside = min(max(cap, low), high)  # a cap beyond the data is named at the edge
+            place = axes.transAxes.inverted().transform(axes.transData.transform((inside, 0)))[0]
             x = 0.012 + 0.976 * place
             figure.text(
                 min(max(x, 0.16), 0.8),

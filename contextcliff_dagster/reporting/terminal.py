@@ -1,4 +1,4 @@
-"""The FAILURE RISK REPORT of the terminal: plain text, one per model, then one line that compares."""
+"""The FAILURE RISK REPORT of the terminal: plain text per model, then one line that compares."""
 
 from __future__ import annotations
 
@@ -129,9 +129,12 @@ def _zone_lines(cliffs: Mapping[str, Any]) -> list[str]:
 
 
 def _zone_span(zones: Sequence[Mapping[str, Any]], index: int) -> str:
-    low, high = zones[index].get("from_tokens"), zones[index].get("to_tokens")
+    # Zones are half-open; people read "0 - 313" and "> 313" as one shared, inclusive border.
+    low, high = (number(zones[index].get(k)) for k in ("from_tokens", "to_tokens"))
+    low = low - 1 if low else low
+    high = None if high is None else high - 1
     last = index == len(zones) - 1
-    if number(high) is None or (last and zones[index]["name"] == "degraded"):
+    if high is None or (last and zones[index]["name"] == "degraded"):
         return f"> {tokens(low, '?')} tokens"
     return f"{tokens(low, '0')} - {tokens(high)} tokens"
 
@@ -141,7 +144,8 @@ def _zone_note(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> str:
     if zone["name"] == "degraded":
         return f"({_drop(cliffs, zone)})"
     if zone["name"] == "transition":
-        return f"({'High Variance detected' if variance_rose_in(cliffs, zone) else mean})"
+        risen = "High Variance detected; " if variance_rose_in(cliffs, zone) else ""
+        return f"({risen}{mean})"
     base = part(cliffs, "baseline")
     low, high = number(base.get("ci_low")), number(base.get("ci_high"))
     if low is None or high is None or number(zone.get("from_tokens")):
@@ -152,25 +156,18 @@ def _zone_note(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> str:
 
 
 def variance_rose_in(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> bool:
-    """True where an SD or variance rule fired at a bin that reaches into ``zone``."""
+    """True where a bin whose median lies in ``zone`` meets the transition rule (SD >= 2 x first)."""
+    rule = next((r for r in parts(cliffs, "rules") if r.get("name") == "transition_sd"), {})
+    least = number(rule.get("threshold"))
+    if least is None or not rule.get("reachable"):
+        return False
     low, high = number(zone.get("from_tokens")) or 0.0, number(zone.get("to_tokens"))
-    ranges = {
-        b.get("bin"): (number(b.get("edge_low")), number(b.get("edge_high")))
+    return any(
+        sd > 0 and sd >= least and low <= at and (high is None or at < high)
         for b in parts(cliffs, "bins")
-    }
-    for rule in parts(cliffs, "rules"):
-        name = str(rule.get("name", "")).lower()
-        if not rule.get("fired") or not ("variance" in name or "sd" in name.split("_")):
-            continue
-        edges = ranges.get(rule.get("at_bin"), (None, None))
-        if (
-            edges[0] is not None
-            and edges[1] is not None
-            and edges[1] > low
-            and (high is None or edges[0] < high)
-        ):
-            return True
-    return False
+        if (sd := number(b.get("sd"))) is not None
+        and (at := number(b.get("median_tokens"))) is not None
+    )
 
 
 def _drop(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> str:

@@ -1,8 +1,9 @@
-"""Results of the contract's shape with made-up but plausible numbers, for tests of rendering alone."""
+"""Results of the contract's shape with made-up but plausible numbers, to test rendering alone."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 BINS, PER_BIN = 10, 20
 PLATEAU, SLOPE = 0.98, 3.16
+NAMES = ("stable", "transition", "degraded")
 
 
 def true_score(tokens: np.ndarray | float, l70: float, plateau: float = PLATEAU) -> Any:
@@ -31,8 +33,7 @@ def sample_lengths(
     draw = np.random.default_rng(seed)
     edges = np.geomspace(low, high, bins + 1)
     parts = [
-        np.sort(np.exp(draw.uniform(math.log(a), math.log(b), per_bin)))
-        for a, b in zip(edges, edges[1:])
+        np.sort(np.exp(draw.uniform(math.log(a), math.log(b), per_bin))) for a, b in pairwise(edges)
     ]
     return np.concatenate(parts).astype(int)
 
@@ -106,7 +107,7 @@ def sample(
     zone_edges = [0, cap, min(int(half * 1.7), stop), stop] if has_cliff else [0, stop]
     zones = [
         {"name": name, "from_tokens": a, "to_tokens": b, "mean": _mean(records, a, b)}
-        for name, a, b in zip(("stable", "transition", "degraded"), zone_edges, zone_edges[1:])
+        for name, a, b in zip(NAMES, zone_edges, zone_edges[1:], strict=False)
         if b > a
     ]
     cliffs: dict[str, Any] = {
@@ -127,7 +128,7 @@ def sample(
         "missing_share": 0.0,
         "verdict": "cliff" if has_cliff else "stable",
         "safe_cap_tokens": cap,
-        "safe_cap_reason": "Every fitted curve that loses 30% before this length is refuted by the data.",
+        "safe_cap_reason": "Up to here a loss of 30% is excluded at 95% confidence; beyond it the data allow one.",
         "cap_prompt_tokens": cap + 14,
         "critical_threshold": {"tokens": int(half), "share": half / window}
         if has_cliff and window
@@ -165,11 +166,11 @@ def sample(
                 "ci_low": max(0.0, float(m - s)),
                 "ci_high": min(1.0, float(m + s)),
             }
-            for x, m, s in zip(grid, fit, spread)
+            for x, m, s in zip(grid, fit, spread, strict=True)
         ],
         "bins": [
             _bin(records[records.bin == k], k, int(a), int(b))
-            for k, a, b in zip(keys, edges, edges[1:])
+            for k, a, b in zip(keys, edges, edges[1:], strict=False)
         ],
         "rules": _rules(first_failing),
         "definitions": {
