@@ -249,5 +249,5 @@ def test_the_four_processes_work_together(
 
     with contextlib.closing(psycopg2.connect(postgres.url)) as connection:
         cursor = connection.cursor()
-        cursor.execute("SELECT count(*) FROM event_logs")
-        assert cursor.fetchone()[0] > 0
+        cursor.execute("SELECT run_id FROM event_logs LIMIT 1")
+        assert cursor.fetchone() is not None
