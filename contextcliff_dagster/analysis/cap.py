@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """``tokens`` of the document, ``None`` where no length can be called safe; and why, a sentence."""
+    """``tokens`` of the document, ``None`` where no length can be called safe; and why."""
 
     tokens: int | None
     reason: str
@@ -60,9 +60,9 @@ def certified_cap(
     if tokens <= baseline_end:
         return Cap(
             None,
-            f"A loss of {loss} right after the baseline region (up to {baseline_end:,} tokens) cannot "
-            f"be excluded at {sure} confidence: no longer length is shown to be safe; measure more "
-            "examples or shorter ones.",
+            f"A loss of {loss} right after the baseline region (up to {baseline_end:,} tokens) "
+            f"cannot be excluded at {sure} confidence: no longer length is shown to be safe; "
+            "measure more examples or shorter ones.",
         )
     if tokens >= longest:
         return Cap(

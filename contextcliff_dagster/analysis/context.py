@@ -40,7 +40,7 @@ class ProfileContext:
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """The analysis of one model: ``metrics`` and ``cliffs`` as JSON-ready objects of their schemas."""
+    """The analysis of one model, JSON-ready, each by its schema."""
 
     metrics: dict[str, Any]
     cliffs: dict[str, Any]

@@ -26,17 +26,18 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_CELLS = 200
-"""Cells of neighbouring documents: finer ones cost time and move a cap by less than 0.5% of ranks."""
+"""Cells of neighbouring documents: finer ones cost time and move a cap by under 0.5% of ranks."""
 BASELINE_SHARE = 0.15
 """Share of the samples, shortest first, that is the baseline; no decline is placed inside it."""
 DEPTHS = (0.1, 0.2, 0.3, 0.36, 0.43, 0.55, 0.75, 0.98)
 """Shares of the plateau a member may lose; the user's tolerance is added."""
-WIDTHS = (0.02, 0.04, 0.07, 0.12, 0.2)
-"""Logistic widths as shares of the log-length range; steps (width 0) are added on every cell edge."""
-SMOOTH_KNOTS = 44
-STRICTNESS = 2.5
-"""Times the chi-square quantile that refutes a member: 9.6 at 95%. The plain quantile leaves 6-12%
-of caps beyond the truth on slow ramps, because the family is searched for its earliest member."""
+WIDTHS = (0.02, 0.045, 0.085, 0.16)
+"""Logistic widths as shares of the log-length range; a step (width 0) stands on every cell edge."""
+SMOOTH_KNOTS = 90
+STRICTNESS = 2.6
+"""Times the chi-square quantile that refutes a member: a deviance of 10 at 95%. The plain quantile
+leaves 6-12% of caps beyond the truth on slow ramps, where the likelihood is flat and the family
+only resembles the truth; at 10 about 1% are (benchmarks/caps_simulated.py)."""
 _MU_FLOOR = 1e-3
 _REFINED_PLACES = 50
 
@@ -67,7 +68,7 @@ class Cells:
 
 
 def merge_cells(documents: Documents, at_most: int = MAX_CELLS) -> Cells:
-    """Documents summed to at most ``at_most`` cells of about equal n; equal lengths stay together."""
+    """Documents summed to at most ``at_most`` cells of similar n; equal lengths stay together."""
     lengths, group = np.unique(documents.length_tokens, return_inverse=True)
     n = np.bincount(group, weights=documents.n)
     s = np.bincount(group, weights=documents.s)
@@ -78,11 +79,12 @@ def merge_cells(documents: Documents, at_most: int = MAX_CELLS) -> Cells:
     else:
         cell = np.arange(len(lengths))
     count = int(cell[-1]) + 1
-    total = np.bincount(cell, weights=n, minlength=count)
     first = np.searchsorted(cell, np.arange(count), side="left")
     last = np.searchsorted(cell, np.arange(count), side="right") - 1
-    x = np.bincount(cell, weights=n * np.log(lengths), minlength=count) / total
-    return Cells(x, lengths[first], lengths[last], total, np.bincount(cell, weights=s, minlength=count))
+    total: Floats = np.add.reduceat(n, first)
+    x = np.add.reduceat(n * np.log(lengths), first) / total
+    summed = np.add.reduceat(s, first)
+    return Cells(x, lengths[first], lengths[last], total, summed)
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,10 @@ class DeclineFit:
         return out
 
     def crossing(self, tolerance: float) -> Floats:
-        """Log length at which each member has lost ``tolerance`` of its baseline; inf if never (J)."""
-        share = (1.0 - (1.0 - tolerance) * self.baseline) / np.where(self.depth > 0, self.depth, np.nan)
+        """Log length where each member has lost ``tolerance`` of its baseline; inf if never (J)."""
+        share = (1.0 - (1.0 - tolerance) * self.baseline) / np.where(
+            self.depth > 0, self.depth, np.nan
+        )
         inside = (share > 0) & np.where(self.width > 0, share < 1, share < 1 + 1e-9)
         share = np.minimum(share, 1.0 - 1e-12)
         odds = np.where(inside, share / np.where(inside, 1.0 - share, 1.0), 1.0)
@@ -135,7 +139,9 @@ def fit_declines(documents: Documents, tolerance: float = 0.3) -> DeclineFit:
     return _fit(cells, documents, *_members(cells, depths))
 
 
-def _fit(cells: Cells, documents: Documents, centre: Floats, width: Floats, depth: Floats) -> DeclineFit:
+def _fit(
+    cells: Cells, documents: Documents, centre: Floats, width: Floats, depth: Floats
+) -> DeclineFit:
     retained = 1.0 - depth[:, None] * _share_lost(cells.x, centre, width)
     k = cells.baseline_cells
     baseline = retained[:, :k] @ (cells.n[:k] / cells.n[:k].sum())
@@ -181,22 +187,35 @@ def _members(cells: Cells, depths: Floats) -> tuple[Floats, Floats, Floats]:
     return centre, width, depth
 
 
-def _profile_plateau(retained: Floats, cells: Cells, steps: int = 9) -> Floats:
+def _profile_plateau(retained: Floats, cells: Cells, steps: int = 10) -> Floats:
     """The m0 in (0, 1] that maximises each member's likelihood, by guarded Newton steps (J)."""
     failures = cells.n - cells.s
     total = float(cells.s.sum())
     floor = _MU_FLOOR
     ceiling = (1.0 - _MU_FLOOR) / retained.max(axis=1)
     m = np.clip(total / (retained @ cells.n), floor, ceiling)
+    work = np.empty_like(
+        retained
+    )  # J x G is megabytes: a new array a step costs more than the sums
     for _ in range(steps):
-        weight = retained / (1.0 - m[:, None] * retained)
-        slope = total / m - weight @ failures
-        curvature = total / m**2 + np.square(weight, out=weight) @ failures
-        m = np.clip(m + slope / np.maximum(curvature, 1e-12), np.maximum(floor, 0.3 * m), ceiling)
+        np.multiply(retained, -m[:, None], out=work)
+        work += 1.0
+        np.divide(retained, work, out=work)
+        slope = total / m - work @ failures
+        curvature = total / m**2 + np.square(work, out=work) @ failures
+        moved = np.clip(
+            m + slope / np.maximum(curvature, 1e-12), np.maximum(floor, 0.3 * m), ceiling
+        )
+        settled = bool(np.abs(moved - m).max() < 1e-5)
+        m = moved
+        if settled:
+            break
     return m
 
 
-def _dispersion(documents: Documents, plateau: float, centre: float, width: float, depth: float) -> float:
+def _dispersion(
+    documents: Documents, plateau: float, centre: float, width: float, depth: float
+) -> float:
     """Cluster-robust Pearson dispersion at the best member; never below 1 for 0/1 scores.
 
     phi = sum_d (s_d - n_d mu_d)^2 / sum_d n_d mu_d (1 - mu_d) * D / (D - 3).
@@ -230,7 +249,9 @@ def refine(fit: DeclineFit, documents: Documents) -> DeclineFit:
     return _fit(fit.cells, documents, centre, width, np.tile(depths, len(places)))
 
 
-def plateau_bounds(fit: DeclineFit, members: NDArray[np.int64], limit: float) -> tuple[Floats, Floats]:
+def plateau_bounds(
+    fit: DeclineFit, members: NDArray[np.int64], limit: float
+) -> tuple[Floats, Floats]:
     """Smallest and largest m0 of each of ``members`` whose deviance stays within ``limit``."""
     retained, centre = fit.retained[members], fit.plateau[members]
     least = fit.q[fit.best] - 0.5 * limit

@@ -1,8 +1,8 @@
 """Other people's definitions of an effective context length, on the same data.
 
 Each is applied to a table of measured lengths and mean scores, as its authors apply it; none of
-them knows sampling noise. RULER: arXiv 2404.06654. NoLiMa: arXiv 2502.05167. MECW (arXiv 2509.21361)
-and LongScore (100-LongBench, arXiv 2505.19293) by secondary description.
+them knows sampling noise. RULER: arXiv 2404.06654. NoLiMa: arXiv 2502.05167. MECW (arXiv
+2509.21361) and LongScore (100-LongBench, arXiv 2505.19293) by secondary description.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def effective_lengths(
     * ``ruler_85_6``: longest length with a score of at least ``threshold`` (default .856).
     * ``nolima_0_85``: longest length with a score of at least .85 x ``base_score`` (default: the
       first length's score).
-    * ``mecw_5pct``: longest length before the first whose score is more than 5% below the shortest's.
+    * ``mecw_5pct``: longest length before the first whose score is more than 5% below that of the
+      shortest (``base_score``).
     * ``drop_30pct``: longest length before the first more than 30% below ``baseline`` (default
       ``base_score``).
     * ``longscore``: mean of (score - base) / base over the lengths beyond the base, base = mean
@@ -73,7 +74,9 @@ def effective_lengths(
         else:
             last = max((i for i, good in enumerate(meets) if good), default=-1)
             if not all(meets[: last + 1]):
-                warnings.append(f"{name}: a length shorter than {lengths[last]:,} tokens misses the rule.")
+                warnings.append(
+                    f"{name}: a length shorter than {lengths[last]:,} tokens misses the rule."
+                )
         censored = "<" if last < 0 else ">" if last == len(lengths) - 1 else None
         out[name] = {
             "tokens": None if last < 0 else int(lengths[last]),

@@ -41,7 +41,8 @@ def document_interval(
         return agreeing_interval(float(means[0]), len(n), confidence)
     if len(n) > _MOST_UNITS:
         unit = np.arange(len(n)) * _MOST_UNITS // len(n)
-        n, s = np.bincount(unit, weights=n), np.bincount(unit, weights=s)
+        first = np.flatnonzero(np.diff(unit, prepend=-1))
+        n, s = np.add.reduceat(n, first), np.add.reduceat(s, first)
     drawn = rng.integers(0, len(n), size=(resamples, len(n)))
     resampled = s[drawn].sum(axis=1) / n[drawn].sum(axis=1)
     tail = 0.5 * (1.0 - confidence)

@@ -57,7 +57,10 @@ def profile_model(
     rows = bin_statistics(sample, settings)
     baseline = baseline_of(documents, settings)
     finding = find_verdict(documents, settings, baseline["mean"])
-    ends = (baseline["to_tokens"] or 0, int(documents.length_tokens.max()) if len(documents.n) else 0)
+    ends = (
+        baseline["to_tokens"] or 0,
+        int(documents.length_tokens.max()) if len(documents.n) else 0,
+    )
     cap = _cap(finding, settings.tolerance, settings.confidence, ends)
     scored = [r for r in rows if r["mean"] is not None]
     definitions, definition_warnings = effective_lengths(
@@ -132,7 +135,11 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
     provenance = {
         **given,
         "hashes": dict(given.get("hashes", {})),
-        "versions": {"contextcliff": _version(), "numpy": np.__version__, **given.get("versions", {})},
+        "versions": {
+            "contextcliff-dagster": _version(),
+            "numpy": np.__version__,
+            **given.get("versions", {}),
+        },
         "seeds": {"analysis": settings.seed, **given.get("seeds", {})},
         "times": dict(given.get("times", {})),
     }
@@ -148,7 +155,9 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         "window_tokens": context.window_tokens,
         "length_unit": "document",
         "n": len(sample.examples),
-        "n_documents": int(sample.examples["document"].nunique()) if sample.documents_known else None,
+        "n_documents": int(sample.examples["document"].nunique())
+        if sample.documents_known
+        else None,
         "missing": sample.missing,
         "missing_share": unanswered / planned if planned else 0.0,
         "provenance": provenance,
@@ -215,8 +224,8 @@ def _data_warnings(
     first = next((row for row in rows if row["sd"] is not None), None)
     if first and first["sd"] == 0 and len(rows) > 1:
         warnings.append(
-            f"All scores of {first['bin']} are equal: against a baseline SD of 0 any spread fires the "
-            "SD and variance rules."
+            f"All scores of {first['bin']} are equal: against a baseline SD of 0 any spread fires "
+            "the SD and variance rules."
         )
     if context.window_tokens and len(sample.examples):
         longest = int(sample.examples["length_tokens"].max())

@@ -14,7 +14,8 @@ def cap_in_prompt_tokens(calls: pd.DataFrame, cap: int | None, overhead: int | N
     """Prompt tokens of a call whose document has ``cap`` tokens; ``None`` where unknown.
 
     Read off a least-squares line of the recorded ``prompt_tokens`` on ``length_tokens`` (the two
-    tokenizers differ by a factor, the scaffold adds a constant); without records, cap + ``overhead``.
+    tokenizers differ by a factor, the scaffold adds a constant); without records, ``cap`` +
+    ``overhead``.
     """
     if cap is None:
         return None

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def threshold_rules(bins: Sequence[Row], window_tokens: int | None) -> list[Row]:
-    """The ``rules`` of ``cliffs.json`` from its ``bins``; the first bin with a mean is the baseline.
+    """The ``rules`` of ``cliffs.json`` from its ``bins``; the first with a mean is the baseline.
 
     ``value`` is that of the firing bin, else the most extreme after the baseline. With a baseline
     SD of 0 every spread at all is more than a multiple of it: the SD and variance rules then fire

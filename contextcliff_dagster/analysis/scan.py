@@ -1,9 +1,9 @@
 """Is there any loss along the length axis at all? One permutation test over all places.
 
 The statistic is the largest standardised difference between the shorter and the longer side of a
-split (a step), or between the outside and the inside of a window (a dip). Whole documents are
-permuted over the lengths, so that questions on one document stay together; the maximum over all
-places makes it one test, whatever the number of places.
+split (a step), or between a window and the nearer in mean of what lies before and after it (a dip:
+it must recover). Whole documents are permuted over the lengths, so that questions on one document
+stay together; the maximum over all places makes it one test, whatever the number of places.
 """
 
 from __future__ import annotations
@@ -100,15 +100,16 @@ def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Sca
     )
     dip = None
     if len(i):
-        inside_n, inside_s = n[:, j] - n[:, i], s[:, j] - s[:, i]
-        dips = -_contrast(inside_n, inside_s, total_n, total_s)
+        dips = _dip_contrast(n, s, i, j)
         w = int(np.argmax(dips[0]))
+        start, stop = i[w], j[w]
+        inside_n, inside_s = n[0, stop] - n[0, start], s[0, stop] - s[0, start]
         dip = Split(
             _chance(dips.max(axis=1)),
-            _drop(inside_n[0, w], inside_s[0, w], total_n, total_s),
-            int(units.first[i[w]]),
-            int(units.last[j[w] - 1]),
-            _two_means(inside_n[0, w], inside_s[0, w], total_n, total_s),
+            _drop(inside_n, inside_s, n[0, stop], s[0, stop]),
+            int(units.first[start]),
+            int(units.last[stop - 1]),
+            _two_means(inside_n, inside_s, total_n, total_s),
         )
     return Scan(step, dip, _chance(-steps.min(axis=1)))
 
@@ -154,6 +155,19 @@ def _contrast(n: Floats, s: Floats, total_n: float, total_s: float) -> Floats:
     """(mean of this side - mean of the rest) * sqrt(N0 N1 / N)."""
     rest = total_n - n
     out: Floats = (s / n - (total_s - s) / rest) * np.sqrt(n * rest / total_n)
+    return out
+
+
+def _dip_contrast(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
+    """The smaller of (before - inside) and (after - inside), each standardised as a contrast."""
+    inside_n, inside = n[:, j] - n[:, i], s[:, j] - s[:, i]
+    before_n, after_n = n[:, i], n[:, -1:] - n[:, j]
+    mean = inside / inside_n
+    before = (s[:, i] / before_n - mean) * np.sqrt(inside_n * before_n / (inside_n + before_n))
+    after = ((s[:, -1:] - s[:, j]) / after_n - mean) * np.sqrt(
+        inside_n * after_n / (inside_n + after_n)
+    )
+    out: Floats = np.minimum(before, after)
     return out
 
 

@@ -40,4 +40,6 @@ class AnalysisSettings:
         ):
             value = getattr(self, name)
             if not low <= value <= high:
-                raise StudyError(f"Analysis setting {name!r} is {value}; choose {low:g} to {high:g}.")
+                raise StudyError(
+                    f"Analysis setting {name!r} is {value}; choose {low:g} to {high:g}."
+                )

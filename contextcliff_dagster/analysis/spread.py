@@ -47,7 +47,9 @@ def instability(replicate_sd: Floats) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def rolling_variance(counts: list[int], variances: list[float | None], window: int) -> list[float | None]:
+def rolling_variance(
+    counts: list[int], variances: list[float | None], window: int
+) -> list[float | None]:
     """Variance within bins, pooled by n over each bin and the ``window - 1`` before it."""
     pooled: list[float | None] = []
     for i in range(len(counts)):

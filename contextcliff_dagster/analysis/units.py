@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +67,9 @@ class Sample:
     def documents(self) -> Documents:
         """Examples summed to their documents."""
         grouped = self.examples.groupby("document", sort=False)
-        frame = grouped.agg(length=("length_tokens", "min"), n=("score", "size"), s=("score", "sum"))
+        frame = grouped.agg(
+            length=("length_tokens", "min"), n=("score", "size"), s=("score", "sum")
+        )
         frame = frame.reset_index().sort_values(["length", "document"])
         scores = self.examples["score"].to_numpy()
         return Documents(
@@ -105,13 +108,13 @@ def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin]) -> Sample:
 
 
 def decile_bins(lengths: Ints, count: int = DEFAULT_BINS) -> list[LengthBin]:
-    """Quantile bins over ``lengths``, for records that come without any; fewer where lengths tie."""
+    """Quantile bins over ``lengths``, for records without any; fewer where lengths tie."""
     cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="higher"))
     low, high = int(lengths.min()), int(lengths.max())
     edges = [low, *(int(c) for c in cuts if low < c <= high), high + 1]
     return [
         LengthBin(f"b{i:02d}", a, b, None, None, None, 0, 0)
-        for i, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
+        for i, (a, b) in enumerate(pairwise(edges))
     ]
 
 
@@ -122,7 +125,9 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     for needed in ("length_tokens", "score"):
         if needed not in records.columns:
             found = ", ".join(map(str, records.columns)) or "none"
-            raise ContextCliffError(f"The records have no column {needed!r}; columns found: {found}.")
+            raise ContextCliffError(
+                f"The records have no column {needed!r}; columns found: {found}."
+            )
 
     def text(name: str) -> Any:
         if name not in records.columns:
@@ -146,11 +151,15 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         warnings.append(f"{unusable} records have no length and are left out.")
         calls = calls[calls["length_tokens"].notna()]
     if (calls["length_tokens"] < 0).any():
-        raise ContextCliffError("A record has a negative length_tokens; lengths count tokens from 0.")
+        raise ContextCliffError(
+            "A record has a negative length_tokens; lengths count tokens from 0."
+        )
     unscored = calls["failure"].isin([tag.value for tag in UNSCORED_TAGS])
     calls["answered"] = ~unscored & calls["score"].notna()
     if silent := int((~unscored & calls["score"].isna()).sum()):
-        warnings.append(f"{silent} records have no score and no reason for it: left out of every mean.")
+        warnings.append(
+            f"{silent} records have no score and no reason for it: left out of every mean."
+        )
     scores = calls.loc[calls["answered"], "score"]
     outside = scores[(scores < 0) | (scores > 1)]
     if len(outside):
@@ -160,7 +169,15 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         )
     # An empty document has no log length; one token is the nearest that has.
     calls["length_tokens"] = calls["length_tokens"].clip(lower=1).round().astype(np.int64)
-    order = ["length_tokens", "document_id", "example_id", "replicate", "score", "failure", "ttft_ms"]
+    order = [
+        "length_tokens",
+        "document_id",
+        "example_id",
+        "replicate",
+        "score",
+        "failure",
+        "ttft_ms",
+    ]
     return calls.sort_values([*order, "duration_ms"], kind="stable", ignore_index=True), warnings
 
 
@@ -189,7 +206,7 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
 
 
 def _average_replicates(answered: pd.DataFrame) -> pd.DataFrame:
-    """One row per example: replicates averaged; a record without an example id stands for itself."""
+    """One row per example: replicates averaged; a record without an id stands for itself."""
     rows = answered.copy()
     alone = rows["example_id"].eq("")
     own = "row " + rows.index.to_series().astype(str)

@@ -28,7 +28,7 @@ STEP_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Where (tokens), how much (relative to the baseline), and the chance of seeing it by accident."""
+    """Where (tokens), how much (relative to the baseline), and the chance of it by accident."""
 
     location: Estimate
     drop: Estimate
@@ -57,16 +57,18 @@ class Finding:
     warnings: list[str] = field(default_factory=list)
 
 
-def find_verdict(documents: Documents, settings: AnalysisSettings, baseline_mean: float | None) -> Finding:
+def find_verdict(
+    documents: Documents, settings: AnalysisSettings, baseline_mean: float | None
+) -> Finding:
     """Decide, in this order:
 
     1. ``insufficient_data``: fewer than 30 examples or 20 documents, or no place to split them;
     2. ``floor``: the baseline's mean is below .10;
     3. ``dip``: the scan's window has p <= .2 alpha and a drop of at least 5/6 of the tolerance, and
        explains the scores better than the best step (quasi-deviance by more than 3.84);
-    4. ``cliff`` or ``gradual_decline``: the scan's step has p <= .8 alpha and the drop at its split, or
-       the lower limit of the fitted fall, is at least 5/6 of the tolerance; gradual where a straight
-       line in log length beats the best step by a deviance of 2;
+    4. ``cliff`` or ``gradual_decline``: the scan's step has p <= .8 alpha and the drop at its
+       split, or the lower limit of the fitted fall, is at least 5/6 of the tolerance; gradual where
+       a straight line in log length beats the best step by a deviance of 2;
     5. ``stable``.
     """
     count = len(documents.n)
@@ -87,8 +89,8 @@ def find_verdict(documents: Documents, settings: AnalysisSettings, baseline_mean
     if baseline_mean < FLOOR:
         return Finding(
             Verdict.FLOOR,
-            f"The baseline score is {baseline_mean:.2f}, below {FLOOR:.2f}: the model fails the task "
-            "at every length, so no length is safe.",
+            f"The baseline score is {baseline_mean:.2f}, below {FLOOR:.2f}: the model fails the "
+            "task at every length, so no length is safe.",
             fit=fit,
             refined=refined,
         )
@@ -111,7 +113,9 @@ def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisS
         and dip.deviance - step.deviance > 3.84 * fit.dispersion
     ):
         start, end = float(dip.first_tokens), float(dip.last_tokens)
-        loss = Loss(Estimate(start, start, end), Estimate(dip.drop, dip.drop, dip.drop), dip.p_value)
+        loss = Loss(
+            Estimate(start, start, end), Estimate(dip.drop, dip.drop, dip.drop), dip.p_value
+        )
         stop = dip.last_tokens + 1
         return Finding(Verdict.DIP, "", loss, (dip.first_tokens, stop), fit, refined)
     found = step.p_value <= STEP_SHARE * alpha

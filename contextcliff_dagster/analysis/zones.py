@@ -19,9 +19,9 @@ def zones_of(
     """The ``zones`` of ``cliffs.json``: half-open, gap-free from 0 to the longest length + 1.
 
     With a loss: stable up to the cap; degraded from where 90% of the fall has happened and its half
-    lies behind with confidence (a dip: inside its window); transition between. Without one the whole
-    range is stable, also beyond the cap: nothing was seen there, it only is not certified. None at
-    all where the data support no verdict.
+    lies behind with confidence (a dip: inside its window); transition between. Without one the
+    whole range is stable, also beyond the cap: nothing was seen there, it only is not certified.
+    None at all where the data support no verdict.
 
     Args:
         lengths, scores: of the examples.
@@ -36,7 +36,12 @@ def zones_of(
         cuts = [("stable", end)]
     elif finding.verdict is Verdict.DIP:
         start, stop = finding.degraded
-        cuts = [("stable", min(safe, start)), ("transition", start), ("degraded", stop), ("stable", end)]
+        cuts = [
+            ("stable", min(safe, start)),
+            ("transition", start),
+            ("degraded", stop),
+            ("stable", end),
+        ]
     else:
         cuts = [("stable", safe), ("transition", max(finding.degraded[0], safe)), ("degraded", end)]
     zones: list[dict[str, Any]] = []
