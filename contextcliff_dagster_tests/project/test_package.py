@@ -97,7 +97,7 @@ def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
     out = run(
         sys.executable,
         "-c",
-        "import contextcliff_dagster, dagster as dg\n"
+        "import contextcliff_dagster\n"
         "from contextcliff_dagster.definitions import defs\n"
         "from contextcliff_dagster.studies import load_studies\n"
         "from contextcliff_dagster.inference.models import load_models\n"
@@ -105,7 +105,7 @@ def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
         "print(contextcliff_dagster.__file__)\n"
         "assert all(weights_path(name).exists() for name in REFERENCE_MODELS)\n"
         "assert set(REFERENCE_MODELS) <= set(load_models())\n"
-        "assert defs.get_asset_graph().get_all_asset_keys()\n"
+        "assert defs().resolve_asset_graph().get_all_asset_keys()\n"
         "print(sorted(load_studies()))\n",
         cwd=tmp_path,
         PYTHONPATH=str(site),
