@@ -16,9 +16,9 @@ def machine_report(
     """One object of plain JSON values (a NaN becomes null).
 
     ``models``: the results as they are in ``cliffs.json``. ``quantile_to_tokens``: per model and
-    bin the token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader can
-    check which documents a statement rests on. ``created_at``: that of the newest result; no clock
-    is read here.
+    bin the token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader
+    can check which documents a statement rests on. ``created_at``: that of the newest result; no
+    clock is read here.
     """
     created = [str(c["created_at"]) for c in cliffs if c.get("created_at")]
     return {

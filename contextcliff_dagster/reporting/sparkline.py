@@ -68,8 +68,8 @@ def sparkline(cliffs: Mapping[str, Any]) -> bytes:
         if len(curve) > 1:
             band = [[number(p.get(k)) or 0.0 for p in curve] for k in ("ci_low", "ci_high")]
             if all(number(p.get("ci_high")) is not None for p in curve):
-                x = [p["tokens"] for p in curve]
-                axes.fill_between(x, *band, color=colour, alpha=0.14, lw=0)
+                at = [float(p["tokens"]) for p in curve]
+                axes.fill_between(at, band[0], band[1], color=colour, alpha=0.14, lw=0)
             axes.plot([p["tokens"] for p in curve], [p["mean"] for p in curve], color=colour, lw=2)
         axes.plot(
             [b["median_tokens"] for b in bins],

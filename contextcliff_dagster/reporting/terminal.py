@@ -156,7 +156,7 @@ def _zone_note(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> str:
 
 
 def variance_rose_in(cliffs: Mapping[str, Any], zone: Mapping[str, Any]) -> bool:
-    """True where a bin whose median lies in ``zone`` meets the transition rule (SD >= 2 x first)."""
+    """True where a bin with its median in ``zone`` meets the transition rule (SD >= 2 x first)."""
     rule = next((r for r in parts(cliffs, "rules") if r.get("name") == "transition_sd"), {})
     least = number(rule.get("threshold"))
     if least is None or not rule.get("reachable"):

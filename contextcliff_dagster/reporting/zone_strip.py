@@ -37,7 +37,7 @@ _NAME_AT = 0.78
 def draw_zone_strip(
     axes: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
 ) -> None:
-    """Rows from top to bottom in the order of ``results``; ``limits``: the shared x range, tokens."""
+    """Rows from top to bottom in the order of ``results``; ``limits``: the x range in tokens."""
     axes.set_ylim(-len(results) + 0.0, 0)
     axes.set_axis_off()
     for row, (name, result) in enumerate(zip(labels(results), results, strict=True)):

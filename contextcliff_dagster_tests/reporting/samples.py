@@ -128,7 +128,7 @@ def sample(
         "missing_share": 0.0,
         "verdict": "cliff" if has_cliff else "stable",
         "safe_cap_tokens": cap,
-        "safe_cap_reason": "Up to here a loss of 30% is excluded at 95% confidence; beyond it the data allow one.",
+        "safe_cap_reason": "Up to here a loss of 30% is excluded; beyond it the data allow one.",
         "cap_prompt_tokens": cap + 14,
         "critical_threshold": {"tokens": int(half), "share": half / window}
         if has_cliff and window
@@ -184,7 +184,7 @@ def sample(
             },
             "longscore": {
                 "base": base_mean,
-                "base_tokens": 120,
+                "base_tokens": [120],
                 "by_length": [{"tokens": 480, "value": -0.21}, {"tokens": 960, "value": -0.8}],
                 "mean": -0.51,
             },

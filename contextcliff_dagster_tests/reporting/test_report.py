@@ -1,0 +1,199 @@
+"""The files of a report: complete, valid, the same every time, free of secrets, all or nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster.reporting.machine import machine_report
+from contextcliff_dagster.reporting.markdown import markdown_report
+from contextcliff_dagster.reporting.plot import plot_report
+from contextcliff_dagster.reporting.redaction import secrets_of, without_secrets
+from contextcliff_dagster.reporting.report import write_report
+from contextcliff_dagster.reporting.sparkline import sparkline
+from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+from contextcliff_dagster_tests.reporting.samples import sample, sample_pair
+
+
+def schema() -> dict[str, Any]:
+    text = resources.files("contextcliff_dagster").joinpath("schemas/cliffs.schema.json")
+    found: dict[str, Any] = json.loads(text.read_text(encoding="utf-8"))
+    return found
+
+
+def test_our_samples_keep_the_contract() -> None:
+    for cliffs in sample_pair()[0]:
+        jsonschema.validate(cliffs, schema())
+
+
+def test_three_files_and_nothing_else(tmp_path: Path) -> None:
+    cliffs, records = sample_pair()
+    files = write_report(cliffs, records, tmp_path / "new", title="Reference")
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == [
+        "report.json",
+        "report.md",
+        "report.png",
+    ]
+    assert "](report.png)" in files.md.read_text(encoding="utf-8")
+
+
+def test_same_input_same_bytes(tmp_path: Path) -> None:
+    cliffs, records = sample_pair()
+    first = [p.read_bytes() for p in write_report(cliffs, records, tmp_path, title="t")]
+    again = [p.read_bytes() for p in write_report(cliffs, records, tmp_path, title="t")]
+    assert first == again
+
+
+def test_the_machine_report_carries_every_result_and_the_map_to_tokens() -> None:
+    cliffs, _ = sample_pair()
+    report = machine_report(cliffs, title="t", notes=["n"])
+    assert report["models"] == cliffs
+    for result, quantiles in zip(cliffs, report["quantile_to_tokens"], strict=True):
+        jsonschema.validate(result, schema())
+        assert quantiles["model"] == result["model"]
+        for b, q in zip(result["bins"], quantiles["bins"], strict=True):
+            assert q["bin"] == b["bin"]
+            assert q["token_range"] == [b["edge_low"], b["edge_high"]]
+            assert q["n_samples"] == b["n"]
+            assert q["min_median_max_tokens"] == [
+                b["min_tokens"],
+                b["median_tokens"],
+                b["max_tokens"],
+            ]
+    assert report["versions"]["matplotlib"]
+    assert report["created_at"] == cliffs[0]["created_at"]
+
+
+def test_what_is_not_a_number_becomes_null(tmp_path: Path) -> None:
+    cliffs, records = sample()
+    cliffs["bins"][0].update(mean=float("nan"), sd=np.float64("inf"), n=np.int64(20))
+    files = write_report([cliffs], records, tmp_path, title="t")
+    bins = json.loads(files.json.read_text(encoding="utf-8"))["models"][0]["bins"]
+    assert bins[0]["mean"] is None
+    assert bins[0]["sd"] is None
+    assert bins[0]["n"] == 20
+    assert "nan" not in files.md.read_text(encoding="utf-8").lower().replace("provenance", "")
+
+
+def test_no_secret_reaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_PROVIDER_API_KEY", "open|sesame*1234")
+    cliffs, records = sample("model at open|sesame*1234")
+    records["model"] = cliffs["model"]
+    cliffs["warnings"] = ["the key is open|sesame*1234", "Bearer abcdefgh12345678"]
+    cliffs["provenance"]["engine"] = {
+        "base_url": "https://user:hunter2hunter2@host/v1?api_key=abc123",
+        "api_key": "plainly",
+        "api_key_env": "SOME_PROVIDER_API_KEY",
+        "note": "sk-abcdefghijklmnop1234",
+    }
+    files = write_report(
+        [cliffs], records, tmp_path, title="open|sesame*1234", notes=["sk-" + "a" * 20]
+    )
+    text = files.md.read_text(encoding="utf-8") + files.json.read_text(encoding="utf-8")
+    for secret in ("sesame", "abcdefgh", "hunter2", "abc123", "plainly", "aaaaaa"):
+        assert secret not in text
+    assert "SOME_PROVIDER_API_KEY" in text  # the name of a variable is no secret
+    assert "382" in text
+
+
+def test_ordinary_words_are_not_taken_for_secrets() -> None:
+    cliffs, _ = sample()
+    assert without_secrets(cliffs, secrets_of({"PATH": "/usr/bin", "TOKENIZERS_X": "lookup"})) == (
+        cliffs
+    )
+
+
+def _paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if at:
+        yield at
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        if isinstance(item, dict | list):
+            yield from _paths(item, (*at, key))
+        else:
+            yield (*at, key)
+
+
+WHOLE, RECORDS = sample(per_bin=3, bins=4)
+PATHS = sorted(_paths(WHOLE), key=str)
+ODD = st.sampled_from([None, None, None, float("nan"), 0, -1, 1e12, "", []])
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> dict[str, Any]:
+    """A result with fields nulled, removed or made odd: more than the contract ever allows."""
+    cliffs = copy.deepcopy(WHOLE)
+    verdicts = ["stable", "gradual_decline", "cliff", "dip", "floor", "insufficient_data"]
+    cliffs["verdict"] = draw(st.sampled_from(verdicts))
+    for path in draw(st.lists(st.sampled_from(PATHS), max_size=25)):
+        target: Any = cliffs
+        try:
+            for key in path[:-1]:
+                target = target[key]
+            if draw(st.booleans()) and isinstance(target, dict):
+                target.pop(path[-1], None)
+            else:
+                target[path[-1]] = draw(ODD)
+        except (KeyError, IndexError, TypeError):
+            continue
+    return cliffs
+
+
+@given(damaged(), damaged())
+@settings(max_examples=200, deadline=None)
+def test_words_never_fail_and_never_print_a_raw_null(
+    one: dict[str, Any], two: dict[str, Any]
+) -> None:
+    texts = [risk_report(one), comparison_line([one, two]), markdown_report([one, two], title="t")]
+    json.dumps(machine_report([one, two], title="t"), allow_nan=False)
+    for text in texts:
+        assert "None " not in text
+        assert "nan" not in text.replace("provenance", "")
+    assert texts[0].splitlines()[2:4] == ["FAILURE RISK REPORT", "-------------------"]
+    assert "\n" not in texts[1]
+
+
+@given(damaged(), st.booleans())
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_pictures_never_fail(one: dict[str, Any], with_records: bool) -> None:
+    assert plot_report([one, WHOLE], RECORDS if with_records else None)[:4] == b"\x89PNG"
+    assert len(sparkline(one)) <= 10_000
+
+
+def test_a_real_profile_goes_through_every_door(tmp_path: Path) -> None:
+    from contextcliff_dagster.analysis.context import ProfileContext
+    from contextcliff_dagster.analysis.profile import profile_model
+    from contextcliff_dagster.analysis.settings import AnalysisSettings
+
+    made, records = sample_pair()
+    results = []
+    for cliffs in made:
+        bins = [
+            LengthBin(
+                b["bin"], b["edge_low"], b["edge_high"], b["min_tokens"], b["median_tokens"],
+                b["max_tokens"], b["n"], b["n_documents"],
+            )
+            for b in cliffs["bins"]
+        ]  # fmt: skip
+        context = ProfileContext(model=cliffs["model"], window_tokens=8192, score_name="em")
+        mine = records[records["model"] == cliffs["model"]]
+        results.append(profile_model(mine, bins, AnalysisSettings(), context).cliffs)
+    files = write_report(results, records, tmp_path, title="Real")
+    short, long = (r["safe_cap_tokens"] for r in results)
+    assert short < long
+    page = files.md.read_text(encoding="utf-8")
+    assert f"**{short:,} tokens**" in page
+    assert f"Hard cap inference context at {long:,} tokens." in risk_report(results[1])
+    for result in results:
+        jsonschema.validate(result, schema())

@@ -1,0 +1,145 @@
+"""The terminal's failure risk report: its layout to the letter, and honest words for every null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+from contextcliff_dagster_tests.reporting.samples import sample, sample_pair
+
+GOLDEN = """\
+reference-short | task lookup | 200 answers over 200 documents of 60 to 6,314 tokens | \
+campaign 2026-11-21
+
+FAILURE RISK REPORT
+-------------------
+Max Technical Context: 8,192 tokens
+Critical Threshold:    575 tokens (7.0% of max) [95% CONFIDENCE]
+                       between 477 and 701 tokens
+
+ZONES:
+[OK] Stable Region:      0 - 382 tokens (Mean EM: 0.94; baseline 0.98, 0.92 to 1.00, n = 64)
+[!!] Transition Zone:    382 - 977 tokens (Mean EM: 0.42)
+[XX] Degraded Region:    > 977 tokens (Performance drop: -96.1%, between -89.1% and -100.0%)
+
+RECOMMENDATION:
+Hard cap inference context at 382 tokens.
+That is the document; as a prompt of this model it is 396 tokens.
+Half of the drop is reached at 7.0% of the window."""
+
+
+def lines_of(**changes: Any) -> list[str]:
+    cliffs, _ = sample()
+    cliffs.update(changes)
+    return risk_report(cliffs).splitlines()
+
+
+def test_the_layout_is_the_golden_one() -> None:
+    assert risk_report(sample()[0]) == GOLDEN
+
+
+def test_the_bracket_states_the_confidence_that_was_asked_for() -> None:
+    assert any(line.endswith("[99.9% CONFIDENCE]") for line in lines_of(confidence=0.999))
+
+
+def test_high_variance_is_claimed_only_where_the_transition_rule_is_met() -> None:
+    met = {
+        "name": "transition_sd",
+        "fired": True,
+        "at_bin": "b04",
+        "reachable": True,
+        "value": 0.47,
+        "threshold": 0.4,
+    }
+    assert any("High Variance detected; Mean EM: 0.42" in line for line in lines_of(rules=[met]))
+    assert not any("High Variance" in line for line in lines_of(rules=[]))
+    unreachable = {**met, "fired": False, "reachable": False}
+    assert not any("High Variance" in line for line in lines_of(rules=[unreachable]))
+
+
+def test_without_a_cap_the_reason_stands_in_its_place() -> None:
+    lines = lines_of(
+        verdict="insufficient_data",
+        safe_cap_tokens=None,
+        safe_cap_reason="Only 12 documents: a verdict needs 20",
+        cliff=None,
+        critical_threshold=None,
+        zones=[],
+    )
+    assert (
+        "No hard cap can be supported by these data. Only 12 documents: a verdict needs 20."
+        in lines
+    )
+    assert "Critical Threshold:    not supported by the data [INSUFFICIENT DATA]" in lines
+    assert (
+        lines[-1]
+        == "The data are too few to tell a drop from chance (200 answers over 200 documents)."
+    )
+    assert not any("Hard cap" in line for line in lines)
+
+
+def test_a_floor_is_not_called_a_cliff() -> None:
+    lines = lines_of(
+        verdict="floor",
+        safe_cap_tokens=None,
+        safe_cap_reason="The baseline is below .10.",
+        cliff=None,
+        critical_threshold=None,
+        baseline={"mean": 0.03, "ci_low": 0.0, "ci_high": 0.1, "n": 30, "to_tokens": 107},
+    )
+    assert "Critical Threshold:    undefined, the score starts at the floor [FLOOR]" in lines
+    assert lines[-1].startswith("The score is at the floor from the shortest documents on (0.03 [")
+
+
+def test_a_stable_model_says_how_far_was_looked() -> None:
+    cliffs, _ = sample("steady", l70=60_000)
+    lines = risk_report(cliffs).splitlines()
+    assert lines[-1] == "No drop of 30% was found up to 6,314 tokens (77.1% of the window)."
+    assert "Critical Threshold:    none found up to 6,314 tokens [95% CONFIDENCE]" in lines
+    assert "[XX] Degraded Region:    none found" in lines
+
+
+def test_a_dip_says_that_the_score_comes_back() -> None:
+    assert lines_of(verdict="dip")[-1].endswith("of the window; the score recovers further out.")
+
+
+def test_an_unknown_window_is_said_and_not_divided_by() -> None:
+    cliffs, _ = sample(window=None)
+    lines = risk_report(cliffs).splitlines()
+    assert "Max Technical Context: not stated" in lines
+    assert lines[-1] == (
+        "Half of the drop is reached at 575 tokens; the model's window is not stated."
+    )
+
+
+def test_a_missing_interval_is_named() -> None:
+    cliffs, _ = sample()
+    cliffs["cliff"].update(ci_low=None, ci_high=None, drop_ci_low=None)
+    text = risk_report(cliffs)
+    assert "without an interval: these data do not support one" in text
+    assert "Performance drop: -96.1%, no interval" in text
+
+
+def test_the_comparison_is_one_line_with_the_longest_cap_first() -> None:
+    line = comparison_line(sample_pair()[0])
+    assert line == (
+        "COMPARISON: Safe cap: reference-long 1,479 tokens, reference-short 382 tokens "
+        "(3.9 times shorter); half of the drop at: reference-long 2,222 [1,844, 2,711], "
+        "reference-short 575 [477, 701]; the intervals do not overlap."
+    )
+    assert comparison_line(sample_pair()[0][:1]) == ""
+
+
+def test_results_on_different_scales_are_not_compared_silently() -> None:
+    pair, _ = sample_pair()
+    pair[1]["tokenizer"] = "tiktoken:o200k_base"
+    assert comparison_line(pair).endswith("Different tokenizers: not on one scale.")
+
+
+def test_two_campaigns_of_one_model_are_told_apart() -> None:
+    first, _ = sample()
+    second, _ = sample()
+    second["campaign"] = "2026-12-01"
+    line = comparison_line([first, second])
+    assert "reference-short (2026-11-21)" in line
+    assert "reference-short (2026-12-01)" in line
