@@ -93,7 +93,10 @@ class RowReader:
     def _is_nan(self, value: Any) -> bool:
         if isinstance(value, float):
             return math.isnan(value)
-        return self._untyped and isinstance(value, str) and value.strip().lower() in ("nan", "")
+        if not self._untyped or not isinstance(value, str):
+            return False
+        # Long texts are not copied to be looked at.
+        return not value or value.isspace() or (len(value) == 3 and value.lower() == "nan")
 
     def _text(self, row: Mapping[str, Any], field: str, place: str) -> str:
         name, value = self._find(row, field)

@@ -216,7 +216,7 @@ def _findings(
             f"nine in ten documents have {p05:,} to {p95:,} tokens: a cliff outside of that cannot "
             "be seen"
         )
-    if not refusals and coverage < GOOD_COVERAGE:
+    if not refusals and uncovered and coverage < GOOD_COVERAGE:
         warnings.append(
             f"documents cover {coverage:.0%} of the 5-95 % length range (none at "
             f"{_gaps(uncovered)} tokens): add documents there to place a cliff more closely"

@@ -1,0 +1,196 @@
+"""The manifest freezes a sample: the same seed gives the same bytes, and the source may go."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.contracts import DOCUMENTS, StoreError
+from contextcliff_dagster.corpora.corpus import document_id
+from contextcliff_dagster.corpora.ledgers import LedgerCorpus
+from contextcliff_dagster.corpora.materialize import materialize_corpus
+from contextcliff_dagster.sampling.bins import BinSpec, active_bins, make_bins
+from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
+from contextcliff_dagster.sampling.manifest import (
+    Manifest,
+    SampleSpec,
+    draw_manifest,
+    load_manifest,
+    save_manifest,
+)
+from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+from contextcliff_dagster.store import read_table
+
+ROOT = Path(__file__).parents[2]
+HEADER = {"study": "ünit", "tokenizer": "reference", "created_at": "2026-11-21T09:00:00+00:00"}
+
+
+def prepared(folder: Path, spec: SampleSpec, n_documents: int = 60, questions: int = 2) -> Manifest:
+    corpus = LedgerCorpus(
+        {"documents": n_documents, "max_tokens": 900, "questions": questions, "task": "lookup"}
+    )
+    materialize_corpus(corpus, folder)
+    build_length_map(folder, open_tokenizer("reference"), folder / "length_map.parquet")
+    lengths = read_length_map(folder / "length_map.parquet", spec.min_tokens)
+    columns = lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
+    return draw_manifest(folder, lengths, make_bins(*columns, BinSpec(count=5)), spec, HEADER)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_after_it_is_saved_the_source_may_be_deleted(tmp_path: Path) -> None:
+    drawn = prepared(tmp_path / "corpus", SampleSpec(8, seed=3, questions_per_document=2))
+    save_manifest(drawn, tmp_path / "manifest")
+    shutil.rmtree(tmp_path / "corpus")
+    manifest = load_manifest(tmp_path / "manifest")
+    assert manifest.sha256 == drawn.sha256
+    assert manifest.bins == drawn.bins
+    assert manifest.examples.equals(drawn.examples)
+    assert manifest.header["sample"] == {
+        "samples_per_bin": 8,
+        "seed": 3,
+        "questions_per_document": 2,
+        "min_tokens": 0,
+    }
+    planned = [p for b in active_bins(manifest.bins) for p in manifest.planned(b.bin, 99)]
+    assert len(planned) == 40
+    reference = open_tokenizer("reference")
+    for one in planned:
+        text = manifest.document_text(one.example.document_id)
+        assert document_id(text) == one.example.document_id
+        assert reference.count(text) == one.length_tokens
+        assert one.example.answers[0] in text
+        assert one.example.metadata["level"] == 1
+    asked = {p.example.document_id for p in planned}
+    assert (
+        set(
+            read_table(tmp_path / "manifest" / "documents.parquet", DOCUMENTS)[
+                "document_id"
+            ].to_pylist()
+        )
+        == asked
+    )
+
+
+def test_the_sample_of_twenty_contains_that_of_five(tmp_path: Path) -> None:
+    twenty = prepared(tmp_path / "a", SampleSpec(20, seed=1))
+    five = prepared(tmp_path / "b", SampleSpec(5, seed=1))
+    for b in five.bins:
+        assert five.planned(b.bin, 5) == twenty.planned(b.bin, 5)
+        assert len(twenty.planned(b.bin, 20)) == b.n_documents > 5
+    assert five.sha256 != twenty.sha256
+
+
+def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from contextcliff_dagster_tests.sampling.test_manifest import prepared\n"
+        "from contextcliff_dagster.sampling.manifest import SampleSpec, save_manifest\n"
+        "folder = Path(sys.argv[1])\n"
+        "save_manifest(prepared(folder / 'corpus', SampleSpec(6, seed=7)), folder / 'manifest')\n"
+    )
+    written = []
+    for hash_seed in ("0", "1", "random"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        folder = tmp_path / hash_seed
+        subprocess.run([sys.executable, "-c", program, folder], env=environment, check=True)
+        written.append(files(folder / "manifest"))
+    assert written[0] == written[1] == written[2]
+
+
+def test_other_seeds_and_other_texts_have_other_hashes(tmp_path: Path) -> None:
+    hashes = {
+        prepared(tmp_path / "a", SampleSpec(6, seed=7)).sha256,
+        prepared(tmp_path / "b", SampleSpec(6, seed=8)).sha256,
+        prepared(tmp_path / "c", SampleSpec(6, seed=7), n_documents=61).sha256,
+        prepared(tmp_path / "d", SampleSpec(6, seed=7, min_tokens=100)).sha256,
+    }
+    assert len(hashes) == 4
+
+
+def test_its_hash_can_be_checked_with_standard_tools(tmp_path: Path) -> None:
+    save_manifest(prepared(tmp_path / "corpus", SampleSpec(3)), tmp_path / "m")
+    whole = json.loads((tmp_path / "m" / "manifest.json").read_bytes())
+    stated, of_documents = whole.pop("sha256"), whole.pop("documents_sha256")
+    text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    assert hashlib.sha256(text.encode()).hexdigest() == stated
+    content = (tmp_path / "m" / "documents.parquet").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == of_documents
+
+
+def test_when_it_was_made_is_not_part_of_it(tmp_path: Path) -> None:
+    drawn = prepared(tmp_path / "corpus", SampleSpec(3))
+    save_manifest(drawn, tmp_path / "m")
+    before = files(tmp_path / "m"), (tmp_path / "m" / "manifest.json").stat().st_mtime_ns
+    later = Manifest(
+        {**drawn.header, "created_at": "2031"}, drawn.bins, drawn.examples, drawn.documents
+    )
+    save_manifest(later, tmp_path / "m")
+    assert (files(tmp_path / "m"), (tmp_path / "m" / "manifest.json").stat().st_mtime_ns) == before
+    assert load_manifest(tmp_path / "m").header["created_at"].startswith("20")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "documents.parquet"])
+def test_a_single_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
+    save_manifest(prepared(tmp_path / "corpus", SampleSpec(3)), tmp_path / "m")
+    path = tmp_path / "m" / name
+    whole = path.read_bytes()
+    for at in range(5, len(whole) - 1, len(whole) // 40):
+        changed = bytearray(whole)
+        changed[at] ^= 1
+        if name == "manifest.json" and chr(whole[at]).isspace() and chr(changed[at]).isspace():
+            continue  # layout is not content
+        path.write_bytes(changed)
+        with pytest.raises(StoreError, match="damaged|another version"):
+            load_manifest(tmp_path / "m")
+    path.write_bytes(whole)
+    load_manifest(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "documents.parquet"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    save_manifest(prepared(tmp_path / "corpus", SampleSpec(3)), tmp_path / "m")
+    (tmp_path / "m" / name).unlink()
+    with pytest.raises(StoreError, match=re.escape(f"{name} is missing")):
+        load_manifest(tmp_path / "m")
+
+
+def test_a_damaged_manifest_is_written_anew(tmp_path: Path) -> None:
+    drawn = prepared(tmp_path / "corpus", SampleSpec(3))
+    save_manifest(drawn, tmp_path / "m")
+    (tmp_path / "m" / "documents.parquet").write_bytes(b"")
+    save_manifest(drawn, tmp_path / "m")
+    assert load_manifest(tmp_path / "m").sha256 == drawn.sha256
+
+
+def test_a_corpus_that_is_not_the_length_maps_is_refused(tmp_path: Path) -> None:
+    prepared(tmp_path / "a", SampleSpec(3))
+    lengths = read_length_map(tmp_path / "a" / "length_map.parquet")
+    bins = make_bins(
+        lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist(), BinSpec(count=5)
+    )
+    materialize_corpus(LedgerCorpus({"documents": 4, "seed": 99}), tmp_path / "b")
+    with pytest.raises(
+        StoreError, match=r"lacks example_id .*materialize corpus and length map again"
+    ):
+        draw_manifest(tmp_path / "b", lengths, bins, SampleSpec(3), HEADER)
+    with pytest.raises(StoreError, match="materialize it first"):
+        draw_manifest(tmp_path / "none", lengths, bins, SampleSpec(3), HEADER)
+
+
+def test_what_is_not_in_it_is_said_to_be_missing(tmp_path: Path) -> None:
+    manifest = prepared(tmp_path / "corpus", SampleSpec(3))
+    with pytest.raises(StoreError, match="no bin 'b77'; it has b00, b01"):
+        manifest.planned("b77", 1)
+    with pytest.raises(StoreError, match="no document"):
+        manifest.document_text("0" * 64)
