@@ -42,7 +42,7 @@ def store_error(fault: BaseException, path: Path) -> StoreError:
         what = "the disk is full; free some space and run the same command again, everything measured is kept"
     elif "readonly" in text or "read-only" in text or "permission" in text:
         what = "it cannot be written (read-only); give write permission or set CONTEXTCLIFF_HOME to another folder"
-    elif "unable to open" in text or "not a directory" in text:
+    elif isinstance(fault, FileExistsError | NotADirectoryError) or "unable to open" in text:
         what = "it cannot be opened; check the folder and its permissions, or set CONTEXTCLIFF_HOME to another folder"
     elif "locked" in text or "busy" in text:
         what = f"another process has kept it locked for over {BUSY_SECONDS:.0f} s; end that process and run again"

@@ -15,11 +15,16 @@ PROMPT_TOKENS = 99_999
 
 
 def _head(status: int, kind: str = "application/json", extra: str = "") -> bytes:
-    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nConnection: close\r\n{extra}\r\n".encode()
+    return (
+        f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nConnection: close\r\n{extra}\r\n".encode()
+    )
 
 
 def _error(status: int, message: str, code: str = "", extra: str = "") -> bytes:
-    return _head(status, extra=extra) + json.dumps({"error": {"message": message, "code": code}}).encode()
+    return (
+        _head(status, extra=extra)
+        + json.dumps({"error": {"message": message, "code": code}}).encode()
+    )
 
 
 def _event(value: object) -> bytes:
@@ -38,15 +43,25 @@ def _usage(prompt_tokens: int) -> bytes:
 
 
 STREAM = _head(200, "text/event-stream")
-ANSWER = STREAM + _chunk("", role="assistant") + _chunk("937") + _chunk("915") + _chunk(None, "stop")
+ANSWER = (
+    STREAM + _chunk("", role="assistant") + _chunk("937") + _chunk("915") + _chunk(None, "stop")
+)
 ERRORS = {
     "401": (401, "Incorrect API key provided: {key}", "invalid_api_key"),
     "403": (403, "no access", ""),
     "404": (404, "The model does not exist", "model_not_found"),
     "quota": (429, "You exceeded your current quota", "insufficient_quota"),
     "400": (400, "the prompt offends us", "content_policy"),
-    "400_overflow": (400, "This model's maximum context length is 100 tokens. However, you requested 200", ""),
-    "400_temperature": (400, "Unsupported value: 'temperature' does not support 0.0 with this model.", ""),
+    "400_overflow": (
+        400,
+        "This model's maximum context length is 100 tokens. However, you requested 200",
+        "",
+    ),
+    "400_temperature": (
+        400,
+        "Unsupported value: 'temperature' does not support 0.0 with this model.",
+        "",
+    ),
     "400_max_tokens": (400, "Unsupported parameter: 'max_tokens'; use 'max_completion_tokens'", ""),
     "500": (500, "it broke; your key was {key}", ""),
     "503": (503, "busy", ""),
@@ -76,13 +91,20 @@ async def behave(what: str, key: str, writer: asyncio.StreamWriter) -> None:
     elif what == "broken_json":
         writer.write(STREAM + b"data: {broken\n\n")
     elif what == "stream_error":
-        writer.write(STREAM + _chunk("93") + _event({"error": {"message": f"GPU fell off ({key})"}}))
+        writer.write(
+            STREAM + _chunk("93") + _event({"error": {"message": f"GPU fell off ({key})"}})
+        )
     elif what == "finish_error":
         writer.write(STREAM + _chunk("9", "error"))
     elif what == "nothing":
         writer.write(STREAM + _chunk(None, "stop") + _usage(PROMPT_TOKENS) + b"data: [DONE]\n\n")
     elif what == "reasoning":
-        writer.write(STREAM + _chunk(None, reasoning_content="let me see") + ANSWER[len(STREAM):] + _usage(PROMPT_TOKENS))
+        writer.write(
+            STREAM
+            + _chunk(None, reasoning_content="let me see")
+            + ANSWER[len(STREAM) :]
+            + _usage(PROMPT_TOKENS)
+        )
     elif what == "truncated":
         writer.write(ANSWER + _usage(20) + b"data: [DONE]\n\n")
     elif what == "no_usage":
@@ -105,18 +127,27 @@ class FaultyServer:
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+            headers = dict(
+                line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line
+            )
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             key = headers.get("authorization", "").removeprefix("bearer ")
             path = head.split()[1]
             if path.endswith("/models"):
                 models = self.script[0] == "models_401"
-                writer.write(_error(401, f"bad key {key}") if models else _error(404, "no list here"))
+                writer.write(
+                    _error(401, f"bad key {key}") if models else _error(404, "no list here")
+                )
             else:
                 what = self.next()
                 if self.log:
                     with self.log.open("a") as lines:
-                        lines.write(json.dumps({"behaviour": what, "headers": headers, "body": json.loads(body)}) + "\n")
+                        lines.write(
+                            json.dumps(
+                                {"behaviour": what, "headers": headers, "body": json.loads(body)}
+                            )
+                            + "\n"
+                        )
                 await behave(what, key, writer)
             if not writer.transport.is_closing():
                 await writer.drain()

@@ -75,7 +75,13 @@ def reference_entry(name: str = "reference-short", **changes: object) -> ModelEn
 
 
 def openai_entry(base_url: str, name: str = "remote", **changes: object) -> ModelEntry:
-    values = {"name": name, "engine": "openai", "model_id": "reference-short", "base_url": base_url, **changes}
+    values = {
+        "name": name,
+        "engine": "openai",
+        "model_id": "reference-short",
+        "base_url": base_url,
+        **changes,
+    }
     return ModelEntry.model_validate(values)
 
 

@@ -51,7 +51,14 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
 def records(state: Path) -> list[dict[str, Any]]:
     with Ledger.open(state) as ledger:
         rows = prediction_rows(
-            SAMPLE, ledger, study="s", campaign="c", model="remote", recipe=RECIPE, bins=SAMPLE.bins, n=N
+            SAMPLE,
+            ledger,
+            study="s",
+            campaign="c",
+            model="remote",
+            recipe=RECIPE,
+            bins=SAMPLE.bins,
+            n=N,
         )
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
@@ -60,7 +67,9 @@ def paid(log: Path) -> Counter[str]:
     return Counter(line["prompt_hash"] for line in read_log(log) if line["event"] == "received")
 
 
-def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbed_run(tmp_path: Path) -> None:
+def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbed_run(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log.jsonl"
     rng = random.Random(5)
     with reference_server(log=log, delay_ms=30) as url:
@@ -69,7 +78,9 @@ def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbe
         log.unlink()
         state = tmp_path / "killed.db"
         log_url = url
-    with reference_server(log=log, delay_ms=30, port=int(log_url.split(":")[2].split("/")[0])) as url:
+    with reference_server(
+        log=log, delay_ms=30, port=int(log_url.split(":")[2].split("/")[0])
+    ) as url:
         deaths = ["response:2", "response:5", "random", "random"]
         for death in deaths:
             process = start(state, url, death if death != "random" else "none")

@@ -42,7 +42,19 @@ def run(
 
 @pytest.mark.parametrize(
     "fault",
-    ["429", "500", "503", "reset", "cut", "cut_hard", "html", "empty_json", "broken_json", "stream_error", "finish_error"],
+    [
+        "429",
+        "500",
+        "503",
+        "reset",
+        "cut",
+        "cut_hard",
+        "html",
+        "empty_json",
+        "broken_json",
+        "stream_error",
+        "finish_error",
+    ],
 )
 def test_a_fault_of_the_transport_is_tried_again(tmp_path: Path, fault: str) -> None:
     summary, rows, sent = run(tmp_path, [fault, "ok"])
@@ -52,7 +64,9 @@ def test_a_fault_of_the_transport_is_tried_again(tmp_path: Path, fault: str) -> 
     assert rows[0]["attempts"] == 2
 
 
-def test_a_server_that_stalls_is_given_up_after_the_timeout_and_may_have_been_paid(tmp_path: Path) -> None:
+def test_a_server_that_stalls_is_given_up_after_the_timeout_and_may_have_been_paid(
+    tmp_path: Path,
+) -> None:
     summary, rows, sent = run(tmp_path, ["stall", "ok"], timeout_s=1.0)
     assert len(sent) == 2
     assert rows[0]["raw_output"] == "937915"
@@ -61,7 +75,9 @@ def test_a_server_that_stalls_is_given_up_after_the_timeout_and_may_have_been_pa
     assert summary.retries == 1
 
 
-@pytest.mark.parametrize(("answer", "text"), [("nothing", ""), ("reasoning", "937915"), ("ok", "937915")])
+@pytest.mark.parametrize(
+    ("answer", "text"), [("nothing", ""), ("reasoning", "937915"), ("ok", "937915")]
+)
 def test_an_answer_is_a_result_however_bad(tmp_path: Path, answer: str, text: str) -> None:
     summary, rows, sent = run(tmp_path, [answer, "500"])
     assert len(sent) == 1
@@ -80,7 +96,9 @@ def test_an_answer_is_a_result_however_bad(tmp_path: Path, answer: str, text: st
         ("400_max_tokens", "max_tokens_parameter"),
     ],
 )
-def test_what_no_further_request_can_mend_ends_the_run_at_once(tmp_path: Path, fault: str, says: str) -> None:
+def test_what_no_further_request_can_mend_ends_the_run_at_once(
+    tmp_path: Path, fault: str, says: str
+) -> None:
     with pytest.raises(EngineError, match=says):
         run(tmp_path, [fault], LedgerSample(1, 5), n=5)
     assert len(read_log(tmp_path / "requests.jsonl")) == 1
@@ -124,15 +142,24 @@ def test_a_dead_server_opens_the_breaker_and_the_sentence_says_how_to_go_on(tmp_
     assert len(read_log(tmp_path / "requests.jsonl")) == 4
 
 
-def test_an_exhausted_call_is_a_row_without_answer_and_is_tried_again_by_the_next_run(tmp_path: Path) -> None:
+def test_an_exhausted_call_is_a_row_without_answer_and_is_tried_again_by_the_next_run(
+    tmp_path: Path,
+) -> None:
     summary, rows, _ = run(tmp_path, ["500"], max_attempts=2)
-    assert (summary.transport_errors, rows[0]["no_answer"], rows[0]["attempts"]) == (1, "transport_error", 2)
+    assert (summary.transport_errors, rows[0]["no_answer"], rows[0]["attempts"]) == (
+        1,
+        "transport_error",
+        2,
+    )
     summary, rows, _ = run(tmp_path, ["ok"], max_attempts=2)
     assert (summary.answered, rows[0]["no_answer"]) == (1, None)
 
 
 def test_an_unreachable_endpoint_is_one_sentence_at_once(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "state.db") as ledger, pytest.raises(EngineError, match="cannot be reached") as caught:
+    with (
+        Ledger.open(tmp_path / "state.db") as ledger,
+        pytest.raises(EngineError, match="cannot be reached") as caught,
+    ):
         entry = openai_entry("http://user:secret@127.0.0.1:9/v1")
         measure(ONE, entry, RECIPE, ledger, study="s", campaign="c", bins=["b00"], n=1)
     assert "secret" not in str(caught.value)
@@ -158,14 +185,20 @@ def test_a_key_that_the_server_echoes_is_nowhere(
     assert KEY.encode() not in kept
 
 
-def test_nobody_elses_key_is_sent_to_an_endpoint_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_elses_key_is_sent_to_an_endpoint_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     _, _, sent = run(tmp_path, ["ok"])
     assert KEY not in json.dumps(sent)
 
 
 def test_quirks_are_obeyed(tmp_path: Path) -> None:
-    quirks = {"temperature": "omit", "max_tokens_parameter": "max_completion_tokens", "stream_usage": "omit"}
+    quirks = {
+        "temperature": "omit",
+        "max_tokens_parameter": "max_completion_tokens",
+        "stream_usage": "omit",
+    }
     _, _, sent = run(tmp_path, ["ok"], quirks=quirks)
     body = sent[0]["body"]
     assert "temperature" not in body
@@ -185,7 +218,15 @@ def test_over_http_the_reference_model_says_what_it_says_in_process(tmp_path: Pa
             summary = measure(sample, entry, RECIPE, ledger, **where)
             assert summary.answered == 10
             rows = prediction_rows(sample, ledger, model=entry, recipe=RECIPE, **where)
-            said.append([(r["raw_output"], r["finish_reason"], r["prompt_tokens"], r["prompt_hash"]) for r in rows])
+            said.append(
+                [
+                    (r["raw_output"], r["finish_reason"], r["prompt_tokens"], r["prompt_hash"])
+                    for r in rows
+                ]
+            )
         assert said[0] == said[1]
         keys = [row["call_key"] for row in rows]
-        assert all(ledger.prompt(key).hash == value for key, value in ledger_reads.prompts(ledger, keys).items())
+        assert all(
+            ledger.prompt(key).hash == value
+            for key, value in ledger_reads.prompts(ledger, keys).items()
+        )

@@ -1,0 +1,243 @@
+"""Kill a measurement over HTTP again and again, resume it, and audit what was paid.
+
+    python benchmarks/chaos.py [--kills 24] [--drive api|profile] [--seed 0] [--json]
+
+A server (a process of its own, with a request log on the disk before each answer) serves the small
+reference model. A child process measures over it and is killed with SIGKILL: while it starts, after
+a random number of requests, or by its own hand between an answer and its commit. It is started
+again each time, then left to finish, then run once more. The claims, checked at the end:
+
+- the records are those of an undisturbed run, row for row, times aside;
+- every call was paid once, but for those in flight at a kill, and no more of those than are shown
+  as orphans;
+- the run after the last makes no request.
+
+``--drive api`` measures through `contextcliff_dagster.inference.measure`; ``--drive profile`` runs
+the command ``contextcliff profile``. Exit code 1 where a claim does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from contextcliff_dagster.inference.ledger import Ledger  # noqa: E402
+from contextcliff_dagster.inference.measure import measure  # noqa: E402
+from contextcliff_dagster.inference.records import prediction_rows  # noqa: E402
+from contextcliff_dagster_tests.inference.samples import (  # noqa: E402
+    RECIPE,
+    LedgerSample,
+    openai_entry,
+    read_log,
+    reference_server,
+)
+
+BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
+STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"
+TIMES = {"ttft_ms", "duration_ms", "finished_at", "ttft_excess"}
+
+
+def sample() -> LedgerSample:
+    return LedgerSample(BINS, N, max_tokens=600)
+
+
+# --- the child ------------------------------------------------------------------------------------
+
+
+def child(drive: str, home: Path, url: str, die_after: int) -> int:
+    """Measure once; with ``die_after`` > 0 die between that answer's arrival and its commit."""
+    if die_after:
+        answers = 0
+        finish = Ledger.finish
+
+        def finish_or_die(self: Ledger, *arguments: Any) -> Any:
+            nonlocal answers
+            answers += 1
+            if answers == die_after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return finish(self, *arguments)
+
+        Ledger.finish = finish_or_die  # type: ignore[method-assign]
+    if drive == "profile":
+        os.environ["CONTEXTCLIFF_HOME"] = str(home)
+        os.environ["CONTEXTCLIFF_MODELS"] = str(_models_file(home, url))
+        from contextcliff_dagster.cli import main
+
+        sys.argv = ["contextcliff", "profile", "quick", "--model", MODEL, "--yes"]
+        main()
+        return 0
+    calls = sample()
+    with Ledger.open(home / "state.db") as ledger:
+        entry = openai_entry(url, MODEL, concurrency=CONCURRENCY, tokenizer="reference")
+        measure(calls, entry, RECIPE, ledger, study=STUDY, campaign=CAMPAIGN, bins=calls.bins, n=N)
+    return 0
+
+
+def _models_file(home: Path, url: str) -> Path:
+    path = home / "models.yaml"
+    path.write_text(
+        f"models:\n  {MODEL}:\n    engine: openai\n    model_id: reference-short\n    base_url: {url}\n"
+        f"    tokenizer: reference\n    concurrency: {CONCURRENCY}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+# --- the parent -----------------------------------------------------------------------------------
+
+
+def start(drive: str, home: Path, url: str, die_after: int = 0) -> subprocess.Popen[bytes]:
+    home.mkdir(parents=True, exist_ok=True)
+    output = (home / "child.log").open("ab")
+    return subprocess.Popen(
+        [sys.executable, __file__, "--child", drive, str(home), url, str(die_after)],
+        stdout=output,
+        stderr=output,
+        cwd=home,
+    )
+
+
+def run_to_end(drive: str, home: Path, url: str) -> float:
+    began = time.perf_counter()
+    process = start(drive, home, url)
+    if process.wait(600) != 0:
+        raise SystemExit(
+            f"A run ended with code {process.returncode}:\n{(home / 'child.log').read_text()}"
+        )
+    return time.perf_counter() - began
+
+
+def received(log: Path) -> list[str]:
+    """Prompt hashes of all requests the server took in, in order."""
+    return [line["prompt_hash"] for line in read_log(log) if line["event"] == "received"]
+
+
+def kill_one(rng: random.Random, drive: str, home: Path, url: str, log: Path) -> str | None:
+    """Start a run and end it by SIGKILL; the way it died, or None if it finished first."""
+    how = rng.choice(["startup", "request", "request", "response", "response"])
+    process = start(drive, home, url, die_after=rng.randint(1, 8) if how == "response" else 0)
+    before = len(received(log))
+    deadline = time.monotonic() + (rng.uniform(0, 3) if how == "startup" else 300)
+    enough = 1 << 30 if how == "response" else before + rng.randint(1, 8)
+    while process.poll() is None and time.monotonic() < deadline and len(received(log)) < enough:
+        time.sleep(0.01)
+    if how != "response":
+        time.sleep(rng.uniform(0, 0.15))
+        process.kill()
+    return how if process.wait(60) == -signal.SIGKILL else None
+
+
+def records(drive: str, home: Path) -> list[dict[str, Any]]:
+    """The measured rows without the columns that hold times."""
+    if drive == "profile":
+        import pyarrow.parquet as pq
+
+        files = sorted(home.glob("*/eval_records/**/*.parquet"))
+        rows = [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+    else:
+        calls = sample()
+        with Ledger.open(home / "state.db") as ledger:
+            rows = prediction_rows(
+                calls,
+                ledger,
+                study=STUDY,
+                campaign=CAMPAIGN,
+                model=MODEL,
+                recipe=RECIPE,
+                bins=calls.bins,
+                n=N,
+            )
+    return sorted(
+        ({name: value for name, value in row.items() if name not in TIMES} for row in rows),
+        key=lambda row: (row["bin"], row["call_key"]),
+    )
+
+
+def chaos(drive: str, kills: int, seed: int, folder: Path) -> dict[str, Any]:
+    """The whole experiment; its figures, with ``claims`` saying what held."""
+    rng = random.Random(seed)
+    log, calm_log = folder / "requests.jsonl", folder / "calm.jsonl"
+    with reference_server(log=calm_log, delay_ms=DELAY_MS) as url:
+        calm_s = run_to_end(drive, folder / "calm", url)
+        port = int(url.rsplit(":", 1)[1].split("/")[0])
+    deaths: Counter[str] = Counter()
+    with reference_server(log=log, delay_ms=DELAY_MS, port=port) as url:
+        home = folder / "killed"
+        while sum(deaths.values()) < kills:
+            how = kill_one(rng, drive, home, url, log)
+            if how is None:
+                raise SystemExit(
+                    f"The run finished after {sum(deaths.values())} kills; give it more calls."
+                )
+            deaths[how] += 1
+            print(
+                f"kill {sum(deaths.values())} ({how}): {len(received(log))} requests",
+                file=sys.stderr,
+            )
+        run_to_end(drive, home, url)
+        requests = len(received(log))
+        again_s = run_to_end(drive, home, url)
+        again = len(received(log)) - requests
+    with Ledger.open(home / "state.db") as ledger:
+        orphans = len(ledger.orphans())
+    calm, killed = records(drive, folder / "calm"), records(drive, home)
+    paid = Counter(received(log))
+    twice = sum(count - 1 for count in paid.values())
+    return {
+        "drive": drive,
+        "kills": dict(deaths),
+        "calls": len(calm),
+        "requests": requests,
+        "paid_again_in_flight": twice,
+        "orphans_shown": orphans,
+        "undisturbed_s": round(calm_s, 1),
+        "rerun_s": round(again_s, 1),
+        "rerun_requests": again,
+        "claims": {
+            "records equal row for row, times aside": killed == calm and len(calm) > 0,
+            "every call of the plan was paid": len(paid) == len(set(received(calm_log))),
+            "none paid twice but those in flight, which are shown": twice
+            <= orphans
+            <= kills * CONCURRENCY,
+            "a finished run makes no request": again == 0,
+        },
+    }
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--child"]:
+        return child(sys.argv[2], Path(sys.argv[3]), sys.argv[4], int(sys.argv[5]))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kills", type=int, default=24)
+    parser.add_argument("--drive", choices=["api", "profile"], default="api")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+        figures = chaos(options.drive, options.kills, options.seed, Path(folder))
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, value in figures.items():
+            if name != "claims":
+                print(f"{name:24} {value}")
+        for claim, holds in figures["claims"].items():
+            print(f"{'holds' if holds else 'BROKEN':24} {claim}")
+    return 0 if all(figures["claims"].values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
