@@ -1,4 +1,4 @@
-"""Asset checks: what must hold before a number is believed. Each is answered as its asset is made."""
+"""Asset checks: what must hold before a number is believed; answered as each asset is made."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def check_records(study: Study, records: pa.Table) -> list[dg.AssetCheckResult]:
             "eval_records",
             "missing_share",
             share <= MISSING_SHARE_LIMIT,
-            f"{len(lost)} of {len(rows)} calls have no answer ({share:.1%}; limit {MISSING_SHARE_LIMIT:.0%})",
+            f"{len(lost)} of {len(rows)} calls have no answer "
+            f"({share:.1%}; limit {MISSING_SHARE_LIMIT:.0%})",
             missing=len(lost),
             overflow=len(missing) - len(lost),
             share=share,

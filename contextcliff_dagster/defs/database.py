@@ -49,7 +49,8 @@ def view_sql(declared: Table, root: Path) -> str:
 
 def result_rows(root: Path) -> tuple[list[tuple], list[tuple]]:
     """Rows of the tables ``cliffs`` and ``bins`` out of every ``cliffs.json`` of the store."""
-    cliffs, bins = [], []
+    cliffs: list[tuple] = []
+    bins: list[tuple] = []
     for path in sorted(root.glob("*/profiles/*/*/cliffs.json")):
         result = json.loads(path.read_bytes())
         names = (result["study"], result["campaign"], result["model"])

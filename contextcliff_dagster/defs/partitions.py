@@ -50,7 +50,8 @@ def partition_key(model: str, bin: str) -> dg.MultiPartitionKey:
 
 def range_tags(study: Study) -> dict[str, str]:
     """Run tags that make one run take every partition of the study."""
-    keys = study_partitions(study).get_partition_keys()
+    # Plain strings: a MultiPartitionKey as tag value would tag the run with its first partition.
+    keys = [str(key) for key in study_partitions(study).get_partition_keys()]
     return {
         ASSET_PARTITION_RANGE_START_TAG: keys[0],
         ASSET_PARTITION_RANGE_END_TAG: keys[-1],

@@ -156,7 +156,7 @@ def rebuild_report(
     with measurement.open_ledger(store) as ledger:
         campaign = measurement.campaign_of(ledger, study, campaign)
     dated = {"campaign": campaign}
-    config = {
+    config: dict[str, Mapping[str, Any]] = {
         **dict.fromkeys(JUDGEMENT_OPS, dated),
         "predictions": {**dated, "from_ledger_only": True},
     }

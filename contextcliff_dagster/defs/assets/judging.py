@@ -64,7 +64,7 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
                 **described(
                     study,
                     "metrics",
-                    "Per length bin: mean, variance, instability, failure rate, latency, intervals.",
+                    "Per length bin: mean, variance, instability, failure rate, latency.",
                     deps=["eval_records", "manifest"],
                     kinds={"python", "json"},
                     automation_condition=FOLLOW_RECORDS,

@@ -1,1 +1,1 @@
-"""What the Dagster UI shows of a result: rows, tables, numbers, pictures; nothing is computed here."""
+"""What the Dagster UI shows of a result: tables, numbers, pictures; nothing is computed here."""

@@ -79,7 +79,7 @@ def metrics_metadata(study: Study, store: Store, campaign: str, cliffs: Cliffs) 
 
 
 def cliffs_metadata(study: Study, store: Store, campaign: str, cliffs: Cliffs) -> Metadata:
-    """Verdict and cap per model; numbers under their own keys, so that the UI plots them over time."""
+    """Verdict and cap per model; numbers under keys of their own, so that the UI plots them."""
     numbers: Metadata = {}
     for result in cliffs:
         model = slug(result["model"])

@@ -18,6 +18,7 @@ import dagster as dg
 from contextcliff_dagster.contracts import Column, Table
 
 INLINE_MARKDOWN_LIMIT = 1_000
+PICTURE_WIDTH = 1_080
 _SVG_SAFE = " =:/,'"
 
 _UI_TYPES = {
@@ -67,11 +68,24 @@ def plain(value: Any) -> str | int | float | bool:
     return plain(item()) if item is not None else str(value)
 
 
-def picture(image: bytes, alt: str) -> dg.MetadataValue:
-    """A PNG as Markdown; the UI shows it behind a click at its own size."""
-    return dg.MetadataValue.md(
-        f"![{alt}](data:image/png;base64,{base64.b64encode(image).decode()})"
-    )
+def picture(png: bytes, alt: str) -> dg.MetadataValue:
+    """A PNG as Markdown, which the UI shows behind a click; made narrower where it would not fit.
+
+    The UI shows pictures at their own size in a dialog of 1,200 pixels.
+    """
+    import io
+
+    from PIL import Image
+
+    with Image.open(io.BytesIO(png)) as image:
+        if image.width > PICTURE_WIDTH:
+            height = round(image.height * PICTURE_WIDTH / image.width)
+            small = image.convert("RGB").resize((PICTURE_WIDTH, height), Image.Resampling.LANCZOS)
+            buffer = io.BytesIO()
+            # 256 colours: a plot needs no more, and every event log keeps every picture.
+            small.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+            png = buffer.getvalue()
+    return dg.MetadataValue.md(f"![{alt}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
 def curve_line(cliffs: Mapping[str, Any]) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, SCHEMA_VERSION, StoreError
+from contextcliff_dagster.contracts import (
+    EVAL_RECORDS,
+    PREDICTIONS,
+    SCHEMA_VERSION,
+    StoreError,
+    conform,
+)
 from contextcliff_dagster.store import Store, read_table, write_atomic, write_json, write_table
 from contextcliff_dagster.studies import Study
 
@@ -26,8 +31,8 @@ if TYPE_CHECKING:
 def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str) -> pa.Table:
     """Score every prediction of the campaign that belongs to ``manifest``; the records written.
 
-    Records of bins without predictions, or of an earlier manifest, are removed: they are made
-    again from the ledger when their examples come back.
+    Predictions of an earlier manifest or another recipe are left out, and their records removed:
+    they are made again from the ledger when their examples come back.
 
     Raises:
         StoreError: a table is damaged or cannot be written; nothing is predicted yet.
@@ -39,22 +44,25 @@ def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str
 
     recipe = study.recipe()
     examples = {
-        sample.example.example_id: sample.example
+        (bin, sample.example.example_id): sample.example
         for bin in study.bin_keys
         for sample in manifest.planned(bin, study.sampling.samples_per_bin)
     }
-    written: dict[Path, pa.Table] = {}
+    by_id = {example_id: example for (_, example_id), example in examples.items()}
+    scored: list[pa.Table] = []
     for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
         rows = [
             row
             for row in read_table(path, PREDICTIONS).to_pylist()
-            if row["example_id"] in examples
+            if (row["bin"], row["example_id"]) in examples and row["recipe_hash"] == recipe.hash
         ]
-        if not rows or rows[0]["bin"] not in study.bin_keys:
+        target = _records_beside(path)
+        if not rows:
+            target.unlink(missing_ok=True)
             continue
         records = score_rows(
             rows,
-            examples,
+            by_id,
             manifest.document_text,
             primary=study.scoring.primary,
             scorer=study.scoring.scorer,
@@ -62,19 +70,18 @@ def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str
             max_output_tokens=recipe.max_output_tokens,
             answer_prefix=recipe.answer_prefix or "",
         )
-        target = store.eval_records_file(study.name, campaign, rows[0]["model"], rows[0]["bin"])
         write_table(target, records, EVAL_RECORDS)
-        written[target] = read_table(target, EVAL_RECORDS)
-    for stale in set(_tables(store.campaign_dir("eval_records", study.name, campaign))) - set(
-        written
-    ):
-        shutil.rmtree(stale.parent, ignore_errors=True)
-    if not written:
+        scored.append(conform(records, EVAL_RECORDS))
+    # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
+    for records_file in _tables(store.campaign_dir("eval_records", study.name, campaign)):
+        if not _predictions_beside(records_file).exists():
+            records_file.unlink(missing_ok=True)
+    if not scored:
         raise StoreError(
             f"Study {study.name!r} has no predictions in campaign {campaign} yet; "
             "materialize `predictions` first."
         )
-    return pa.concat_tables(written.values())
+    return pa.concat_tables(scored)
 
 
 def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
@@ -154,7 +161,10 @@ def provenance(
         "identity": dict(identity),
         "seed": study.sampling.seed,
         "versions": {
-            **{name: _version(name) for name in ("contextcliff-dagster", "numpy", "scipy", "pandas")},
+            **{
+                name: _version(name)
+                for name in ("contextcliff-dagster", "numpy", "scipy", "pandas")
+            },
             "python": platform.python_version(),
             "schema": SCHEMA_VERSION,
         },
@@ -234,6 +244,20 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:  # run from a source tree that was not installed
         return None
+
+
+def _records_beside(predictions: Path) -> Path:
+    return _sibling(predictions, "eval_records")
+
+
+def _predictions_beside(records: Path) -> Path:
+    return _sibling(records, "predictions")
+
+
+def _sibling(file: Path, table: str) -> Path:
+    """The same partition's file of another table (layout: ``Store``)."""
+    *_, campaign, model, bin, _ = file.parts
+    return file.parents[4] / table / campaign / model / bin / f"{table}.parquet"
 
 
 def _tables(folder: Path) -> list[Path]:

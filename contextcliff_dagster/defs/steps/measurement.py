@@ -134,7 +134,7 @@ def write_predictions(
     model: str,
     bin: str,
 ) -> Rows:
-    """Write what the ledger holds for one bin, without a call; the rows, none where nothing ended."""
+    """Write what the ledger holds for one bin, without a call; its rows, if any."""
     from contextcliff_dagster.inference.records import prediction_rows
 
     rows = prediction_rows(
