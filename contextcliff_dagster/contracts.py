@@ -21,9 +21,9 @@ SCHEMA_VERSION = "1.0"
 
 
 class ContextCliffError(Exception):
-    """A fault the person at the keyboard can act on; its text is one sentence: what, where, what to do.
+    """A fault the person at the keyboard can act on.
 
-    The command line prints it without a traceback and leaves with exit code 2.
+    Its text is one sentence: what, where, what to do. The command line prints it without a traceback and leaves with exit code 2.
     """
 
 
@@ -132,9 +132,7 @@ class Column:
     """One column of a table: Arrow type by name, unit, and a description for people."""
 
     name: str
-    type: Literal[
-        "string", "int64", "float64", "bool", "timestamp", "list<string>", "json"
-    ]
+    type: Literal["string", "int64", "float64", "bool", "timestamp", "list<string>", "json"]
     description: str
     unit: str | None = None
     nullable: bool = True
@@ -170,7 +168,10 @@ class Table:
             )
             for c in self.columns
         ]
-        return pa.schema(fields, metadata={"contextcliff.table": self.name, "contextcliff.version": SCHEMA_VERSION})
+        return pa.schema(
+            fields,
+            metadata={"contextcliff.table": self.name, "contextcliff.version": SCHEMA_VERSION},
+        )
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -193,7 +194,9 @@ def conform(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
             raise StoreError(f"Table {table.name!r} has no column {extra[0]!r} (row {number}).")
         for column in table.columns:
             if not column.nullable and row.get(column.name) is None:
-                raise StoreError(f"Table {table.name!r} needs a value in column {column.name!r} (row {number}).")
+                raise StoreError(
+                    f"Table {table.name!r} needs a value in column {column.name!r} (row {number})."
+                )
     arrays = {name: [row.get(name) for row in rows] for name in table.column_names}
     return pa.Table.from_pydict(arrays, schema=table.arrow_schema())
 
@@ -206,7 +209,9 @@ def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
     """
     schema = table.arrow_schema()
     if missing := [n for n in schema.names if n not in data.column_names]:
-        raise StoreError(f"{where} is not a {table.name!r} table: column {missing[0]!r} is missing; rebuild it.")
+        raise StoreError(
+            f"{where} is not a {table.name!r} table: column {missing[0]!r} is missing; rebuild it."
+        )
     try:
         return data.select(schema.names).cast(schema)
     except Exception as fault:
@@ -220,8 +225,12 @@ _EXAMPLE_COLUMNS = (
 )
 _EVIDENCE_COLUMNS = (
     Column("level", "int64", "Difficulty level of the question"),
-    Column("evidence_position", "float64", "Where in the document the evidence stands", "share 0..1"),
-    Column("inter_evidence_tokens", "int64", "Distance between two needed pieces of evidence", "tokens"),
+    Column(
+        "evidence_position", "float64", "Where in the document the evidence stands", "share 0..1"
+    ),
+    Column(
+        "inter_evidence_tokens", "int64", "Distance between two needed pieces of evidence", "tokens"
+    ),
 )
 
 DOCUMENTS = Table(
@@ -264,7 +273,9 @@ MANIFEST_EXAMPLES = Table(
         *EXAMPLES.columns,
         Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
         Column("bin", "string", "Length bin key (b00, b01, ...)", nullable=False),
-        Column("rank", "int64", "Draw order within the bin; n samples are ranks 0..n-1", nullable=False),
+        Column(
+            "rank", "int64", "Draw order within the bin; n samples are ranks 0..n-1", nullable=False
+        ),
     ),
 )
 
@@ -299,13 +310,16 @@ PREDICTIONS = Table(
     "One row per planned call and its outcome; no judgement yet.",
     (
         *_CALL_COLUMNS,
-        Column("no_answer", "string", "context_overflow, transport_error, invalid_truncated, or null"),
+        Column(
+            "no_answer", "string", "context_overflow, transport_error, invalid_truncated, or null"
+        ),
     ),
 )
 
 EVAL_RECORDS = Table(
     "eval_records",
-    "Scored calls. Scores are null exactly where the failure tag is one of the three that are no answers.",
+    "Scored calls. Scores are null exactly where the failure tag is one of the three that are no "
+    "answers.",
     (
         *_CALL_COLUMNS,
         Column("parsed_answer", "string", "The answer taken out of the raw output"),
@@ -313,9 +327,18 @@ EVAL_RECORDS = Table(
         Column("f1", "float64", "Token F1 after normalisation", "0..1"),
         Column("contained", "float64", "An accepted answer stands inside the output", "0..1"),
         Column("score", "float64", "The study's primary score", "0..1"),
-        Column("failed", "bool", "Primary score of a binary kind is 0, or the answer cannot be parsed"),
+        Column(
+            "failed", "bool", "Primary score of a binary kind is 0, or the answer cannot be parsed"
+        ),
         Column("failure", "string", "Failure tag, null for a right answer"),
     ),
 )
 
-TABLES: tuple[Table, ...] = (DOCUMENTS, EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES, PREDICTIONS, EVAL_RECORDS)
+TABLES: tuple[Table, ...] = (
+    DOCUMENTS,
+    EXAMPLES,
+    LENGTH_MAP,
+    MANIFEST_EXAMPLES,
+    PREDICTIONS,
+    EVAL_RECORDS,
+)
