@@ -23,7 +23,8 @@ SCHEMA_VERSION = "1.0"
 class ContextCliffError(Exception):
     """A fault the person at the keyboard can act on.
 
-    Its text is one sentence: what, where, what to do. The command line prints it without a traceback and leaves with exit code 2.
+    Its text is one sentence: what, where, what to do. The command line prints it without a
+    traceback and leaves with exit code 2.
     """
 
 
