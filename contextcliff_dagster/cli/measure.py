@@ -77,7 +77,7 @@ def profile(
         say_audit(prepared.audit)
         limit = budget if budget is not None else chosen.budget.usd
         agree_on_cost(prepared, chosen, limit, yes=yes)
-        with ProgressBar() as bar, interruption_says(bar):
+        with ProgressBar() as bar, interruption_says(store, chosen, campaign):
             done = profile_study(
                 chosen,
                 models=names,
@@ -233,11 +233,25 @@ def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes:
 
 
 @contextmanager
-def interruption_says(bar: ProgressBar) -> Iterator[None]:
+def interruption_says(store: Store, study: Study, campaign: str | None) -> Iterator[None]:
     """Turn Ctrl-C into a word about how much is kept."""
     try:
         yield
     except BaseException as fault:
         if is_interruption(fault):
-            raise Interrupted(bar.kept) from fault
+            raise Interrupted(_kept(store, study, campaign)) from fault
         raise
+
+
+def _kept(store: Store, study: Study, campaign: str | None) -> str:
+    from contextcliff_dagster.inference.campaigns import current_campaign
+    from contextcliff_dagster.inference.ledger import Ledger
+
+    with Ledger.open(store.ledger_path) as ledger:
+        name = campaign or current_campaign(ledger, study.name)
+        done = ledger.read(
+            "SELECT count(*) FROM results JOIN calls USING (call_key)"
+            " WHERE study = ? AND campaign = ?",
+            (study.name, name),
+        )[0][0]
+    return f"{done:,} calls of campaign {name} are measured and kept"

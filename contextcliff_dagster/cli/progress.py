@@ -20,7 +20,6 @@ class ProgressBar:
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._bars: Bars | None = None
         self._lines: dict[str, TaskID] = {}
-        self._last: dict[str, Progress] = {}
 
     def __enter__(self) -> ProgressBar:
         if self._shown:
@@ -48,7 +47,6 @@ class ProgressBar:
 
     def __call__(self, model: str, progress: Progress) -> None:
         """Show how far ``model`` has come."""
-        self._last[model] = progress
         if self._bars is None:
             return
         fields: dict[str, Any] = {
@@ -60,14 +58,6 @@ class ProgressBar:
             self._lines[model] = self._bars.add_task(model, **fields)
         else:
             self._bars.update(self._lines[model], **fields)
-
-    @property
-    def kept(self) -> str:
-        """A clause for whoever interrupts: how many calls have their outcome."""
-        if not self._last:
-            return "nothing is lost"
-        done = sum(p.done for p in self._last.values())
-        return f"{done:,} calls are measured and kept"
 
 
 def note(progress: Progress) -> str:

@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 def rows(n: int = 60, *, max_tokens: int = 300, min_tokens: int = 40) -> list[Row]:
-    """``n`` examples, one per document, of lookup questions that the reference models can answer."""
+    """``n`` lookup questions, one per document, that the reference models can answer."""
     found: list[Row] = []
     for ledger in iter_ledgers(
         seed=5, n_documents=2 * n, min_tokens=min_tokens, max_tokens=max_tokens
