@@ -1,6 +1,7 @@
 """Failure tags: why an answer is wrong, by rules a person can check, the first that fits.
 
-- `empty`: nothing but white space, punctuation, end markers and closed reasoning.
+- `empty`: nothing but white space, punctuation, end markers and closed reasoning; or JSON whose
+  answer is such.
 - `schema_violation`: the recipe asks for a schema; the output is not JSON or does not fit it.
 - `refusal`: a refusing phrase (or the serving's content filter), not quoted from the document.
 - `incompleteness`: cut by the length limit, ends in mid-sentence or mid-reasoning, or only begins
@@ -100,12 +101,13 @@ def tag_failure(
     `document` gives the document to look in, and is called only where the tag depends on it.
     `holds_accepted`: containment is 1. Call it only for answers that failed.
     """
-    visible = parsed.visible
-    if not has_content(visible):
+    if not has_content(parsed.visible):
         return FailureTag.EMPTY
     if asks_schema and parsed.fault is not None:
         return FailureTag.SCHEMA_VIOLATION
-    answer = parsed.text if parsed.text is not None else visible
+    answer = parsed.text if parsed.text is not None else parsed.visible
+    if not has_content(answer):
+        return FailureTag.EMPTY
     if not holds_accepted and _refuses(answer, finish_reason, document):
         return FailureTag.REFUSAL
     if _stops_short(parsed, answer, accepted, finish_reason):

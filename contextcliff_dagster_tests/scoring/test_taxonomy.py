@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +82,11 @@ def two_hop_tag(raw: str) -> str:
 )
 def test_empty(raw: str | None) -> None:
     assert tag(raw) == tag(raw, schema=SCHEMA) == FailureTag.EMPTY
+
+
+@pytest.mark.parametrize("raw", ['{"answer": ""}', '{"answer": " ... "}'])
+def test_an_empty_answer_in_good_json_is_empty(raw: str) -> None:
+    assert tag(raw, schema=SCHEMA) == FailureTag.EMPTY
 
 
 @pytest.mark.parametrize(
@@ -252,6 +259,10 @@ def test_any_failed_output_has_one_of_the_answer_tags(
 ) -> None:
     found = tag(raw, question=question, accepted=tuple(accepted))
     assert found not in UNSCORED_TAGS
+    wrapped = json.dumps({"answer": raw})
+    assert tag(wrapped, question=question, accepted=tuple(accepted), schema=SCHEMA) in {
+        *set(FailureTag) - UNSCORED_TAGS - {FailureTag.SCHEMA_VIOLATION}
+    }
 
 
 @pytest.mark.parametrize(
