@@ -207,9 +207,9 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
 
 def _average_replicates(answered: pd.DataFrame) -> pd.DataFrame:
     """One row per example: replicates averaged; a record without an id stands for itself."""
-    rows = answered.copy()
+    rows = answered.reset_index(drop=True)
     alone = rows["example_id"].eq("")
-    own = "row " + rows.index.to_series().astype(str)
+    own = "row " + rows.index.to_series().astype(str).str.zfill(12)  # sorts as it counts
     rows["example"] = rows["example_id"].where(~alone, own)
     nameless = rows["document_id"].eq("")
     rows["document"] = ("d:" + rows["document_id"]).where(~nameless, "e:" + rows["example"])
