@@ -205,9 +205,13 @@ def _materialize(
         run_config={
             "ops": ops,
             # The terminal belongs to the caller: Dagster's own lines go to its event log only.
-            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            "loggers": {"console": {"config": {"log_level": _console_level()}}},
         },
     )
+
+
+def _console_level() -> str:
+    return "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
 
 
 def _profiled(study: Study, store: Store, campaign: str, watch: Watch) -> Profiled:
