@@ -60,7 +60,7 @@ def report(
 
         check_campaign(store, chosen, campaign)
         done = rebuild_report(
-            chosen,
+            _as_drawn(chosen, samples_per_bin, store),
             models=list(models) or None,
             campaign=campaign,
             store=store,
@@ -74,6 +74,18 @@ def _nothing_measured(store: Store, study: Study) -> StudyError:
         f"Study {study.name!r} has nothing measured in {store.root}; measure it with "
         f"`contextcliff profile {study.name}`."
     )
+
+
+def _as_drawn(study: Study, samples_per_bin: int | None, store: Store) -> Study:
+    """The study with as many examples as asked for, or as the frozen sample has if fewer."""
+    from contextcliff_dagster.sampling.manifest import load_manifest
+
+    folder = store.manifest_dir(study.name)
+    if samples_per_bin is None and (folder / "manifest.json").is_file():
+        drawn = load_manifest(folder).header.get("samples_per_bin")
+        if isinstance(drawn, int) and drawn < study.sampling.samples_per_bin:
+            samples_per_bin = drawn
+    return study if samples_per_bin is None else study.with_samples(samples_per_bin)
 
 
 def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
