@@ -2,8 +2,8 @@
 
     python benchmarks/caps_simulated.py [--runs 500] [--per-bin 20] [--jobs 2]
 
-Two models like the reference ones: 0/1 scores, a plateau of .98, logistic in log length, half height
-at 512 tokens and .10 at 2.25 times that; the second four times longer. 10 quantile bins x n
+Two models like the reference ones: 0/1 scores, a plateau of .98, logistic in log length, half
+height at 512 tokens and .10 at 2.25 times that; the second four times longer. 10 quantile bins x n
 documents, log-uniform lengths of 40 to 5,900 tokens. L70 is the length at which 30% of the plateau
 is lost. Besides, the verdicts on flat curves and on shuffled lengths, and the CPU time of a whole
 profile. Shares come with their 95% limits (Wilson).
@@ -64,7 +64,8 @@ def judge(lengths: NDArray[np.int64], scores: Floats) -> tuple[Verdict, int]:
     finding = find_verdict(documents, SETTINGS, baseline["mean"])
     if finding.fit is None or finding.verdict is Verdict.FLOOR:
         return finding.verdict, 0
-    before = finding.degraded[0] if finding.verdict is Verdict.DIP else None
+    dip = finding.cliff if finding.verdict is Verdict.DIP else None
+    before = None if dip is None else int(dip.location.low)
     ends = (baseline["to_tokens"], int(lengths[-1]))
     return finding.verdict, certified_cap(finding.fit, 0.3, 0.95, ends, before).tokens or 0
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.decline import plateau_bounds, retained_at
 from contextcliff_dagster.analysis.intervals import chi_square_quantile
+from contextcliff_dagster.analysis.scan import SPLIT_LIMIT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 _POINTS = 60
 _MOST_MEMBERS = 300
-_LOCATION_FACTOR = 7.35 / 3.84
-"""The likelihood of a change point is not regular: its confidence set needs a larger deviance than
-chi-square's; 7.35 at 95% was calibrated by simulation on steps."""
+_LOCATION_FACTOR = SPLIT_LIMIT / chi_square_quantile(0.95)
 
 
 @dataclass(frozen=True, slots=True)

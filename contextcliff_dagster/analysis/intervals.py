@@ -61,3 +61,18 @@ def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float
     middle = (mean + z2 / (2 * count)) / (1 + z2 / count)
     half = np.sqrt(z2 * (mean * (1 - mean) / count + z2 / (4 * count**2))) / (1 + z2 / count)
     return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+
+
+def ratio_interval(
+    low_n: float, low_s: float, high_n: float, high_s: float, dispersion: float, confidence: float
+) -> tuple[float, float]:
+    """Interval of the drop 1 - (S0 / N0) / (S1 / N1) by the log ratio (Katz et al. 1978).
+
+    Half a point is added to sums and 1 to counts, so that a sum of 0 has an interval; the variance
+    is ``dispersion`` times the binomial one.
+    """
+    p0, p1 = (low_s + 0.5) / (low_n + 1), (high_s + 0.5) / (high_n + 1)
+    variance = dispersion * ((1 - p0) / (low_n * p0) + (1 - p1) / (high_n * p1))
+    half = np.sqrt(chi_square_quantile(confidence) * variance)
+    ratio = p0 / p1
+    return float(1 - ratio * np.exp(half)), float(1 - ratio * np.exp(-half))

@@ -174,7 +174,8 @@ def _version() -> str:
 def _cap(finding: Finding, tolerance: float, confidence: float, ends: tuple[int, int]) -> Cap:
     if finding.fit is None or finding.verdict is Verdict.FLOOR:
         return Cap(None, finding.reason)
-    before = finding.degraded[0] if finding.verdict is Verdict.DIP else None
+    dip = finding.cliff if finding.verdict is Verdict.DIP else None
+    before = None if dip is None else int(dip.location.low)
     return certified_cap(finding.fit, tolerance, confidence, ends, before)
 
 

@@ -28,6 +28,9 @@ _WINDOW_KNOTS = 40
 _WINDOW_SHARE = (0.08, 0.60)
 _LEAST = 6
 _BEFORE, _AFTER, _RECOVERY = 0.15, 0.04, 0.08
+SPLIT_LIMIT = 7.35
+"""Deviance within which another place is as good, at 95%: more than chi-square's 3.84, because the
+likelihood of a change point is not regular (calibrated by simulation)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,10 @@ class Split:
 
     Attributes:
         p_value: share of permutations with a statistic at least as large (add-one).
-        drop: 1 - mean on the lower side / mean on the upper one.
+        drop: 1 - mean on the lower side / mean on the upper one (a dip: before it).
         first_tokens, last_tokens: shortest and longest length on the lower side.
         deviance: twice the quasi log-likelihood of two means here, not over a dispersion.
+        counts: examples and summed scores of the lower side, then of the upper one.
     """
 
     p_value: float
@@ -46,6 +50,14 @@ class Split:
     first_tokens: int
     last_tokens: int
     deviance: float
+    counts: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Dip(Split):
+    """A window; ``starts`` are the shortest and longest length at which it may begin (tokens)."""
+
+    starts: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,7 @@ class Scan:
     """Best step down, best dip (``None``: no admissible window), and the chance of a best rise."""
 
     step: Split
-    dip: Split | None
+    dip: Dip | None
     rise_p_value: float
 
 
@@ -90,27 +102,17 @@ def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Sca
     np.cumsum(units.s[order], axis=1, out=s[:, 1:])
 
     steps = _contrast(n[:, cut], s[:, cut], total_n, total_s)
-    k = int(np.argmax(steps[0]))
+    k = cut[int(np.argmax(steps[0]))]
+    below = (total_n - n[0, k], total_s - s[0, k], n[0, k], s[0, k])
     step = Split(
         _chance(steps.max(axis=1)),
-        _drop(total_n - n[0, cut[k]], total_s - s[0, cut[k]], total_n, total_s),
-        int(units.first[cut[k]]),
+        _drop(below),
+        int(units.first[k]),
         int(units.last[-1]),
-        _two_means(n[0, cut[k]], s[0, cut[k]], total_n, total_s),
+        float(_two_means(*below)),
+        below,
     )
-    dip = None
-    if len(i):
-        dips = _dip_contrast(n, s, i, j)
-        w = int(np.argmax(dips[0]))
-        start, stop = i[w], j[w]
-        inside_n, inside_s = n[0, stop] - n[0, start], s[0, stop] - s[0, start]
-        dip = Split(
-            _chance(dips.max(axis=1)),
-            _drop(inside_n, inside_s, n[0, stop], s[0, stop]),
-            int(units.first[start]),
-            int(units.last[stop - 1]),
-            _two_means(inside_n, inside_s, total_n, total_s),
-        )
+    dip = _dip(units, n, s, i, j) if len(i) else None
     return Scan(step, dip, _chance(-steps.min(axis=1)))
 
 
@@ -158,6 +160,33 @@ def _contrast(n: Floats, s: Floats, total_n: float, total_s: float) -> Floats:
     return out
 
 
+def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints) -> Dip:
+    """The best window; it may begin wherever a window's two means fit nearly as well."""
+    contrast = _dip_contrast(n, s, i, j)
+    inside_n, inside_s = n[0, j] - n[0, i], s[0, j] - s[0, i]
+    outside_n, outside_s = n[0, -1] - inside_n, s[0, -1] - inside_s
+    deviance = _two_means(inside_n, inside_s, outside_n, outside_s)
+    w = int(np.argmax(contrast[0]))
+    place = np.arange(len(units.n))
+    low, high = inside_s[w] / inside_n[w], outside_s[w] / outside_n[w]
+    mean = np.where((place >= i[w]) & (place < j[w]), low, high).clip(0.01, 0.99)
+    spread = float((units.n * mean * (1 - mean)).sum())
+    dispersion = max(float(((units.s - units.n * mean) ** 2).sum()) / spread, 0.1)
+    near = deviance >= deviance.max() - SPLIT_LIMIT * dispersion
+    starts = units.first[i[near]]
+    before_n, before_s = n[0, i[w]], s[0, i[w]]
+    counts = (inside_n[w], inside_s[w], before_n, before_s)
+    return Dip(
+        _chance(contrast.max(axis=1)),
+        _drop(counts),
+        int(units.first[i[w]]),
+        int(units.last[j[w] - 1]),
+        float(deviance[w]),
+        counts,
+        (int(min(starts.min(), units.first[i[w]])), int(starts.max())),
+    )
+
+
 def _dip_contrast(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
     """The smaller of (before - inside) and (after - inside), each standardised as a contrast."""
     inside_n, inside = n[:, j] - n[:, i], s[:, j] - s[:, i]
@@ -176,16 +205,18 @@ def _chance(statistic: Floats) -> float:
     return float(np.mean(statistic >= statistic[0] - 1e-9))
 
 
-def _drop(low_n: float, low_s: float, total_n: float, total_s: float) -> float:
-    high = (total_s - low_s) / (total_n - low_n)
-    return float(1.0 - low_s / low_n / high) if high > 0 else 0.0
+def _drop(counts: tuple[float, float, float, float]) -> float:
+    low_n, low_s, high_n, high_s = counts
+    return float(1.0 - low_s / low_n / (high_s / high_n)) if high_s > 0 else 0.0
 
 
-def _two_means(n: float, s: float, total_n: float, total_s: float) -> float:
+def _two_means(n0: Floats, s0: Floats, n1: Floats, s1: Floats) -> Floats:
     """2 (l(S0, N0) + l(S1, N1)) with l(S, N) = S log(S / N) + (N - S) log(1 - S / N)."""
 
-    def part(successes: float, trials: float) -> float:
-        mean = min(max(successes / trials, 1e-9), 1.0 - 1e-9)
-        return float(successes * np.log(mean) + (trials - successes) * np.log1p(-mean))
+    def part(s: Floats, n: Floats) -> Floats:
+        mean = np.clip(s / n, 1e-9, 1.0 - 1e-9)
+        out: Floats = s * np.log(mean) + (n - s) * np.log1p(-mean)
+        return out
 
-    return 2.0 * (part(s, n) + part(total_s - s, total_n - n))
+    out: Floats = 2.0 * (part(s0, n0) + part(s1, n1))
+    return out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.analysis.curve import Estimate, fall_of
 from contextcliff_dagster.analysis.decline import fit_declines, refine
+from contextcliff_dagster.analysis.intervals import ratio_interval
 from contextcliff_dagster.analysis.scan import scan_documents
 from contextcliff_dagster.analysis.shape import shape_of
 from contextcliff_dagster.contracts import Verdict
@@ -112,12 +113,12 @@ def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisS
         and dip.drop >= least
         and dip.deviance - step.deviance > 3.84 * fit.dispersion
     ):
-        start, end = float(dip.first_tokens), float(dip.last_tokens)
-        loss = Loss(
-            Estimate(start, start, end), Estimate(dip.drop, dip.drop, dip.drop), dip.p_value
-        )
-        stop = dip.last_tokens + 1
-        return Finding(Verdict.DIP, "", loss, (dip.first_tokens, stop), fit, refined)
+        low, high = (float(t) for t in dip.starts)
+        least_drop, most_drop = ratio_interval(*dip.counts, fit.dispersion, settings.confidence)
+        drop = Estimate(dip.drop, min(least_drop, dip.drop), max(most_drop, dip.drop))
+        loss = Loss(Estimate(float(dip.first_tokens), low, high), drop, dip.p_value)
+        degraded = (dip.first_tokens, dip.last_tokens + 1)
+        return Finding(Verdict.DIP, "", loss, degraded, fit, refined)
     found = step.p_value <= STEP_SHARE * alpha
     if found and fall and (step.drop >= least or fall.drop.low >= least):
         shape = shape_of(fit)

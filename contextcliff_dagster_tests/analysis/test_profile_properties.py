@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_zones_are_half_open_and_gap_free(records: pd.DataFrame) -> None:
         assert result["verdict"] == "insufficient_data"
         return
     assert zones[0]["from_tokens"] == 0
-    for before, after in zip(zones, zones[1:], strict=False):
+    for before, after in itertools.pairwise(zones):
         assert before["to_tokens"] == after["from_tokens"]
     assert all(z["from_tokens"] < z["to_tokens"] for z in zones)
     assert zones[-1]["to_tokens"] == max(b["max_tokens"] for b in result["bins"] if b["n"]) + 1
