@@ -21,7 +21,7 @@ def machine_report(
     clock is read here.
     """
     created = [str(c["created_at"]) for c in cliffs if c.get("created_at")]
-    return {
+    report = {
         "schema_version": SCHEMA_VERSION,
         "created_at": max(created, default=None),
         "title": title,
@@ -38,8 +38,9 @@ def machine_report(
             for label, result in zip(labels(cliffs), cliffs, strict=True)
         ],
         "versions": renderer_versions(),
-        "models": [plain_values(result) for result in cliffs],
+        "models": list(cliffs),
     }
+    return {key: plain_values(value) for key, value in report.items()}
 
 
 def _bin_tokens(item: Mapping[str, Any]) -> dict[str, Any]:

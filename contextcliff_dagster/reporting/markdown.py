@@ -114,7 +114,7 @@ def _model_section(name: str, result: Mapping[str, Any]) -> list[str]:
         lines.append(f"{plain(reason)}")
     if more := certify_sentence(result):
         lines.append(plain(more))
-    warnings = [sentence(w) for w in result.get("warnings") or []]
+    warnings = [sentence(w) for w in _listed(result, "warnings")]
     lines += ["", "### Warnings", "", *([f"- {plain(w)}" for w in warnings] or ["None."])]
     lines += ["", "### Zones", "", *zones_table(result)]
     lines += ["", "### Bins", "", *bins_table(result)]
@@ -123,6 +123,12 @@ def _model_section(name: str, result: Mapping[str, Any]) -> list[str]:
     lines += ["", "### Threshold rules", "", *rules_table(result)]
     lines += ["", "### Effective lengths by other definitions", "", *definitions_table(result)]
     return lines + detector_lines(result)
+
+
+def _listed(source: Mapping[str, Any], name: str) -> list[str]:
+    """A list of sentences of the contract; an absent or null one reads as empty."""
+    found = source.get(name)
+    return [str(item) for item in found if item] if isinstance(found, list | tuple) else []
 
 
 def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
@@ -158,9 +164,9 @@ def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
             lines.append(
                 f"- {code(name)}: whether length is confounded with difficulty was not assessed."
             )
-        elif confounds.get("reasons"):
+        elif _listed(confounds, "reasons"):
             lines.append(
-                f"- {code(name)}: confounds: {plain('; '.join(map(str, confounds['reasons'])))}."
+                f"- {code(name)}: confounds: {plain('; '.join(_listed(confounds, 'reasons')))}."
             )
         if part(result, "joint_cap").get("tokens") is None:
             lines.append(f"- {code(name)}: no joint cap of score and latency.")
@@ -186,9 +192,7 @@ def _provenance(results: Results, names: Sequence[str]) -> list[str]:
             "tokenizer",
             "identity",
         ):
-            lines.append(
-                f"    - {key}: {code(result[key]) if result.get(key) is not None else 'not stated'}"
-            )
+            lines.append(f"    - {key}: {code(result.get(key))}")
         for group, content in part(result, "provenance").items():
             if isinstance(content, Mapping):
                 lines += [

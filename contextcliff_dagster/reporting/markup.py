@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,16 +19,21 @@ def plain(text: Any) -> str:
 
     Links are not made either: ``http\\://`` stays text.
     """
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    line = _line(text)
     escaped = _SPECIAL.sub(lambda m: "&lt;" if m[0] == "<" else "\\" + m[0], line)
     return _LINE_START.sub(lambda m: m[0] + "&#8203;" if m[0].isdigit() else "\\" + m[0], escaped)
 
 
+def _line(text: Any) -> str:
+    if text is None or (isinstance(text, float) and not math.isfinite(text)):
+        return "not stated"
+    return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+
+
 def code(text: Any) -> str:
     """``text`` as a code span that no backtick in it can close."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
-    if not line:
-        return "(none)"
+    if text is None or not (line := _line(text)):
+        return "not stated"
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if line[0] == "`" or line[-1] == "`" else ""
     return f"{fence}{pad}{line}{pad}{fence}"

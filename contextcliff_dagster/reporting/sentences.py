@@ -35,7 +35,9 @@ def part(cliffs: Cliffs, name: str) -> Mapping[str, Any]:
 
 def parts(cliffs: Cliffs, name: str) -> list[Mapping[str, Any]]:
     """A list of objects of the contract; an absent or null one reads as empty."""
-    return [item for item in (cliffs.get(name) or []) if isinstance(item, Mapping)]
+    found = cliffs.get(name)
+    items = found if isinstance(found, list | tuple) else ()
+    return [item for item in items if isinstance(item, Mapping)]
 
 
 def score_name(cliffs: Cliffs, *, short: bool = False) -> str:

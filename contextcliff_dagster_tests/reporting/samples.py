@@ -104,7 +104,7 @@ def sample(
         else None
     )
     stop = longest + 1
-    zone_edges = [0, cap, min(int(half * 1.7), stop), stop] if has_cliff else [0, stop]
+    zone_edges = [0, cap + 1, min(int(half * 1.7), stop), stop] if has_cliff else [0, stop]
     zones = [
         {"name": name, "from_tokens": a, "to_tokens": b, "mean": _mean(records, a, b)}
         for name, a, b in zip(NAMES, zone_edges, zone_edges[1:], strict=False)
