@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from contextcliff_dagster.contracts import PrimaryScore, PromptMode, StudyError
-from contextcliff_dagster.store import slug
+from contextcliff_dagster.store import slug, store_root
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.settings import AnalysisSettings
@@ -318,7 +318,10 @@ def load_study(path: Path) -> Study:
 
 
 def study_folders() -> list[Path]:
-    """Folders that are searched, the shipped one first; the user's is ``CONTEXTCLIFF_STUDIES``.
+    """Folders that are searched, a later one winning: the shipped, the store's, the user's own.
+
+    The store keeps the studies that were made on the command line or imported (:func:`kept_in`);
+    the user's folder is ``CONTEXTCLIFF_STUDIES``.
 
     Raises:
         StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
@@ -326,12 +329,18 @@ def study_folders() -> list[Path]:
     package = Path(__file__).resolve().parent
     installed = package / "_studies"
     folders = [installed if installed.is_dir() else package.parent / "studies"]
+    folders.append(kept_in(store_root()))
     if own := os.environ.get("CONTEXTCLIFF_STUDIES"):
         folder = Path(own).expanduser()
         if not folder.is_dir():
             raise StudyError(f"CONTEXTCLIFF_STUDIES names {folder}, which is not a folder.")
         folders.append(folder)
     return folders
+
+
+def kept_in(root: Path) -> Path:
+    """Where the store at ``root`` keeps definitions; no study can have this name."""
+    return root / "_studies"
 
 
 def load_studies() -> dict[str, Study]:

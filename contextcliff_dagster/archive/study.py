@@ -199,7 +199,7 @@ def _restore(
     """The study of the archive, and the texts of its prompt files by their place in the store."""
     import pydantic
 
-    from contextcliff_dagster.studies import Study
+    from contextcliff_dagster.studies import Study, kept_in
 
     try:
         study = Study.model_validate(data["study"])  # its name is checked here: it becomes a path
@@ -211,7 +211,7 @@ def _restore(
         ) from fault
     if study.name != head["study"]:
         raise StoreError(f"{file} is damaged: it names two studies; get a fresh copy.")
-    paths = {key: store.root / "_studies" / f"{study.name}.{key}.txt" for key in texts}
+    paths = {key: kept_in(store.root) / f"{study.name}.{key}.txt" for key in texts}
     prompt = study.prompt.model_copy(update={key: str(path) for key, path in paths.items()})
     restored = study.model_copy(update={"prompt": prompt})
     return restored, {paths[key]: text for key, text in texts.items()}

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from contextcliff_dagster.cli.choice import find_study, known_studies
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
 from contextcliff_dagster.cli.output import print_json, print_table
 from contextcliff_dagster.store import Store
@@ -45,8 +44,9 @@ def models(as_json: bool) -> None:
 @common_options
 def studies(as_json: bool) -> None:
     """List the studies that can be profiled."""
-    store = Store.default()
-    known = known_studies(store)
+    from contextcliff_dagster.studies import load_studies
+
+    known = load_studies()
     if as_json:
         print_json([study.model_dump(mode="json", exclude_none=True) for study in known.values()])
         return
@@ -84,9 +84,10 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
         new_campaign,
     )
     from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.studies import find_study
 
     store = Store.default()
-    chosen = find_study(study, store).name
+    chosen = find_study(study).name
     with Ledger.open(store.ledger_path) as ledger:
         if name is not None:
             if name in [c.name for c in list_campaigns(ledger, chosen)]:
@@ -110,8 +111,10 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
 @common_options
 def campaign_list(study: str | None, as_json: bool) -> None:
     """List the campaigns of STUDY, or of all studies, oldest first."""
+    from contextcliff_dagster.studies import find_study
+
     store = Store.default()
-    chosen = find_study(study, store).name if study else None
+    chosen = find_study(study).name if study else None
     rows = _campaign_rows(store, chosen)
     if as_json:
         print_json(rows)

@@ -30,7 +30,7 @@ def choose_study(wanted: Wanted, store: Store, *, keep: bool = True) -> Study:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
     """
     check_models(wanted.models)
-    study = _over_data(wanted, store) if wanted.data is not None else _by_name(wanted, store)
+    study = _over_data(wanted) if wanted.data is not None else _by_name(wanted)
     if wanted.seed is not None:
         study = study.with_seed(wanted.seed)
     if keep:
@@ -51,46 +51,15 @@ def check_models(names: tuple[str, ...]) -> None:
             get_model(name, models)
 
 
-def known_studies(store: Store) -> dict[str, Study]:
-    """Shipped and the user's studies, and those this store keeps the definitions of."""
-    from contextcliff_dagster.studies import load_studies, load_study
-
-    studies = load_studies()
-    for path in sorted(definitions_dir(store).glob("*.yaml")):
-        study = load_study(path)
-        studies[study.name] = study
-    return dict(sorted(studies.items()))
-
-
-def find_study(name: str, store: Store) -> Study:
-    """The study called ``name`` or described by the YAML file ``name``.
+def keep_definition(study: Study, store: Store) -> None:
+    """Write the study's YAML into the store unless a study folder has the same one.
 
     Raises:
-        StudyError: there is none; the sentence lists those there are.
+        StoreError: the store cannot be written.
     """
-    if name.endswith((".yaml", ".yml")):
-        from contextcliff_dagster.studies import load_study
-
-        return load_study(Path(name))
-    studies = known_studies(store)
-    if name not in studies:
-        raise StudyError(
-            f"There is no study {name!r}; there are {', '.join(studies)} "
-            "(put your own into a folder and name it in CONTEXTCLIFF_STUDIES)."
-        )
-    return studies[name]
-
-
-def definitions_dir(store: Store) -> Path:
-    """Where the store keeps the definitions of studies that no study folder holds."""
-    return store.root / "_studies"
-
-
-def keep_definition(study: Study, store: Store) -> None:
-    """Write the study's YAML into the store unless a study folder has the same one."""
     import yaml
 
-    from contextcliff_dagster.studies import load_studies
+    from contextcliff_dagster.studies import kept_in, load_studies
 
     known = load_studies().get(study.name)
     if known is not None and known.model_dump() == study.model_dump():
@@ -102,17 +71,19 @@ def keep_definition(study: Study, store: Store) -> None:
             # Relative to the original file, which is not where this copy lies.
             data["prompt"][key] = str((study._folder / Path(file).expanduser()).absolute())
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
-    path = definitions_dir(store) / f"{study.name}.yaml"
+    path = kept_in(store.root) / f"{study.name}.yaml"
     header = "# Made by contextcliff from the options of a command; edit a copy, not this file.\n"
     body = (header + text).encode()
     if not path.is_file() or path.read_bytes() != body:
         write_atomic(path, body)
 
 
-def _by_name(wanted: Wanted, store: Store) -> Study:
+def _by_name(wanted: Wanted) -> Study:
+    from contextcliff_dagster.studies import find_study, load_studies
+
     name = wanted.study
     if wanted.dataset is not None and wanted.dataset != DEFAULT_STUDY:
-        studies = known_studies(store)
+        studies = load_studies()
         own = [key for key, study in studies.items() if study.corpus.kind != "reference"]
         if wanted.dataset not in own:
             raise CorpusError(
@@ -125,16 +96,18 @@ def _by_name(wanted: Wanted, store: Store) -> Study:
                 "fit it; leave one of the two out."
             )
         name = wanted.dataset
-    study = find_study(name or DEFAULT_STUDY, store)
+    study = find_study(name or DEFAULT_STUDY)
     if wanted.dataset == DEFAULT_STUDY and study.corpus.kind != "reference":
         raise StudyError(
             f"Study {study.name!r} has a corpus of its own, so --dataset {DEFAULT_STUDY} does not "
             "fit it; leave one of the two out."
         )
-    return _for_task(study, wanted.task, store)
+    return _for_task(study, wanted.task)
 
 
-def _for_task(study: Study, task: str | None, store: Store) -> Study:
+def _for_task(study: Study, task: str | None) -> Study:
+    from contextcliff_dagster.studies import load_studies
+
     if task is None:
         return study
     task = TASK_ALIASES.get(task, task)
@@ -146,7 +119,7 @@ def _for_task(study: Study, task: str | None, store: Store) -> Study:
     if task == (study.task or task if study.corpus.kind != "reference" else study.task or "lookup"):
         return study
     name = f"{study.name}-{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}"[:60].rstrip("-")
-    same = known_studies(store).get(name)
+    same = load_studies().get(name)
     if same is not None and same.corpus.kind == study.corpus.kind and same.task == task:
         return same
     return _copy(
@@ -154,18 +127,19 @@ def _for_task(study: Study, task: str | None, store: Store) -> Study:
     )
 
 
-def _over_data(wanted: Wanted, store: Store) -> Study:
+def _over_data(wanted: Wanted) -> Study:
     """An ad-hoc study over the file: the default study's bins and sampling, the file's examples.
 
     Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
     token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones.
     """
     from contextcliff_dagster.inference.models import load_models
+    from contextcliff_dagster.studies import find_study
 
     assert wanted.data is not None
     if wanted.dataset is not None:
         raise StudyError("--data and --dataset both name what is read; leave one of the two out.")
-    base = find_study(wanted.study or DEFAULT_STUDY, store)
+    base = find_study(wanted.study or DEFAULT_STUDY)
     models = wanted.models or (base.models if wanted.study else ())
     entries = load_models()
     tokenizer = "tiktoken:o200k_base"

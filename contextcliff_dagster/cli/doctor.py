@@ -169,9 +169,9 @@ def _models() -> str:
 
 
 def _studies() -> str:
-    from contextcliff_dagster.cli.choice import known_studies
+    from contextcliff_dagster.studies import load_studies
 
-    return ", ".join(known_studies(Store.default()))
+    return ", ".join(load_studies())
 
 
 def _ledger() -> str:

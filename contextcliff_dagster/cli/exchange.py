@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from contextcliff_dagster.cli.choice import find_study, keep_definition
+from contextcliff_dagster.cli.choice import keep_definition
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.store import Store
@@ -20,9 +20,10 @@ from contextcliff_dagster.store import Store
 def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
     """Write STUDY with its sample and every recorded call into FILE."""
     from contextcliff_dagster.archive.study import export_study
+    from contextcliff_dagster.studies import find_study
 
     store = Store.default()
-    summary = export_study(store, find_study(study, store), file, campaign=campaign)
+    summary = export_study(store, find_study(study), file, campaign=campaign)
     if as_json:
         print_json(summary.to_dict())
     else:

@@ -24,7 +24,7 @@ from contextcliff_dagster.cli.options import (
 from contextcliff_dagster.cli.output import print_json, print_table
 from contextcliff_dagster.cli.progress import ProgressBar, duration, money
 from contextcliff_dagster.cli.quiet import dagster_log
-from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ def profile(
     check_compression(kv_policy, kv_budget)
     store = Store.default()
     wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
+    if data is not None and study is None and not models:
+        # The default study's models are the reference ones: on anybody's own data they are lost.
+        raise StudyError("--data needs --model: name the model to measure (`contextcliff models`).")
     chosen = choose_study(wanted, store)
     with dagster_log(verbose):
         from contextcliff_dagster.cli.results import print_profiled
@@ -173,7 +176,6 @@ def check_campaign(store: Store, study: Study, campaign: str | None) -> None:
     """
     if campaign is None:
         return
-    from contextcliff_dagster.contracts import StudyError
     from contextcliff_dagster.inference.campaigns import list_campaigns
     from contextcliff_dagster.inference.ledger import Ledger
 

@@ -50,7 +50,11 @@ def test_without_arguments_shows_help(capsys: pytest.CaptureFixture[str]) -> Non
         ("profile --model gpt-17", ["gpt-17", "Qwen2.5-7B", "reference-short"]),
         ("profile --task poetry", ["poetry", "lookup, two_hop", "multi_hop_qa"]),
         ("profile nosuch", ["nosuch", "quick", "reference"]),
-        ("profile --data a.csv --dataset reference", ["--data", "--dataset"]),
+        (
+            "profile --data a.csv --dataset reference --model reference-long",
+            ["--data", "--dataset"],
+        ),
+        ("--data a.csv --task t", ["--data", "--model"]),
         ("frobnicate", ["frobnicate", "profile", "doctor"]),
         ("profile --frobnicate", ["--frobnicate"]),
         ("profile --seed minus", ["--seed", "minus"]),
