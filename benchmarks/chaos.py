@@ -34,10 +34,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from contextcliff_dagster.inference.ledger import Ledger  # noqa: E402
-from contextcliff_dagster.inference.measure import measure  # noqa: E402
-from contextcliff_dagster.inference.records import prediction_rows  # noqa: E402
-from contextcliff_dagster_tests.inference.samples import (  # noqa: E402
+from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.measure import measure
+from contextcliff_dagster.inference.records import prediction_rows
+from contextcliff_dagster_tests.inference.samples import (
     RECIPE,
     LedgerSample,
     openai_entry,
@@ -89,7 +89,8 @@ def child(drive: str, home: Path, url: str, die_after: int) -> int:
 def _models_file(home: Path, url: str) -> Path:
     path = home / "models.yaml"
     path.write_text(
-        f"models:\n  {MODEL}:\n    engine: openai\n    model_id: reference-short\n    base_url: {url}\n"
+        f"models:\n  {MODEL}:\n    engine: openai\n    model_id: reference-short\n    base_url: "
+        f"{url}\n"
         f"    tokenizer: reference\n    concurrency: {CONCURRENCY}\n",
         encoding="utf-8",
     )

@@ -6,7 +6,8 @@ import time
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from contextcliff_dagster.inference.budget import Spend
+from contextcliff_dagster.inference.budget import Spend, careful_prompt_tokens
+from contextcliff_dagster.inference.calls import PlannedCall
 from contextcliff_dagster.inference.engine import Decoding, Engine, PromptCount, Usage
 from contextcliff_dagster.inference.models import Price
 from contextcliff_dagster.inference.outcome import Outcome, utc_now
@@ -14,7 +15,8 @@ from contextcliff_dagster.inference.recipe import Prompt
 
 TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
-"""Slack where our count is of the texts alone: pieces of text may merge with the template's tokens."""
+"""Slack where our count is of the texts alone: pieces of text may merge with the template's
+tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,18 @@ class Answer:
     started: float
     first_token: float | None
     ended: float
+
+
+def most_a_call_takes(
+    call: PlannedCall, prompt: Prompt, own: PromptCount | None, price: Price | None
+) -> Spend:
+    """What to reserve for one call: no cache discount, output up to its limit."""
+    tokens = own.tokens if own else 0
+    if own is None or not own.exact:
+        chars = sum(map(len, prompt.contents()))
+        tokens = max(tokens, careful_prompt_tokens(call.length_tokens, len(call.document), chars))
+    out = call.recipe.max_output_tokens
+    return Spend(price.cost_usd(tokens, out) if price else 0.0, tokens + out, 1)
 
 
 async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
@@ -94,6 +108,17 @@ def judge(
         error=f"the server read {usage.prompt_tokens} prompt tokens where {own.tokens} were sent"
         if truncated and own
         else None,
+        finished_at=utc_now(),
+    )
+
+
+def unanswered(own: PromptCount | None, why: str, *, attempts: int) -> Outcome:
+    """The outcome of a call whose prompt is longer than the model takes."""
+    return Outcome(
+        no_answer="context_overflow",
+        own_prompt_tokens=own.tokens if own else None,
+        attempts=attempts,
+        error=why,
         finished_at=utc_now(),
     )
 

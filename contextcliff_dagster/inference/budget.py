@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.inference.models import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,10 @@ class Budget:
             # The small slack is for sums of floats: ten times 0.1 fits into 1.0.
             if limit is not None and used + more > limit * (1 + 1e-9):
                 raise BudgetError(
-                    f"The budget of {shown.format(limit)} is used up: {shown.format(used)} are spent or reserved and the "
-                    f"next call may take {shown.format(more)}; everything measured is kept, so raise --budget and run "
+                    f"The budget of {shown.format(limit)} is used up: {shown.format(used)} are "
+                    "spent or reserved and the "
+                    f"next call may take {shown.format(more)}; everything measured is kept, so "
+                    "raise --budget and run "
                     "the same command to go on."
                 )
 
@@ -47,12 +48,6 @@ class Spend:
     usd: float = 0.0
     tokens: int = 0
     calls: int = 0
-
-
-def most_a_call_takes(prompt_tokens: int, max_output_tokens: int, price: Price | None) -> Spend:
-    """What to reserve for one call: no cache discount, output up to its limit."""
-    usd = price.cost_usd(prompt_tokens, max_output_tokens) if price else 0.0
-    return Spend(usd, prompt_tokens + max_output_tokens, 1)
 
 
 def careful_prompt_tokens(length_tokens: int, document_chars: int, prompt_chars: int) -> int:

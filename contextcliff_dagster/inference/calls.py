@@ -11,7 +11,7 @@ from contextcliff_dagster.inference.recipe import Prompt, Recipe, stable_hash
 
 
 class PlannedSample(Protocol):
-    """One example of the manifest, with its place in the sample (`sampling.manifest.PlannedExample`)."""
+    """One example with its place in the sample (`sampling.manifest.PlannedExample`)."""
 
     @property
     def example(self) -> Example: ...
@@ -26,7 +26,7 @@ class PlannedSample(Protocol):
 class SampleSource(Protocol):
     """What this room needs of a manifest (`sampling.manifest.Manifest`)."""
 
-    def planned(self, bin: str, n: int) -> Sequence[PlannedSample]: ...  # noqa: A002 (the column's name)
+    def planned(self, bin: str, n: int) -> Sequence[PlannedSample]: ...
     def document_text(self, document_id: str) -> str: ...
 
 

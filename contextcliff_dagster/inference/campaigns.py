@@ -41,7 +41,8 @@ def ensure_campaign(ledger: Ledger, study: str, campaign: str) -> None:
 def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:
     """The campaigns of ``study`` (or of all studies), oldest first."""
     rows = ledger.read(
-        "SELECT study, campaign, created_at FROM campaigns WHERE ?1 IS NULL OR study = ?1 ORDER BY rowid",
+        "SELECT study, campaign, created_at FROM campaigns WHERE ?1 IS NULL OR study = ?1 ORDER "
+        "BY rowid",
         (study,),
     )
     return [Campaign(row[0], row[1], datetime.fromisoformat(row[2])) for row in rows]
@@ -74,7 +75,7 @@ def _insert(db: sqlite3.Connection, study: str, campaign: str) -> None:
 
 
 def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> Identity | None:
-    """The serving identity that ``model`` has had in the campaign, or None before its first call."""
+    """The serving identity of ``model`` in the campaign, or None before its first call."""
     rows = ledger.read(
         "SELECT i.body FROM campaign_models m JOIN identities i USING (identity_hash)"
         " WHERE m.study = ? AND m.campaign = ? AND m.model = ?",
@@ -96,7 +97,8 @@ def record_identity(
     before = recorded_identity(ledger, study, campaign, model)
     if before is not None and before.hash != identity.hash:
         measured = ledger.read(
-            "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND c.campaign = ?"
+            "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND "
+            "c.campaign = ?"
             " AND c.model = ? AND c.identity_hash = ? LIMIT 1",
             (study, campaign, model, before.hash),
         )
@@ -119,7 +121,9 @@ def record_identity(
 def identity_changed(study: str, campaign: str, model: str, differences: list[str]) -> EngineError:
     """The sentence for a name that stands for something else than when the campaign began."""
     return EngineError(
-        f"Model {model!r} is not what it was in campaign {campaign} of study {study!r} ({'; '.join(differences)}): "
-        f"measurements of the two are never pooled, so begin a new campaign (`contextcliff campaign new {study}`) "
+        f"Model {model!r} is not what it was in campaign {campaign} of study {study!r} "
+        f"({'; '.join(differences)}): "
+        "measurements of the two are never pooled, so begin a new campaign (`contextcliff "
+        f"campaign new {study}`) "
         "or give the changed model a name of its own in models.yaml."
     )

@@ -35,7 +35,7 @@ class Owner:
             fcntl.flock(fd, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
                 # Between create and lock a cleaner may have taken our file for a dead owner's.
-                if os.stat(self._path).st_ino == os.fstat(fd).st_ino:
+                if self._path.stat().st_ino == os.fstat(fd).st_ino:
                     break
             os.close(fd)
         self._fd: int | None = fd
@@ -45,7 +45,7 @@ class Owner:
         """Give up the right; the owner counts as gone from here on."""
         if self._fd is not None:
             with suppress(OSError):
-                os.unlink(self._path)
+                self._path.unlink()
             self._drop()
 
     def _drop(self) -> None:

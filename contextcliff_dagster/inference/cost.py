@@ -162,11 +162,18 @@ def _line(
             usd_at_most += entry.price.cost_usd(
                 careful_prompt_tokens(call.length_tokens, 0, scaffold), out
             )
-    priced = entry.price is not None
     return CostLine(
-        entry.name, name, len(calls), len(calls) - len(open_calls), overflow, prompt_tokens, output_tokens,
-        usd if priced else None, usd_at_most if priced else None, seconds,
-    )  # fmt: skip
+        model=entry.name,
+        bin=name,
+        calls=len(calls),
+        cached=len(calls) - len(open_calls),
+        overflow=overflow,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        usd=usd if entry.price else None,
+        usd_at_most=usd_at_most if entry.price else None,
+        seconds=seconds,
+    )
 
 
 def _likely_identity(
@@ -186,7 +193,8 @@ def _likely_identity(
 def _pace(entry: ModelEntry, ledger: Ledger | None) -> tuple[float, float, str]:
     if ledger:
         calls, milliseconds, tokens = ledger.read(
-            "SELECT count(*), total(r.duration_ms), total(r.prompt_tokens) FROM calls c JOIN results r USING (call_key)"
+            "SELECT count(*), total(r.duration_ms), total(r.prompt_tokens) FROM calls c JOIN "
+            "results r USING (call_key)"
             " WHERE c.model = ? AND r.no_answer IS NULL",
             (entry.name,),
         )[0]

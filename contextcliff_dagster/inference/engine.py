@@ -48,7 +48,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One piece of a streamed answer. ``at`` is its `time.perf_counter()` where the engine knows better."""
+    """A piece of a streamed answer; ``at``: its `time.perf_counter()`, where known."""
 
     text: str = ""
     reasoning: str = ""
@@ -68,9 +68,9 @@ class Decoding:
 class TransportError(Exception):
     """A fault of the way to the model, not of its answer; worth another attempt.
 
-    ``kind`` names it (connect, timeout, drop, http_429, ...); ``maybe_paid`` says that the model may
-    have worked, and charged, before the fault; ``retry_after_s`` is what the server asked for.
-    The message holds no secret.
+    ``kind`` names it (connect, timeout, drop, http_429, ...). ``maybe_paid``: the model may have
+    worked, and charged, before the fault. ``retry_after_s`` is what the server asked for. The
+    message holds no secret.
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class TransportError(Exception):
 
 
 class RejectedError(Exception):
-    """The server refused this one request (400, 413, 422): final, another attempt would fare no better.
+    """The server refused this one request (400, 413, 422): final, another attempt would fare no
+    better.
 
     ``overflow`` is true where the refusal says that the prompt is longer than the window.
     """
@@ -119,7 +120,7 @@ class Engine(Protocol):
 
     @property
     def window_tokens(self) -> int | None:
-        """The longest prompt + output the model takes, or None where nobody says (after `start`)."""
+        """The longest prompt + output (after `start`), or None where nobody says."""
         ...
 
     async def start(self) -> None:
@@ -164,12 +165,13 @@ def open_engine(entry: ModelEntry) -> Engine:
 
         return OpenAIEngine(entry)
     raise EngineError(
-        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use reference or openai."
+        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use reference or "
+        "openai."
     )
 
 
 def declared_identity(entry: ModelEntry) -> dict[str, Any]:
-    """The part of the identity that is known without starting the engine (for ``reference``: all of it)."""
+    """What is known of the identity without starting the engine (``reference``: all of it)."""
     if entry.engine == "reference":
         from contextcliff_dagster.inference.engines.reference import reference_identity
 

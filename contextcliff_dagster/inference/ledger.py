@@ -13,16 +13,16 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from contextcliff_dagster.inference import ledger_reads
+from contextcliff_dagster.inference import ledger_reads, ledger_writes
 from contextcliff_dagster.inference.budget import Budget, Spend
 from contextcliff_dagster.inference.claims import Owner, is_alive, remove_dead
 from contextcliff_dagster.inference.ledger_schema import prepare
-from contextcliff_dagster.inference.outcome import Failure, Orphan, Outcome, utc_now
+from contextcliff_dagster.inference.ledger_writes import Begun, Description, Scope
+from contextcliff_dagster.inference.outcome import Failure, Orphan, Outcome
 from contextcliff_dagster.inference.sqlite_writer import Writer, connect, store_error
 
 if TYPE_CHECKING:
@@ -31,27 +31,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.calls import PlannedCall
     from contextcliff_dagster.inference.recipe import Prompt
 
+__all__ = ["Begun", "Ledger", "Scope"]
+
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose money and whose serving identity a call is about."""
-
-    study: str
-    campaign: str
-    model: str
-    identity_hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """May the call be sent? ``send``: yes, as ``attempt_id``. ``finished``: it has an outcome.
-    ``held``: ``owner`` is at it."""
-
-    state: Literal["send", "finished", "held"]
-    attempt_id: int = 0
-    owner: str = ""
 
 
 class Ledger:
@@ -133,41 +115,17 @@ class Ledger:
 
         The future raises BudgetError (nothing noted) or StoreError.
         """
-        texts = self._texts(call)
-        me = self._owner.id
+        description = Description(call, prompt.hash, scope, self._compressed(call))
 
         def operation(db: sqlite3.Connection) -> Begun:
             if self._writer.disk_was_full:
                 raise store_error(OSError("no space left"), self.path)
-            now = utc_now()
-            if not repeat:
-                if db.execute(
-                    "SELECT 1 FROM results WHERE call_key = ?", (call.call_key,)
-                ).fetchone():
-                    return Begun("finished")
-                row = db.execute(
-                    "SELECT owner FROM claims WHERE call_key = ?", (call.call_key,)
-                ).fetchone()
-                if row and row[0] != me:
-                    return Begun("held", owner=row[0])
-            self._reserve(db, scope, reserve, budget)
-            self._describe(db, call, prompt, scope, texts, now)
-            db.execute("INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", (call.call_key, me, now))
-            cursor = db.execute(
-                "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, reserved_usd, reserved_tokens)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    call.call_key,
-                    me,
-                    scope.study,
-                    scope.campaign,
-                    scope.model,
-                    now,
-                    reserve.usd,
-                    reserve.tokens,
-                ),
-            )
-            return Begun("send", attempt_id=int(cursor.lastrowid or 0))
+            if not repeat and (taken := ledger_writes.taken(db, call.call_key, self._owner.id)):
+                return taken
+            ledger_writes.reserve(db, scope, reserve, budget)
+            ledger_writes.describe(db, description)
+            attempt_id = ledger_writes.attempt(db, call.call_key, self._owner.id, scope, reserve)
+            return Begun("send", attempt_id=attempt_id)
 
         return self._remember(call, self.submit(operation))
 
@@ -177,9 +135,9 @@ class Ledger:
         """Keep the outcome of a sent call, settle what was reserved, give up the claim."""
 
         def operation(db: sqlite3.Connection) -> None:
-            _keep(db, call_key, outcome)
-            _settle(db, attempt_id, charge)
-            db.execute("DELETE FROM claims WHERE call_key = ?", (call_key,))
+            ledger_writes.keep(db, call_key, outcome)
+            ledger_writes.settle(db, attempt_id, charge)
+            ledger_writes.release(db, call_key)
 
         return self.submit(operation)
 
@@ -189,22 +147,10 @@ class Ledger:
         """Note why an attempt brought no answer; with ``release`` the claim is given up."""
 
         def operation(db: sqlite3.Connection) -> None:
-            db.execute(
-                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    attempt_id,
-                    call_key,
-                    failure.kind,
-                    failure.maybe_paid,
-                    failure.status,
-                    failure.final,
-                    failure.message,
-                    utc_now(),
-                ),
-            )
-            _settle(db, attempt_id, charge)
+            ledger_writes.fail(db, attempt_id, call_key, failure)
+            ledger_writes.settle(db, attempt_id, charge)
             if release:
-                db.execute("DELETE FROM claims WHERE call_key = ?", (call_key,))
+                ledger_writes.release(db, call_key)
 
         return self.submit(operation)
 
@@ -212,22 +158,17 @@ class Ledger:
         self, call: PlannedCall, prompt: Prompt, scope: Scope, outcome: Outcome
     ) -> Future[None]:
         """Keep the outcome of a call that was judged without sending it (context overflow)."""
-        texts = self._texts(call)
+        description = Description(call, prompt.hash, scope, self._compressed(call))
 
         def operation(db: sqlite3.Connection) -> None:
-            self._describe(db, call, prompt, scope, texts, utc_now())
-            _keep(db, call.call_key, outcome)
+            ledger_writes.describe(db, description)
+            ledger_writes.keep(db, call.call_key, outcome)
 
         return self._remember(call, self.submit(operation))
 
-    def release(self, call_key: str) -> Future[Any]:
+    def release(self, call_key: str) -> Future[None]:
         """Give up our claim on a call that will not be sent again."""
-        me = self._owner.id
-        return self.submit(
-            lambda db: db.execute(
-                "DELETE FROM claims WHERE call_key = ? AND owner = ?", (call_key, me)
-            )
-        )
+        return self.submit(lambda db: ledger_writes.release(db, call_key))
 
     def release_dead(self, owner: str) -> bool:
         """Free the claims of ``owner`` if its process is gone. True if they are free."""
@@ -236,36 +177,13 @@ class Ledger:
         self.write(lambda db: db.execute("DELETE FROM claims WHERE owner = ?", (owner,)))
         return True
 
-    def _texts(self, call: PlannedCall) -> bytes | None:
+    def _compressed(self, call: PlannedCall) -> bytes | None:
         """The document compressed, unless this process has stored it already."""
         if call.example.document_id in self._known_documents:
             return None
         import pyarrow as pa
 
         return bytes(pa.Codec("zstd").compress(call.document.encode(), asbytes=True))
-
-    def _describe(
-        self,
-        db: sqlite3.Connection,
-        call: PlannedCall,
-        prompt: Prompt,
-        scope: Scope,
-        zstd: bytes | None,
-        now: str,
-    ) -> None:
-        example, recipe = call.example, call.recipe
-        if zstd is not None:
-            size = len(call.document.encode())
-            db.execute(
-                "INSERT OR IGNORE INTO documents VALUES (?, ?, ?)",
-                (example.document_id, size, zstd),
-            )
-        db.execute("INSERT OR IGNORE INTO recipes VALUES (?, ?)", (recipe.hash, recipe.body))
-        db.execute(
-            "INSERT OR IGNORE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (call.call_key, scope.study, scope.campaign, scope.model, scope.identity_hash, recipe.hash, example.example_id,
-             example.document_id, example.question, call.replicate, prompt.hash, now),
-        )  # fmt: skip
 
     def _remember(self, call: PlannedCall, future: Future[T]) -> Future[T]:
         """Once the commit is through, do not compress and offer the document again."""
@@ -278,19 +196,6 @@ class Ledger:
 
         future.add_done_callback(note)
         return future
-
-    @staticmethod
-    def _reserve(db: sqlite3.Connection, scope: Scope, reserve: Spend, budget: Budget) -> None:
-        key = (scope.study, scope.campaign)
-        row = db.execute(
-            "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key
-        ).fetchone()
-        budget.check(Spend(*row) if row else Spend(), reserve)
-        db.execute(
-            "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-            " usd = usd + excluded.usd, tokens = tokens + excluded.tokens, calls = calls + excluded.calls",
-            (*key, reserve.usd, reserve.tokens, reserve.calls),
-        )
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -320,8 +225,8 @@ class Ledger:
 
     def orphans(self, study: str | None = None, campaign: str | None = None) -> list[Orphan]:
         """Requests whose process died before their answer was kept."""
-        alive = {row[0]: is_alive(self._owner.folder, row[0])
-                 for row in self.read("SELECT DISTINCT owner FROM attempts WHERE ended_at IS NULL")}  # fmt: skip
+        owners = self.read("SELECT DISTINCT owner FROM attempts WHERE ended_at IS NULL")
+        alive = {owner: is_alive(self._owner.folder, owner) for (owner,) in owners}
         return ledger_reads.orphans(self, alive, study, campaign)
 
     def spent(self, study: str, campaign: str) -> Spend:
@@ -351,27 +256,3 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     with path.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-
-
-def _keep(db: sqlite3.Connection, call_key: str, outcome: Outcome) -> None:
-    values = asdict(outcome)
-    columns = ", ".join(values)
-    marks = ", ".join("?" * len(values))
-    # The first outcome stands: a call is never measured over.
-    db.execute(
-        f"INSERT OR IGNORE INTO results (call_key, {columns}) VALUES (?, {marks})",
-        (call_key, *values.values()),
-    )
-
-
-def _settle(db: sqlite3.Connection, attempt_id: int, charge: Spend) -> None:
-    row = db.execute(
-        "UPDATE attempts SET ended_at = ?, charged_usd = ?, charged_tokens = ? WHERE attempt_id = ? AND ended_at IS NULL"
-        " RETURNING study, campaign, reserved_usd, reserved_tokens",
-        (utc_now(), charge.usd, charge.tokens, attempt_id),
-    ).fetchone()
-    if row:
-        db.execute(
-            "UPDATE spend SET usd = usd + ?, tokens = tokens + ? WHERE study = ? AND campaign = ?",
-            (charge.usd - row[2], charge.tokens - row[3], row[0], row[1]),
-        )

@@ -28,7 +28,8 @@ def outcomes(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, Outcome]:
     """Call key -> outcome, of those that have one."""
     found: dict[str, Outcome] = {}
     for keys in _chunks(call_keys):
-        sql = f"SELECT call_key, {', '.join(_OUTCOME_COLUMNS)} FROM results WHERE call_key IN ({_marks(keys)})"
+        columns = ", ".join(_OUTCOME_COLUMNS)
+        sql = f"SELECT call_key, {columns} FROM results WHERE call_key IN ({_marks(keys)})"
         found.update((row[0], Outcome(*row[1:])) for row in ledger.read(sql, keys))
     return found
 
@@ -40,7 +41,8 @@ def failures(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, Failure]:
         rows = ledger.read(
             "SELECT f.call_key, f.kind, f.message, f.maybe_paid, f.status, f.final, f.at,"
             " (SELECT count(*) FROM attempts b WHERE b.call_key = f.call_key AND b.owner = a.owner)"
-            f" FROM failures f JOIN attempts a USING (attempt_id) WHERE f.call_key IN ({_marks(keys)}) ORDER BY attempt_id",
+            " FROM failures f JOIN attempts a USING (attempt_id) WHERE f.call_key IN "
+            f"({_marks(keys)}) ORDER BY attempt_id",
             keys,
         )
         for key, kind, message, maybe_paid, status, final, at, attempts in rows:
@@ -76,7 +78,8 @@ def orphans(
 ) -> list[Orphan]:
     """Open attempts of owners that are gone."""
     rows = ledger.read(
-        "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts WHERE ended_at IS NULL"
+        "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts "
+        "WHERE ended_at IS NULL"
         " AND (?1 IS NULL OR study = ?1) AND (?2 IS NULL OR campaign = ?2) ORDER BY attempt_id",
         (study, campaign),
     )
@@ -89,7 +92,8 @@ def prompt(ledger: Ledger, call_key: str) -> Prompt:
 
     rows = ledger.read(
         "SELECT d.zstd, d.bytes, r.body, c.question, c.replicate, c.prompt_hash FROM calls c"
-        " JOIN documents d USING (document_id) JOIN recipes r USING (recipe_hash) WHERE c.call_key = ?",
+        " JOIN documents d USING (document_id) JOIN recipes r USING (recipe_hash) WHERE "
+        "c.call_key = ?",
         (call_key,),
     )
     if not rows:
@@ -101,7 +105,8 @@ def prompt(ledger: Ledger, call_key: str) -> Prompt:
     rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate)
     if rebuilt.hash != prompt_hash:
         raise StoreError(
-            f"The call ledger {ledger.path} does not give back the prompt of call {call_key!r}; restore a backup."
+            f"The call ledger {ledger.path} does not give back the prompt of call {call_key!r}; "
+            "restore a backup."
         )
     return rebuilt
 

@@ -1,4 +1,5 @@
-"""How late our own event loop runs, so that our own queue is never taken for the model's latency."""
+"""How late our own event loop runs, so that our own queue is never taken for the model's
+latency."""
 
 from __future__ import annotations
 

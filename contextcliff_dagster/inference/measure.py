@@ -98,7 +98,7 @@ def measure(
 
 
 def _insist_on_declared(recorded: Identity, entry: ModelEntry, study: str, campaign: str) -> None:
-    """A finished measurement starts no engine, but a changed entry or changed weights are noticed."""
+    """A finished measurement starts no engine, but a changed entry or weights are noticed."""
     try:
         declared = Identity(declared_identity(entry))
     except EngineError:  # weights gone, address not set: the records still stand

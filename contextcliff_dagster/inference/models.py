@@ -142,7 +142,8 @@ class ModelEntry(_Strict):
             value = os.environ.get(match["name"]) or match["default"]
             if value is None:
                 raise EngineError(
-                    f"Model {self.name!r} takes its address from the environment variable {match['name']}, "
+                    f"Model {self.name!r} takes its address from the environment variable "
+                    f"{match['name']}, "
                     "which is not set; set it, or write the address into models.yaml."
                 )
             return value
@@ -150,7 +151,8 @@ class ModelEntry(_Strict):
         url = _VARIABLE.sub(fill, self.base_url or "").rstrip("/")
         if not url.startswith(("http://", "https://")):
             raise EngineError(
-                f"Model {self.name!r}: `base_url` should begin with http:// or https://; correct models.yaml."
+                f"Model {self.name!r}: `base_url` should begin with http:// or https://; correct "
+                "models.yaml."
             )
         return url
 
@@ -223,7 +225,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 @cache
 def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
-    """Cached by path and time of change: the registry is asked often, by long-living processes too."""
+    """Cached by path and time of change: long-living processes ask often."""
     del stamp
     folder = path.parent
     entries = load_validated(path, _ModelsFile).models

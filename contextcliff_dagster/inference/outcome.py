@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt brought no answer. ``final``: the run gave the call up (a later one tries again)."""
+    """Why an attempt brought no answer; ``final``: the run gave up (a later one tries again)."""
 
     kind: str
     message: str
@@ -55,7 +55,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A request whose process died before its answer was kept: perhaps paid, charged, sent again."""
+    """A request whose process died before its answer was kept: perhaps paid, and charged."""
 
     call_key: str
     study: str

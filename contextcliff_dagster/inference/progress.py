@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A snapshot while calls run. ``done`` counts every planned call with an outcome, old or new."""
+    """A snapshot while calls run; ``done`` counts planned calls with an outcome, old or new."""
 
     planned: int
     done: int

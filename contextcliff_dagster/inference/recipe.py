@@ -89,15 +89,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("document", "question"):
-            if (found := self.template.count("{%s}" % name)) != 1:
+            if (found := self.template.count("{" + name + "}")) != 1:
                 raise StudyError(
-                    f"The prompt template has {{{name}}} {found} times; write {{document}} and {{question}} once each."
+                    f"The prompt template has {{{name}}} {found} times; write {{document}} and "
+                    f"{{question}} once each."
                 )
         if not self.instructions:
             raise StudyError("The recipe has no instruction; give one wording per replicate.")
         if len(set(self.instructions)) != len(self.instructions):
             raise StudyError(
-                "Two replicates have the same instruction; at temperature 0 that buys the same answer twice, "
+                "Two replicates have the same instruction; at temperature 0 that buys the same "
+                "answer twice, "
                 "so give each its own wording."
             )
         if self.mode == "chat_prefill" and not self.answer_prefix:
@@ -177,5 +179,5 @@ class Recipe:
         return Prompt(self.mode, tuple(messages))
 
     def overhead_tokens(self, count: Callable[[str], int], replicate: int = 0) -> int:
-        """Tokens that the scaffold adds to document and question, without the chat template's own."""
+        """Tokens of the scaffold alone, without the chat template's own."""
         return sum(count(text) for text in self.render("", "", replicate).contents() if text)

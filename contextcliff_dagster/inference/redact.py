@@ -18,7 +18,7 @@ HIDDEN = "[hidden]"
 
 
 def redact(text: str, secrets: Iterable[str] = (), *, limit: int = 300) -> str:
-    """``text`` on one line, at most ``limit`` characters, without ``secrets`` or what looks like one."""
+    """``text`` on one line of at most ``limit`` characters, without secrets or what looks so."""
     for secret in sorted((s for s in secrets if len(s) >= 4), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     for pattern in _PATTERNS:

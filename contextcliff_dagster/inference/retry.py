@@ -1,4 +1,5 @@
-"""When to try again: full-jitter back-off for faults of the transport, and a breaker for too many."""
+"""When to try again: full-jitter back-off for faults of the transport, and a breaker for too
+many."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from contextcliff_dagster.contracts import EngineError
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Full jitter: a wait drawn uniformly from 0 to ``base_s`` x 2^(attempt - 1), at most ``cap_s``.
+    """Full jitter: a wait drawn uniformly from 0 to ``base_s`` x 2^(attempt - 1), at most
+    ``cap_s``.
 
     (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.) What the server
     asks for by Retry-After is waited for on top, at most ``longest_wait_s``.
@@ -32,7 +34,8 @@ class Backoff:
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Seconds that the server asks to wait, by ``retry-after-ms`` or ``retry-after`` (RFC 9110, 10.2.3)."""
+    """Seconds that the server asks to wait, by ``retry-after-ms`` or ``retry-after`` (RFC 9110,
+    10.2.3)."""
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
             return max(0.0, float(milliseconds) / 1000)
@@ -67,6 +70,7 @@ class Breaker:
         self.in_a_row += 1
         if self.in_a_row >= self.limit:
             raise EngineError(
-                f"Model {model!r} failed {self.in_a_row} requests in a row (the last: {last}); everything measured is "
+                f"Model {model!r} failed {self.in_a_row} requests in a row (the last: {last}); "
+                "everything measured is "
                 "kept, so see to the server and run the same command to go on."
             )

@@ -12,32 +12,29 @@ import itertools
 import json
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError, StoreError
-from contextcliff_dagster.inference.attempt import Answer, ask
+from contextcliff_dagster.inference.attempt import ask
 from contextcliff_dagster.inference.engine import Decoding, Engine, open_engine
 from contextcliff_dagster.inference.models import ModelEntry, get_model
 from contextcliff_dagster.inference.outcome import utc_now
-from contextcliff_dagster.inference.recipe import Message, Prompt
+from contextcliff_dagster.inference.recipe import Prompt
+from contextcliff_dagster.inference.server_wire import (
+    Refusal,
+    Reply,
+    read_body,
+    read_limit,
+    read_prompt,
+)
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
-
-DEFAULT_MAX_TOKENS = 64
-_ROLES = ("system", "user", "assistant")
-
-
-class _Refusal(Exception):
-    def __init__(self, status: int, message: str, code: str | None = None) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
 
 
 class RequestLog:
@@ -93,11 +90,10 @@ class _Service:
     async def tokenize(self, request: Request) -> Response:
         from starlette.responses import JSONResponse
 
-        body = await _body(request)
-        count = await self._engine.count_prompt_tokens(_prompt(body, chat="messages" in body))
-        return JSONResponse(
-            {"count": count.tokens if count else None, "max_model_len": self._engine.window_tokens}
-        )
+        body = read_body(await request.body())
+        count = await self._engine.count_prompt_tokens(read_prompt(body, chat="messages" in body))
+        tokens = count.tokens if count else None
+        return JSONResponse({"count": tokens, "max_model_len": self._engine.window_tokens})
 
     async def chat(self, request: Request) -> Response:
         return await self._complete(request, chat=True)
@@ -108,128 +104,58 @@ class _Service:
     async def _complete(self, request: Request, *, chat: bool) -> Response:
         from starlette.responses import JSONResponse, StreamingResponse
 
-        body = await _body(request)
-        prompt = _prompt(body, chat=chat)
+        body = read_body(await request.body())
+        prompt = read_prompt(body, chat=chat)
         number = next(self._numbers)
         if self._log:
-            self._log.write(
-                {"event": "received", "number": number, "path": request.url.path, "prompt_hash": prompt.hash},
-                flush=True,
-            )
-        decoding = await self._decoding(body, prompt)
+            path = request.url.path
+            line = {"event": "received", "number": number, "path": path, "prompt_hash": prompt.hash}
+            self._log.write(line, flush=True)
+        decoding = Decoding(await self._fitting_limit(body, prompt))
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
+        reply = Reply(self._name, number, chat=chat)
         if body.get("stream"):
             with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-            events = self._events(prompt, decoding, number, chat=chat, with_usage=with_usage)
+            events = self._events(prompt, decoding, number, reply, with_usage=with_usage)
             return StreamingResponse(events, media_type="text/event-stream")
         answer = await ask(self._engine, prompt, decoding)
         self._answered(number)
-        return JSONResponse(self._whole(answer, number, chat=chat))
+        return JSONResponse(reply.whole(answer))
 
-    async def _decoding(self, body: Mapping[str, Any], prompt: Prompt) -> Decoding:
-        if body.get("model") not in (None, self._name):
-            raise _Refusal(404, f"The model {body['model']!r} does not exist; this server has {self._name!r}.", "model_not_found")
-        if (body.get("n") or 1) != 1:
-            raise _Refusal(400, "Only n = 1 is served.")
-        if body.get("temperature"):
-            raise _Refusal(400, "This server is greedy: only temperature 0 is served.")
-        limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_MAX_TOKENS
-        if not isinstance(limit, int) or limit < 1:
-            raise _Refusal(400, f"max_tokens should be a positive whole number, not {limit!r}.")
+    async def _fitting_limit(self, body: Mapping[str, Any], prompt: Prompt) -> int:
+        limit = read_limit(body, self._name)
         count, window = await self._engine.count_prompt_tokens(prompt), self._engine.window_tokens
         if count and window and count.tokens + limit > window:
-            raise _Refusal(
+            raise Refusal(
                 400,
-                f"This model's maximum context length is {window} tokens. However, you requested {count.tokens + limit} tokens "
-                f"({count.tokens} in the prompt, {limit} for the completion). Please reduce the length.",
+                f"This model's maximum context length is {window} tokens. However, you requested "
+                f"{count.tokens + limit} tokens ({count.tokens} in the prompt, {limit} for the "
+                "completion). Please reduce the length.",
                 "context_length_exceeded",
             )
-        return Decoding(limit)
+        return limit
 
     def _answered(self, number: int) -> None:
         if self._log:
             self._log.write({"event": "answered", "number": number}, flush=False)
 
-    def _head(self, number: int, *, chat: bool, chunk: bool) -> dict[str, Any]:
-        kind = ("chat.completion.chunk" if chunk else "chat.completion") if chat else "text_completion"
-        return {"id": f"cmpl-{number}", "object": kind, "created": int(time.time()), "model": self._name}
-
     async def _events(
-        self, prompt: Prompt, decoding: Decoding, number: int, *, chat: bool, with_usage: bool
+        self, prompt: Prompt, decoding: Decoding, number: int, reply: Reply, *, with_usage: bool
     ) -> AsyncIterator[bytes]:
-        head = self._head(number, chat=chat, chunk=True)
-
-        def event(text: str, finish_reason: str | None, role: bool = False) -> bytes:
-            piece: dict[str, Any] = {"text": text}
-            if chat:
-                piece = {"delta": {"role": "assistant", "content": ""} if role else ({"content": text} if text else {})}
-            return _sse({**head, "choices": [{"index": 0, **piece, "logprobs": None, "finish_reason": finish_reason}]})
-
-        if chat:
-            yield event("", None, role=True)
+        yield reply.opening()
         async for delta in self._engine.stream(prompt, decoding):
             if delta.text or delta.finish_reason:
-                yield event(delta.text, delta.finish_reason)
+                yield reply.piece(delta.text, delta.finish_reason)
             if delta.usage and with_usage:
-                yield _sse({**head, "choices": [], "usage": _usage(delta.usage)})
+                yield reply.usage(delta.usage)
         yield b"data: [DONE]\n\n"
         self._answered(number)
 
-    def _whole(self, answer: Answer, number: int, *, chat: bool) -> dict[str, Any]:
-        said: dict[str, Any] = {"message": {"role": "assistant", "content": answer.text}} if chat else {"text": answer.text}
-        choice = {"index": 0, **said, "logprobs": None, "finish_reason": answer.finish_reason}
-        return {**self._head(number, chat=chat, chunk=False), "choices": [choice], "usage": _usage(answer.usage)}
 
-
-def _sse(value: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
-
-
-def _usage(usage: Any) -> dict[str, Any] | None:
-    if usage is None:
-        return None
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-    }
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.body())
-    except ValueError:
-        raise _Refusal(400, "The request's body is not JSON.") from None
-    if not isinstance(body, dict):
-        raise _Refusal(400, "The request's body should be a JSON object.")
-    return body
-
-
-def _prompt(body: Mapping[str, Any], *, chat: bool) -> Prompt:
-    if not chat:
-        if not isinstance(body.get("prompt"), str):
-            raise _Refusal(400, "`prompt` should be one string.")
-        return Prompt("completion", text=body["prompt"])
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise _Refusal(400, "`messages` should be a list with at least one message.")
-    turns = []
-    for message in messages:
-        if not isinstance(message, dict) or message.get("role") not in _ROLES:
-            raise _Refusal(400, f"A message has one of the roles {', '.join(_ROLES)}.")
-        content = message.get("content")
-        if isinstance(content, list):
-            content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-        if not isinstance(content, str):
-            raise _Refusal(400, "A message's `content` should be text.")
-        turns.append(Message(message["role"], content))
-    begun = bool(body.get("continue_final_message")) and turns[-1].role == "assistant"
-    return Prompt("chat_prefill" if begun else "chat", tuple(turns))
-
-
-def make_app(name: str, engine: Engine, log: RequestLog | None = None, delay_ms: float = 0.0) -> Starlette:
+def make_app(
+    name: str, engine: Engine, log: RequestLog | None = None, delay_ms: float = 0.0
+) -> Starlette:
     """The ASGI application; the engine starts and stops with it."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse
@@ -246,8 +172,13 @@ def make_app(name: str, engine: Engine, log: RequestLog | None = None, delay_ms:
 
     async def refused(request: Request, fault: Exception) -> Response:
         del request
-        assert isinstance(fault, _Refusal)
-        error = {"message": str(fault), "type": "invalid_request_error", "param": None, "code": fault.code}
+        assert isinstance(fault, Refusal)
+        error = {
+            "message": str(fault),
+            "type": "invalid_request_error",
+            "param": None,
+            "code": fault.code,
+        }
         return JSONResponse({"error": error}, status_code=fault.status)
 
     routes = [
@@ -257,7 +188,7 @@ def make_app(name: str, engine: Engine, log: RequestLog | None = None, delay_ms:
         Route("/tokenize", service.tokenize, methods=["POST"]),
         Route("/health", service.health),
     ]
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={_Refusal: refused})
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refusal: refused})
 
 
 def serve(
@@ -270,7 +201,8 @@ def serve(
     concurrency: int = 2,
     on_ready: Callable[[str], None] = print,
 ) -> None:
-    """Serve a model until interrupted. ``port`` 0 takes a free one; ``on_ready`` is given the base URL.
+    """Serve a model until interrupted. ``port`` 0 takes a free one; ``on_ready`` is given the
+    base URL.
 
     Raises:
         StudyError: there is no such model.
@@ -280,7 +212,10 @@ def serve(
 
     entry = get_model(model) if isinstance(model, str) else model
     if entry.engine != "reference":
-        raise EngineError(f"Model {entry.name!r} is served by {entry.base_url} already; `serve` is for models of engine 'reference'.")
+        raise EngineError(
+            f"Model {entry.name!r} is served by {entry.base_url} already; `serve` is for models "
+            "of engine 'reference'."
+        )
     engine = open_engine(entry.model_copy(update={"concurrency": concurrency}))
     log = RequestLog(request_log) if request_log else None
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -290,7 +225,11 @@ def serve(
         listener.listen(512)
     except OSError as fault:
         listener.close()
-        raise EngineError(f"Port {port} of {host} cannot be used ({fault.strerror}); choose another with --port.") from fault
+        raise EngineError(
+            f"Port {port} of {host} cannot be used ({fault.strerror}); choose another with --port."
+        ) from fault
     on_ready(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/v1")
-    config = uvicorn.Config(make_app(entry.name, engine, log, delay_ms), log_level="warning", access_log=False)
+    config = uvicorn.Config(
+        make_app(entry.name, engine, log, delay_ms), log_level="warning", access_log=False
+    )
     uvicorn.Server(config).run(sockets=[listener])

@@ -26,7 +26,7 @@ BUSY_SECONDS = 60.0
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode that may be handed between threads (the caller serialises)."""
+    """A connection in autocommit mode, for several threads one after the other."""
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -38,20 +38,20 @@ def connect(path: Path) -> sqlite3.Connection:
 def store_error(fault: BaseException, path: Path) -> StoreError:
     """The sentence for a fault of SQLite or the file system."""
     text = str(fault).lower()
+    go_on = "run the same command again, everything measured is kept"
+    elsewhere = "set CONTEXTCLIFF_HOME to another folder"
     if "full" in text or "no space" in text:
-        what = "the disk is full; free some space and run the same command again, everything measured is kept"
+        what = f"the disk is full; free some space and {go_on}"
     elif "readonly" in text or "read-only" in text or "permission" in text:
-        what = "it cannot be written (read-only); give write permission or set CONTEXTCLIFF_HOME to another folder"
+        what = f"it cannot be written (read-only); give write permission or {elsewhere}"
     elif isinstance(fault, FileExistsError | NotADirectoryError) or "unable to open" in text:
-        what = "it cannot be opened; check the folder and its permissions, or set CONTEXTCLIFF_HOME to another folder"
+        what = f"it cannot be opened; check the folder and its permissions, or {elsewhere}"
     elif "locked" in text or "busy" in text:
-        what = f"another process has kept it locked for over {BUSY_SECONDS:.0f} s; end that process and run again"
+        what = f"it was locked for {BUSY_SECONDS:.0f} s; end the other process, then {go_on}"
     elif "not a database" in text or "malformed" in text:
         what = "it is damaged or no ledger; restore it from a backup, or move it away to start anew"
     else:
-        what = (
-            f"{fault}; check the disk and run the same command again, everything measured is kept"
-        )
+        what = f"{fault}; check the disk and {go_on}"
     return StoreError(f"The call ledger {path} failed: {what}.")
 
 
@@ -74,6 +74,8 @@ class Writer:
         The future raises what the operation raised, or StoreError.
         """
         future: Future[T] = Future()
+        # Once submitted it will be done: a waiter that is cancelled must not undo a paid answer.
+        future.set_running_or_notify_cancel()
         self._queue.put((operation, future))
         return future
 
@@ -84,7 +86,8 @@ class Writer:
         self._connection.close()
 
     def _make_reserve(self) -> None:
-        # Space kept back: on a full disk it is given up, so that answers already paid can be stored.
+        # Space kept back: on a full disk it is given up, so that answers already paid can be
+        # stored.
         with suppress(OSError):
             if not self._reserve.exists():
                 try:

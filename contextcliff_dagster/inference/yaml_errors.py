@@ -103,7 +103,8 @@ def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
                 if key.value != "<<" and isinstance(key.value, str):
                     if key.value in seen:
                         raise StudyError(
-                            f"{path}, line {key.start_mark.line + 1}: key {key.value!r} stands twice; remove one."
+                            f"{path}, line {key.start_mark.line + 1}: key {key.value!r} stands "
+                            "twice; remove one."
                         )
                     seen.add(key.value)
                 stack.append(value)

@@ -1,7 +1,7 @@
 """An endpoint that misbehaves on order: each completion request takes the next behaviour of a list.
 
-Run as ``python -m contextcliff_dagster_tests.inference.faulty_server '["500", "ok"]' [LOG]``; prints its
-base URL. After the list (or for the last item, where it ends in "..."), all goes on as the last said.
+Run as a module with a JSON list of behaviours and, perhaps, the path of a request log; prints its
+base URL. The last behaviour of the list stays.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _chunk(text: str | None, finish: str | None = None, **delta: str) -> bytes:
 
 
 def _usage(prompt_tokens: int) -> bytes:
-    return _event({"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [],
-                   "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": 2, "total_tokens": prompt_tokens + 2}})  # fmt: skip
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 2}
+    return _event({"id": "x", "object": "chat.completion.chunk", "choices": [], "usage": usage})
 
 
 STREAM = _head(200, "text/event-stream")

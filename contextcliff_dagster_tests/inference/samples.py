@@ -108,7 +108,8 @@ def reference_server(
 ) -> Iterator[str]:
     """`contextcliff serve`, as a separate process."""
     code = (
-        "import sys; from pathlib import Path; from contextcliff_dagster.inference.server import serve;"
+        "import sys; from pathlib import Path; from contextcliff_dagster.inference.server import "
+        "serve;"
         f"serve({name!r}, port={port}, delay_ms={delay_ms},"
         f" request_log=Path({str(log)!r}) if {log is not None} else None,"
         " on_ready=lambda url: print(url, flush=True))"

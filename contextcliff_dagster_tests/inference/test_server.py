@@ -43,7 +43,8 @@ def get(url: str) -> Any:
 
 
 CHAT = {"model": "reference-short", "max_tokens": 4, "temperature": 0,
-        "messages": [{"role": "user", "content": "Ledger of day 217\n SKU-482 qty=937915\nFind SKU-482?"}]}  # fmt: skip
+        "messages": [{"role": "user", "content": "Ledger of day 217\n SKU-482 qty=937915\nFind "
+        "SKU-482?"}]}  # fmt: skip
 
 
 def test_it_says_what_it_serves_and_how_long_the_window_is(url: str) -> None:

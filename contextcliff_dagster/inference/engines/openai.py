@@ -34,7 +34,8 @@ CONNECT_SECONDS = 5.0
 START_ATTEMPTS = 3
 START_SECONDS = 15.0
 _TOLD_FIELDS = ("max_model_len", "root", "meta")
-"""What servers say in /v1/models that decides answers (vLLM: max_model_len, root; llama.cpp: meta)."""
+"""What servers say in /v1/models that decides answers (vLLM: max_model_len, root; llama.cpp:
+meta)."""
 
 
 def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
@@ -78,7 +79,8 @@ class OpenAIEngine:
         value = os.environ.get(variable, "").strip()
         if not value:
             raise EngineError(
-                f"Model {self._entry.name!r} takes {what} from the environment variable {variable}, which is not set; set it."
+                f"Model {self._entry.name!r} takes {what} from the environment variable "
+                f"{variable}, which is not set; set it."
             )
         self._secrets.append(value)
         return value
@@ -203,7 +205,7 @@ class OpenAIEngine:
             self._client = None
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """One streamed completion. A stream that ends without a finish reason is a transport fault."""
+        """One streamed completion; without a finish reason at its end it is a transport fault."""
         sent = False
         finish_reason: str | None = None
         chunks = 0

@@ -74,7 +74,8 @@ class FaultSorter:
     def unreachable(self, fault: TransportError) -> EngineError:
         """The sentence for a server that does not even say what it serves."""
         return EngineError(
-            f"Model {self._model!r}: {self._endpoint} cannot be reached ({fault}); start the server, or correct `base_url` "
+            f"Model {self._model!r}: {self._endpoint} cannot be reached ({fault}); start the "
+            "server, or correct `base_url` "
             "in models.yaml, and run the same command again."
         )
 
@@ -106,19 +107,23 @@ class FaultSorter:
         where = f"Model {self._model!r} at {self._endpoint}"
         if status == 402 or "insufficient_quota" in lower:
             return EngineError(
-                f"{where}: the account's quota is used up (status {status}: {said}); top it up and run the same command to go on."
+                f"{where}: the account's quota is used up (status {status}: {said}); top it up "
+                "and run the same command to go on."
             )
         if status == 401:
             return EngineError(
-                f"{where}: the key is refused (401: {said}); check the environment variable that `api_key_env` names."
+                f"{where}: the key is refused (401: {said}); check the environment variable that "
+                "`api_key_env` names."
             )
         if status == 403:
             return EngineError(
-                f"{where}: access is refused (403: {said}); ask for access to this model, or use another key."
+                f"{where}: access is refused (403: {said}); ask for access to this model, or use "
+                "another key."
             )
         if status == 404:
             return EngineError(
-                f"{where}: there is no such model or address (404: {said}); correct `model_id` or `base_url` in models.yaml."
+                f"{where}: there is no such model or address (404: {said}); correct `model_id` "
+                "or `base_url` in models.yaml."
             )
         if status in {408, 409, 425, 429} or status >= 500:
             wait = retry_after_s(fault.response.headers)
@@ -134,7 +139,8 @@ class FaultSorter:
             return RejectedError(f"status {status}: {said}", status=status, overflow=True)
         if setting := _wanted_setting(lower):
             return EngineError(
-                f"{where} refuses a parameter (status {status}: {said}); set {setting} for it in models.yaml."
+                f"{where} refuses a parameter (status {status}: {said}); set {setting} for it in "
+                "models.yaml."
             )
         return RejectedError(f"status {status}: {said}", status=status)
 

@@ -46,13 +46,15 @@ def weights_folder(entry: ModelEntry) -> Path:
         folder = weights_path(entry.model_id)
     else:
         raise EngineError(
-            f"Model {entry.name!r} has engine 'reference' but no weights: give `weights:` a folder in models.yaml, "
+            f"Model {entry.name!r} has engine 'reference' but no weights: give `weights:` a "
+            "folder in models.yaml, "
             f"or as `model_id` one of {', '.join(REFERENCE_MODELS)}."
         )
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         if not (folder / name).is_file():
             raise EngineError(
-                f"Model {entry.name!r}: {folder / name} is missing; reinstall, or correct `weights` in models.yaml."
+                f"Model {entry.name!r}: {folder / name} is missing; reinstall, or correct "
+                "`weights` in models.yaml."
             )
     return folder
 
@@ -123,12 +125,14 @@ class ReferenceEngine:
             self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         except Exception as fault:
             raise EngineError(
-                f"Model {self._entry.name!r}: {self._folder} cannot be loaded ({fault}); reinstall the weights."
+                f"Model {self._entry.name!r}: {self._folder} cannot be loaded ({fault}); "
+                "reinstall the weights."
             ) from fault
         end = self._tokenizer.token_to_id(END)
         if end is None:
             raise EngineError(
-                f"Model {self._entry.name!r}: the tokenizer in {self._folder} has no {END} token; use other weights."
+                f"Model {self._entry.name!r}: the tokenizer in {self._folder} has no {END} "
+                "token; use other weights."
             )
         self._end = end
         # Matrices this small are not worth sharing out: on two busy cores OpenBLAS's own threads

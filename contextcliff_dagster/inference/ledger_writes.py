@@ -1,0 +1,156 @@
+"""What the ledger does to its tables, each step a function inside the writer's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+from contextcliff_dagster.inference.budget import Budget, Spend
+from contextcliff_dagster.inference.outcome import Failure, Outcome, utc_now
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.calls import PlannedCall
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose money and whose serving identity a call is about."""
+
+    study: str
+    campaign: str
+    model: str
+    identity_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """May the call be sent?
+
+    ``send``: yes, as ``attempt_id``. ``finished``: it has an outcome. ``held``: ``owner`` is at it.
+    """
+
+    state: Literal["send", "finished", "held"]
+    attempt_id: int = 0
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A call as it is noted; ``zstd`` is its document, None where that is in the file already."""
+
+    call: PlannedCall
+    prompt_hash: str
+    scope: Scope
+    zstd: bytes | None
+
+
+def taken(db: sqlite3.Connection, call_key: str, me: str) -> Begun | None:
+    """Whether a call has an outcome or another owner; None where it may be sent."""
+    if db.execute("SELECT 1 FROM results WHERE call_key = ?", (call_key,)).fetchone():
+        return Begun("finished")
+    row = db.execute("SELECT owner FROM claims WHERE call_key = ?", (call_key,)).fetchone()
+    return Begun("held", owner=row[0]) if row and row[0] != me else None
+
+
+def reserve(db: sqlite3.Connection, scope: Scope, most: Spend, budget: Budget) -> None:
+    """Add ``most`` to what the campaign has spent. Raises BudgetError where it may not."""
+    key = (scope.study, scope.campaign)
+    row = db.execute(
+        "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key
+    ).fetchone()
+    budget.check(Spend(*row) if row else Spend(), most)
+    db.execute(
+        "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " usd = usd + excluded.usd, tokens = tokens + excluded.tokens,"
+        " calls = calls + excluded.calls",
+        (*key, most.usd, most.tokens, most.calls),
+    )
+
+
+def describe(db: sqlite3.Connection, what: Description) -> None:
+    """Note document, recipe and call, where they are not there."""
+    call, scope, example = what.call, what.scope, what.call.example
+    if what.zstd is not None:
+        row = (example.document_id, len(call.document.encode()), what.zstd)
+        db.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?)", row)
+    recipe = (call.recipe.hash, call.recipe.body)
+    db.execute("INSERT OR IGNORE INTO recipes VALUES (?, ?)", recipe)
+    db.execute(
+        "INSERT OR IGNORE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            call.call_key,
+            scope.study,
+            scope.campaign,
+            scope.model,
+            scope.identity_hash,
+            call.recipe.hash,
+            example.example_id,
+            example.document_id,
+            example.question,
+            call.replicate,
+            what.prompt_hash,
+            utc_now(),
+        ),
+    )
+
+
+def attempt(db: sqlite3.Connection, call_key: str, me: str, scope: Scope, most: Spend) -> int:
+    """Claim the call and note that it is about to be sent; the attempt's number."""
+    now = utc_now()
+    db.execute("INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", (call_key, me, now))
+    cursor = db.execute(
+        "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, reserved_usd,"
+        " reserved_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (call_key, me, scope.study, scope.campaign, scope.model, now, most.usd, most.tokens),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def keep(db: sqlite3.Connection, call_key: str, outcome: Outcome) -> None:
+    """Keep an outcome. The first one stands: a call is never measured over."""
+    values = asdict(outcome)
+    columns = ", ".join(values)
+    marks = ", ".join("?" * len(values))
+    db.execute(
+        f"INSERT OR IGNORE INTO results (call_key, {columns}) VALUES (?, {marks})",
+        (call_key, *values.values()),
+    )
+
+
+def settle(db: sqlite3.Connection, attempt_id: int, charge: Spend) -> None:
+    """End an attempt: ``charge`` takes the place of what was reserved for it."""
+    row = db.execute(
+        "UPDATE attempts SET ended_at = ?, charged_usd = ?, charged_tokens = ?"
+        " WHERE attempt_id = ? AND ended_at IS NULL"
+        " RETURNING study, campaign, reserved_usd, reserved_tokens",
+        (utc_now(), charge.usd, charge.tokens, attempt_id),
+    ).fetchone()
+    if row:
+        study, campaign, usd, tokens = row
+        db.execute(
+            "UPDATE spend SET usd = usd + ?, tokens = tokens + ? WHERE study = ? AND campaign = ?",
+            (charge.usd - usd, charge.tokens - tokens, study, campaign),
+        )
+
+
+def fail(db: sqlite3.Connection, attempt_id: int, call_key: str, failure: Failure) -> None:
+    """Note why an attempt brought no answer."""
+    db.execute(
+        "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            attempt_id,
+            call_key,
+            failure.kind,
+            failure.maybe_paid,
+            failure.status,
+            failure.final,
+            failure.message,
+            utc_now(),
+        ),
+    )
+
+
+def release(db: sqlite3.Connection, call_key: str) -> None:
+    """Nobody is at this call any more."""
+    db.execute("DELETE FROM claims WHERE call_key = ?", (call_key,))
