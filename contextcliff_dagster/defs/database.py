@@ -11,7 +11,7 @@ import dagster as dg
 from dagster_duckdb import DuckDBResource
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Table
-from contextcliff_dagster.defs.assets.options import OWNERS, SINGLE_RUN, asset_key
+from contextcliff_dagster.defs.assets.options import OWNERS, asset_key, single_run_asset
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.show.ui import table
@@ -88,7 +88,7 @@ def result_rows(root: Path) -> tuple[list[tuple], list[tuple]]:
 def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
     """The asset ``database``, downstream of all studies."""
 
-    @dg.asset(
+    @single_run_asset(
         key=dg.AssetKey(["database"]),
         deps=[asset_key(s, name) for s in studies for name in ("eval_records", "cliffs")],
         description=(
@@ -99,7 +99,6 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
         owners=OWNERS,
         kinds={"duckdb"},
         automation_condition=FOLLOW_RECORDS,
-        backfill_policy=SINGLE_RUN,
         # DuckDB lets one process at a time write a file.
         pool="duckdb",
     )

@@ -9,7 +9,13 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import EVAL_RECORDS
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.assets.options import SINGLE_RUN, asset_key, described, group
+from contextcliff_dagster.defs.assets.options import (
+    asset_key,
+    described,
+    group,
+    single_run_asset,
+    single_run_multi_asset,
+)
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.show import results
@@ -34,7 +40,7 @@ class CampaignConfig(dg.Config):
 def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
     """`eval_records`, `metrics`, `cliffs` and `report` of ``study``."""
 
-    @dg.asset(
+    @single_run_asset(
         **described(
             study,
             "eval_records",
@@ -44,7 +50,6 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
             table=EVAL_RECORDS,
             automation_condition=FOLLOW_RECORDS,
         ),
-        backfill_policy=SINGLE_RUN,
         check_specs=checks.record_checks(study),
     )
     def eval_records(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
@@ -57,7 +62,7 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
             check_results=checks.check_records(study, records),
         )
 
-    @dg.multi_asset(
+    @single_run_multi_asset(
         name=f"{group(study)}__profile",
         specs=[
             dg.AssetSpec(
@@ -82,7 +87,6 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
             ),
         ],
         check_specs=checks.cliff_checks(study),
-        backfill_policy=SINGLE_RUN,
     )
     def profile(config: CampaignConfig, store: StoreResource) -> Iterator[dg.MaterializeResult]:
         # One analysis gives both results: the bootstrap is not run twice.
@@ -101,7 +105,7 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
             check_results=checks.check_cliffs(study, cliffs),
         )
 
-    @dg.asset(
+    @single_run_asset(
         **described(
             study,
             "report",
@@ -110,7 +114,6 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
             kinds={"markdown", "matplotlib"},
             automation_condition=FOLLOW_RECORDS,
         ),
-        backfill_policy=SINGLE_RUN,
     )
     def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
         where = store.open()

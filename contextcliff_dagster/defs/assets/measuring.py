@@ -11,7 +11,7 @@ import dagster as dg
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from contextcliff_dagster.contracts import PREDICTIONS
-from contextcliff_dagster.defs.assets.options import SINGLE_RUN, described
+from contextcliff_dagster.defs.assets.options import described, single_run_asset
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.partitions import bins_by_model, partition_key, study_partitions
 from contextcliff_dagster.defs.resources import StoreResource
@@ -39,7 +39,7 @@ class MeasureConfig(dg.Config):
 def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
     """`cost_estimate` and `predictions` of ``study``."""
 
-    @dg.asset(
+    @single_run_asset(
         **described(
             study,
             "cost_estimate",
@@ -48,7 +48,6 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
             kinds={"python"},
             automation_condition=FOLLOW_RECORDS,
         ),
-        backfill_policy=SINGLE_RUN,
     )
     def cost_estimate(store: StoreResource) -> dg.MaterializeResult:
         where = store.open()
@@ -58,7 +57,7 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
             estimate = steps.estimate_cost(study, manifest, ledger, campaign)
         return dg.MaterializeResult(metadata=show.estimate_metadata(campaign, estimate))
 
-    @dg.asset(
+    @single_run_asset(
         **described(
             study,
             "predictions",
@@ -68,7 +67,6 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
             table=PREDICTIONS,
         ),
         partitions_def=study_partitions(study),
-        backfill_policy=SINGLE_RUN,
         # Nothing passes through an IO manager: downstream reads the store.
         dagster_type=dg.Nothing,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -12,13 +13,33 @@ from contextcliff_dagster.contracts import Table
 from contextcliff_dagster.defs.show.ui import column_schema
 from contextcliff_dagster.studies import Study
 
-# Four lines of warning per asset would bury what matters; the pin on dagster 1.x holds the API.
-warnings.filterwarnings("ignore", message=".*`backfill_policy`.*", category=dg.BetaWarning)
-
 OWNERS = ("team:evaluation",)
 
 SINGLE_RUN = dg.BackfillPolicy.single_run()
-"""On unpartitioned assets too: `dg launch --partition-range` wants it on everything it selects."""
+
+
+def single_run_asset(**options: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """``dg.asset`` that takes a range of partitions in one run.
+
+    Unpartitioned assets want the policy too: `dg launch --partition-range` insists on it for all
+    that it selects.
+    """
+    with _no_beta_warning():
+        return dg.asset(**options, backfill_policy=SINGLE_RUN)
+
+
+def single_run_multi_asset(**options: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """``dg.multi_asset``, likewise."""
+    with _no_beta_warning():
+        return dg.multi_asset(**options, backfill_policy=SINGLE_RUN)
+
+
+@contextmanager
+def _no_beta_warning() -> Iterator[None]:
+    """Backfill policies are called beta; two lines per asset would bury what matters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=dg.BetaWarning)
+        yield
 
 
 def group(study: Study) -> str:
@@ -51,8 +72,3 @@ def described(
         "metadata": {"dagster/column_schema": column_schema(table)} if table else {},
         **more,
     }
-
-
-def check(study: Study, asset: str, name: str, description: str) -> dg.AssetCheckSpec:
-    """A check that its asset answers as it materializes."""
-    return dg.AssetCheckSpec(name, asset=asset_key(study, asset), description=description)

@@ -7,7 +7,7 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.assets.options import SINGLE_RUN, described
+from contextcliff_dagster.defs.assets.options import described, single_run_asset
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.show import sampling as show
 from contextcliff_dagster.defs.steps import preparation as steps
@@ -25,7 +25,7 @@ class CorpusConfig(dg.Config):
 def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
     """`raw_corpus`, `length_map`, `distribution_audit` and `manifest` of ``study``."""
 
-    @dg.asset(
+    @single_run_asset(
         **described(
             study,
             "raw_corpus",
@@ -33,7 +33,6 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             kinds={"python", "parquet"},
             table=EXAMPLES,
         ),
-        backfill_policy=SINGLE_RUN,
     )
     def raw_corpus(config: CorpusConfig, store: StoreResource) -> dg.MaterializeResult:
         where = store.open()
@@ -43,7 +42,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             metadata=show.corpus_metadata(corpus),
         )
 
-    @dg.asset(
+    @single_run_asset(
         **described(
             study,
             "length_map",
@@ -52,7 +51,6 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             kinds={"python", "parquet"},
             table=LENGTH_MAP,
         ),
-        backfill_policy=SINGLE_RUN,
     )
     def length_map(store: StoreResource) -> dg.MaterializeResult:
         where = store.open()
@@ -62,7 +60,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             metadata=show.length_metadata(lengths),
         )
 
-    @dg.asset(
+    @single_run_asset(
         **described(
             study,
             "distribution_audit",
@@ -70,7 +68,6 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             deps=["length_map", "raw_corpus"],
             kinds={"python", "json"},
         ),
-        backfill_policy=SINGLE_RUN,
         check_specs=checks.audit_checks(study),
     )
     def distribution_audit(store: StoreResource) -> dg.MaterializeResult:
@@ -80,7 +77,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             check_results=checks.check_audit(study, audit),
         )
 
-    @dg.asset(
+    @single_run_asset(
         **described(
             study,
             "manifest",
@@ -89,7 +86,6 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             kinds={"python", "parquet"},
             table=MANIFEST_EXAMPLES,
         ),
-        backfill_policy=SINGLE_RUN,
         check_specs=checks.manifest_checks(study),
     )
     def manifest(store: StoreResource) -> dg.MaterializeResult:

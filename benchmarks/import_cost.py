@@ -1,0 +1,39 @@
+"""CPU time of importing the definitions, relative to importing Dagster alone.
+
+Every Dagster step process pays this. Run: ``python benchmarks/import_cost.py [REPEATS]``; exits 1
+above the limit.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+
+LIMIT = 2.2
+DAGSTER = "import dagster"
+OURS = "from contextcliff_dagster.definitions import defs; defs().get_repository_def()"
+
+
+def cpu_seconds(code: str) -> float:
+    """User and system time of a fresh interpreter that runs ``code``."""
+    timed = f"import resource\n{code}\nu = resource.getrusage(resource.RUSAGE_SELF)\nprint(u.ru_utime + u.ru_stime)"
+    done = subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True, check=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+def main(repeats: int = 7) -> int:
+    for code in (DAGSTER, OURS):  # warm caches and bytecode
+        cpu_seconds(code)
+    # Alternating, so that a busy machine slows both alike.
+    pairs = [(cpu_seconds(DAGSTER), cpu_seconds(OURS)) for _ in range(repeats)]
+    dagster, ours = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(b / a for a, b in pairs)
+    print(f"import dagster            {dagster:5.2f} CPU s (median of {repeats})")
+    print(f"our definitions, resolved {ours:5.2f} CPU s")
+    print(f"ratio                     {ratio:5.2f} (limit {LIMIT})")
+    return 0 if ratio <= LIMIT else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:2])))

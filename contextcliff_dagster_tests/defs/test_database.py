@@ -1,0 +1,56 @@
+"""contextcliff.duckdb: the same numbers by SQL."""
+
+from __future__ import annotations
+
+import dagster as dg
+import duckdb
+import pytest
+from dagster_duckdb import DuckDBResource
+
+from contextcliff_dagster.defs.database import database_asset
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
+from contextcliff_dagster_tests.defs.conftest import Run
+
+
+def build(study: Study, store: Store) -> None:
+    dg.materialize(
+        [database_asset([study])],
+        resources={
+            "store": StoreResource(root=str(store.root)),
+            "duckdb": DuckDBResource(database=str(store.duckdb_path)),
+        },
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    )
+
+
+def test_an_empty_store_has_empty_tables(study: Study, store: Store) -> None:
+    build(study, store)
+    with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
+        for name in ("predictions", "eval_records", "cliffs", "bins"):
+            assert database.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,)
+
+
+def test_sql_sees_records_and_verdicts(run: Run, study: Study, store: Store) -> None:
+    result = run()
+    build(study, store)
+    assert result.success
+    with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
+        rows = database.execute(
+            "SELECT model, count(*), avg(score) FROM eval_records GROUP BY model ORDER BY model"
+        ).fetchall()
+        assert [(model, n) for model, n, _ in rows] == [
+            ("reference-long", 12),
+            ("reference-short", 12),
+        ]
+        mean = database.execute(
+            "SELECT sum(mean * n) / sum(n) FROM bins WHERE model = 'reference-short'"
+        ).fetchone()
+        assert mean is not None
+        assert mean[0] == pytest.approx(rows[1][2])
+        assert database.execute("SELECT count(*) FROM cliffs").fetchone() == (2,)
+    # Rebuilt whole: a second time gives the same, not twice as much.
+    build(study, store)
+    with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
+        assert database.execute("SELECT count(*) FROM cliffs").fetchone() == (2,)

@@ -1,0 +1,186 @@
+"""The code location as Dagster sees it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.definitions import defs
+from contextcliff_dagster.defs.show.ui import column_schema
+from contextcliff_dagster.studies import load_studies
+
+CHAIN = {
+    "raw_corpus",
+    "length_map",
+    "distribution_audit",
+    "manifest",
+    "cost_estimate",
+    "predictions",
+    "eval_records",
+    "metrics",
+    "cliffs",
+    "report",
+}
+HEAVY = ("torch", "vllm", "matplotlib.pyplot", "openai", "scipy.stats", "onnxruntime")
+SCRIPTS = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def location() -> dg.Definitions:
+    return defs()  # type: ignore[call-arg]
+
+
+def test_every_study_is_a_group_with_the_whole_chain(location: dg.Definitions) -> None:
+    graph = location.resolve_asset_graph()
+    for name in load_studies():
+        keys = {k.path[-1] for k in graph.get_all_asset_keys() if k.path[0] == name}
+        assert keys == CHAIN
+        assert {graph.get(dg.AssetKey([name, k])).group_name for k in keys} == {
+            name.replace("-", "_")
+        }
+
+
+def test_every_asset_says_what_it_is_and_whose(location: dg.Definitions) -> None:
+    graph = location.resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        assert node.description, key
+        assert node.owners, key
+        assert node.kinds, key
+
+
+def test_column_schemas_come_from_the_contracts(location: dg.Definitions) -> None:
+    from contextcliff_dagster import contracts
+
+    graph = location.resolve_asset_graph()
+    declared = {
+        "raw_corpus": contracts.EXAMPLES,
+        "length_map": contracts.LENGTH_MAP,
+        "manifest": contracts.MANIFEST_EXAMPLES,
+        "predictions": contracts.PREDICTIONS,
+        "eval_records": contracts.EVAL_RECORDS,
+    }
+    for name, table in declared.items():
+        shown = graph.get(dg.AssetKey(["quick", name])).metadata["dagster/column_schema"]
+        assert shown == column_schema(table)
+        assert [c.name for c in shown.columns] == list(table.column_names)
+
+
+def test_predictions_are_partitioned_by_model_and_tokens(location: dg.Definitions) -> None:
+    partitions = (
+        location.resolve_asset_graph().get(dg.AssetKey(["quick", "predictions"])).partitions_def
+    )
+    assert isinstance(partitions, dg.MultiPartitionsDefinition)
+    # Alphabetical order decides plots and backfills: model must stand first.
+    assert list(partitions.partition_dimension_names) == ["model", "tokens"]
+    assert partitions.get_partition_keys()[0] == "reference-short|b00"
+
+
+def test_what_costs_calls_never_runs_by_itself(location: dg.Definitions) -> None:
+    graph = location.resolve_asset_graph()
+    by_itself = {
+        k.path[-1] for k in graph.get_all_asset_keys() if graph.get(k).automation_condition
+    }
+    assert by_itself == {
+        "cost_estimate", "eval_records", "metrics", "cliffs", "report", "database",
+    }  # fmt: skip
+
+
+def test_each_study_has_its_two_jobs(location: dg.Definitions) -> None:
+    jobs = {job.name for job in location.get_repository_def().get_all_jobs()}
+    for name in load_studies():
+        assert {f"profile_{name.replace('-', '_')}", f"pilot_{name.replace('-', '_')}"} <= jobs
+
+
+def test_the_executor_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextcliff_dagster.defs.executors import chosen_executor
+
+    assert chosen_executor() is dg.in_process_executor
+    monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR", "multiprocess")
+    assert chosen_executor() is dg.multiprocess_executor
+    monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR", "gpu")
+    with pytest.raises(StudyError, match=r"'gpu'; .*in_process and multiprocess"):
+        chosen_executor()
+
+
+def test_loading_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from contextcliff_dagster.definitions import defs; defs().get_repository_def();"
+        f"print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_misspelt_study_is_a_sentence_when_the_location_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bad.yaml").write_text("name: bad\nmodls: [a]\n")
+    monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(tmp_path))
+    with pytest.raises(StudyError, match=r"bad\.yaml, line \d"):
+        defs()  # type: ignore[call-arg]
+
+
+def test_follow_up_assets_follow_a_partly_measured_study(
+    run, prepared: None, study, instance: dg.DagsterInstance
+) -> None:
+    from contextcliff_dagster.defs.resources import default_resources
+    from contextcliff_dagster.defs.studies import study_assets
+
+    location = dg.Definitions(assets=study_assets(study), resources=default_resources())
+    first = dg.evaluate_automation_conditions(location, instance)
+    run("predictions", first="reference-short|b00", last="reference-short|b01")
+    tick = dg.evaluate_automation_conditions(location, instance, cursor=first.cursor)
+    assert tick.get_num_requested(dg.AssetKey(["tiny", "eval_records"])) == 1
+    assert tick.get_num_requested(dg.AssetKey(["tiny", "predictions"])) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["dg", "check", "defs"],
+        ["dg", "list", "defs", "--json"],
+        ["dagster", "definitions", "validate"],
+    ],
+    ids=" ".join,
+)
+def test_the_tools_of_dagster_accept_the_location(command: list[str]) -> None:
+    done = checked(command)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_a_range_of_bins_is_launched_from_the_command_line(dagster_home: Path) -> None:
+    assert checked(["dg", "launch", "--assets", "quick/raw_corpus,quick/length_map,"
+                    "quick/distribution_audit,quick/manifest"]).returncode == 0  # fmt: skip
+    done = checked(
+        ["dg", "launch", "--assets", "quick/predictions", "--partition-range",
+         "reference-short|b00...reference-short|b01", "--config-json",
+         '{"ops": {"quick__predictions": {"config": {"samples_per_bin": 2}}}}']
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    with dg.DagsterInstance.from_config(str(dagster_home)) as instance:
+        kept = instance.get_materialized_partitions(dg.AssetKey(["quick", "predictions"]))
+    assert kept == {"reference-short|b00", "reference-short|b01"}
+
+
+def checked(command: list[str]) -> subprocess.CompletedProcess[str]:
+    program, *rest = command
+    if not (SCRIPTS / program).exists():
+        pytest.skip(f"needs {program}, of the dev extra")
+    checkout = Path(__file__).parents[2]
+    return subprocess.run(
+        [str(SCRIPTS / program), *rest],
+        cwd=checkout,
+        env=os.environ | {"PYTHONPATH": str(checkout), "PATH": f"{SCRIPTS}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )

@@ -1,0 +1,186 @@
+"""Partitions: backfills touch what they name, topping up asks what is new, crashes lose nothing."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, EngineError, StudyError
+from contextcliff_dagster.defs.steps.measurement import open_ledger
+from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.inference.campaigns import new_campaign
+from contextcliff_dagster.store import Store, read_table
+from contextcliff_dagster.studies import Study
+from contextcliff_dagster_tests.defs.conftest import Run
+
+PREDICTED = dg.AssetKey(["tiny", "predictions"])
+JUDGED = ("eval_records", "metrics", "cliffs", "report")
+
+
+def rows_per_bin(store: Store) -> dict[str, int]:
+    """model|bin -> rows of predictions on disk."""
+    folder = store.root / "tiny" / "predictions"
+    found = {}
+    for path in sorted(folder.glob("campaign=*/model=*/bin=*/*.parquet")):
+        rows = read_table(path, PREDICTIONS)
+        found[f"{rows['model'][0]}|{rows['bin'][0]}"] = rows.num_rows
+    return found
+
+
+def calls_sent(watch: Watch) -> dict[str, int]:
+    return {model: summary.sent for model, summary in watch.calls.items()}
+
+
+def test_a_backfill_of_two_bins_leaves_the_others_untouched(
+    run: Run, prepared: None, store: Store, instance: dg.DagsterInstance
+) -> None:
+    run("predictions")
+    before = {k: instance.get_latest_materialization_event(PREDICTED) for k in ("any",)}
+    files = {p: p.stat().st_mtime_ns for p in (store.root / "tiny").rglob("predictions.parquet")}
+
+    result = run("predictions", first="reference-long|b01", last="reference-long|b02")
+
+    touched = {e.partition for e in result.get_asset_materialization_events()}
+    assert touched == {"reference-long|b01", "reference-long|b02"}
+    changed = {p for p, at in files.items() if p.stat().st_mtime_ns != at}
+    assert {p.parent.name for p in changed} == {"bin=b01", "bin=b02"}
+    assert {p.parent.parent.name for p in changed} == {"model=reference-long"}
+    assert before["any"] is not None
+
+
+def test_only_the_named_bins_are_measured(
+    run: Run, prepared: None, store: Store, instance: dg.DagsterInstance
+) -> None:
+    watch = Watch()
+    run("predictions", first="reference-long|b01", last="reference-long|b02", watch=watch)
+    assert rows_per_bin(store) == {"reference-long|b01": 4, "reference-long|b02": 4}
+    assert calls_sent(watch) == {"reference-long": 8}
+    assert instance.get_materialized_partitions(PREDICTED) == {
+        "reference-long|b01",
+        "reference-long|b02",
+    }
+
+
+def test_topping_up_asks_only_what_is_new(run: Run, prepared: None, store: Store) -> None:
+    pilot, more, again = Watch(), Watch(), Watch()
+    run("predictions", config={"predictions": {"samples_per_bin": 1}}, watch=pilot)
+    assert calls_sent(pilot) == {"reference-short": 3, "reference-long": 3}
+
+    run("predictions", watch=more)
+    assert calls_sent(more) == {"reference-short": 9, "reference-long": 9}
+
+    run("predictions", watch=again)
+    assert calls_sent(again) == {"reference-short": 0, "reference-long": 0}
+    assert set(rows_per_bin(store).values()) == {4}
+
+
+def test_a_pilot_after_a_full_run_shrinks_nothing(run: Run, prepared: None, store: Store) -> None:
+    run("predictions")
+    run("predictions", config={"predictions": {"samples_per_bin": 1}})
+    assert set(rows_per_bin(store).values()) == {4}
+
+
+def test_more_than_the_manifest_holds_is_refused_with_a_sentence(run: Run, prepared: None) -> None:
+    with pytest.raises(StudyError, match=r"9 examples a bin .* sampled with 4"):
+        run("predictions", config={"predictions": {"samples_per_bin": 9}})
+
+
+def test_a_bigger_sample_contains_the_smaller_one(
+    run: Run, prepared: None, study: Study, store: Store
+) -> None:
+    run("predictions")
+    bigger, watch = study.with_samples(6), Watch()
+    run("raw_corpus", "length_map", "distribution_audit", "manifest", of=bigger)
+    run("predictions", of=bigger, watch=watch)
+    assert calls_sent(watch) == {"reference-short": 6, "reference-long": 6}
+    assert set(rows_per_bin(store).values()) == {6}
+
+
+def test_missing_bins_are_judged_as_what_they_are(run: Run, prepared: None, store: Store) -> None:
+    run("predictions", first="reference-short|b00", last="reference-short|b01")
+    result = run(*JUDGED)
+    assert result.success
+    judged = [
+        read_table(p, EVAL_RECORDS) for p in (store.root / "tiny").rglob("eval_records.parquet")
+    ]
+    assert sorted(str(t["bin"][0]) for t in judged) == ["b00", "b01"]
+
+
+class Crash(Exception):
+    pass
+
+
+def test_a_crash_in_the_middle_keeps_the_finished_bins(
+    run: Run, prepared: None, store: Store, instance: dg.DagsterInstance
+) -> None:
+    def crash_in_the_second_model() -> bool:
+        if "reference-long|b00" in rows_per_bin(store):
+            raise Crash
+        return False
+
+    with pytest.raises(Crash):
+        run("predictions", watch=Watch(stop=crash_in_the_second_model))
+    kept = instance.get_materialized_partitions(PREDICTED)
+    assert {"reference-short|b00", "reference-short|b01", "reference-short|b02"} <= kept
+    assert "reference-long|b02" not in kept
+    assert set(rows_per_bin(store)) == kept
+
+    resumed = Watch()
+    run("predictions", watch=resumed)
+    assert len(instance.get_materialized_partitions(PREDICTED)) == 6
+    assert calls_sent(resumed)["reference-short"] == 0
+    # At least the four calls of the finished bin had their answers; none is asked again.
+    assert 0 < calls_sent(resumed)["reference-long"] <= 8
+
+
+def test_a_bin_is_materialized_once_per_run(run: Run, prepared: None) -> None:
+    result = run("predictions")
+    events = [e.partition for e in result.get_asset_materialization_events()]
+    assert len(events) == len(set(events)) == 6
+
+
+def test_a_new_campaign_measures_again(run: Run, prepared: None, store: Store) -> None:
+    run("predictions", first="reference-short|b00", last="reference-short|b00")
+    with open_ledger(store) as ledger:
+        name = new_campaign(ledger, "tiny")
+    watch = Watch()
+    run("predictions", first="reference-short|b00", last="reference-short|b00", watch=watch)
+    assert calls_sent(watch) == {"reference-short": 4}
+    assert (store.campaign_dir("predictions", "tiny", name)).is_dir()
+
+
+def test_an_unknown_campaign_is_refused(run: Run, prepared: None) -> None:
+    with pytest.raises(StudyError, match="no campaign '1999-01-01'"):
+        run("predictions", config={"predictions": {"campaign": "1999-01-01"}})
+
+
+def test_tables_are_written_again_from_the_ledger_alone(
+    run: Run, prepared: None, store: Store
+) -> None:
+    run("predictions", first="reference-short|b00", last="reference-short|b01")
+    kept = rows_per_bin(store)
+    for path in (store.root / "tiny").rglob("predictions.parquet"):
+        path.unlink()
+    run("predictions", config={"predictions": {"from_ledger_only": True}})
+    assert rows_per_bin(store) == kept
+
+
+def test_changed_weights_are_not_pooled(
+    run: Run, prepared: None, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    import shutil
+    from pathlib import Path
+
+    from contextcliff_dagster.reference.card import weights_path
+
+    run("predictions", first="reference-short|b00", last="reference-short|b00")
+    folder = Path(str(tmp_path)) / "swapped"
+    shutil.copytree(weights_path("reference-long"), folder)
+    models = Path(str(tmp_path)) / "models.yaml"
+    models.write_text(
+        f"models:\n  reference-short: {{engine: reference, weights: {folder}, "
+        "tokenizer: reference, window_tokens: 8192}\n"
+    )
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(models))
+    with pytest.raises(EngineError, match="not what it was"):
+        run("predictions", first="reference-short|b00", last="reference-short|b01")
