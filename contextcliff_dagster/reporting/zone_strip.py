@@ -114,7 +114,10 @@ def _verdict_text(result: Mapping[str, Any]) -> str:
             if low is not None and high is not None
             else ", no interval"
         )
-        text += f": half of the drop at {tokens(location)} tokens{span}"
+        place = f"falls at {tokens(location)} tokens"
+        if verdict != "dip":
+            place = f"half of the drop at {tokens(location)} tokens{span}"
+        text += f": {place}"
     if number(result.get("safe_cap_tokens")) is None:
         text += "; no safe cap supported"
     return drawable(text)
@@ -245,7 +248,7 @@ def _cap_mark(
         return (
             left > edge.x0
             and right < edge.x1
-            and not any(b.x0 < right and left < b.x1 for b in blocked)
+            and not any(b.x0 - 14 < right and left < b.x1 + 14 for b in blocked)
         )
 
     spots: list[tuple[Literal["right", "left"], float, float]] = [
@@ -254,11 +257,14 @@ def _cap_mark(
     ]
     side = next((s for s in spots if free(s[1], s[2])), None)
     if side is None:
-        # A zone's name gives way to the number people came for.
+        # A zone's name gives way to the number people came for: it moves aside, or goes.
         side = next((s for s in spots if s[1] > edge.x0 and s[2] < edge.x1), spots[0])
         for text, box in zip(taken, blocked, strict=True):
-            if box.x0 < side[2] and side[1] < box.x1:
-                text.set_visible(False)
+            if box.x0 - 14 < side[2] and side[1] < box.x1 + 14:
+                shift = side[1] - 14 - box.x1
+                middle_x = (box.x0 + box.x1) / 2 + shift
+                text.set_visible(side[0] == "right" and box.x0 + shift > edge.x0 + 8)
+                text.set_x(axes.transData.inverted().transform((middle_x, 0))[0])
     offset = -pad if side[0] == "right" else pad
     label.set_horizontalalignment(side[0])
     label.set_position((axes.transData.inverted().transform((here + offset, 0))[0], middle))
