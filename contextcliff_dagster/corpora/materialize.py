@@ -19,6 +19,7 @@ from contextcliff_dagster.contracts import (
     Table,
     conform,
 )
+from contextcliff_dagster.corpora.arrow_memory import lean_arrow
 from contextcliff_dagster.corpora.corpus import Corpus
 from contextcliff_dagster.store import atomic_path, write_atomic
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["CorpusSummary", "example_row", "materialize_corpus", "read_summary", "row_example"]
 
 _SUMMARY = "corpus.json"
+_GROUP_BYTES = 1 << 20
 _KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domain", "source")
 
 
@@ -65,12 +67,14 @@ def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
     given_ids = array("q")
     text_bytes = repeated = 0
     fingerprint = corpus.fingerprint()
-    with ExitStack() as stack:
+    with lean_arrow(), ExitStack() as stack:
         # Renamed in reverse order: the summary, written last of all, vouches for both.
         documents = stack.enter_context(
-            _Writer(directory / "documents.parquet", DOCUMENTS, 4 << 20)
+            _Writer(directory / "documents.parquet", DOCUMENTS, _GROUP_BYTES)
         )
-        examples = stack.enter_context(_Writer(directory / "examples.parquet", EXAMPLES, 4 << 20))
+        examples = stack.enter_context(
+            _Writer(directory / "examples.parquet", EXAMPLES, _GROUP_BYTES)
+        )
         for entry in corpus.entries():
             example = entry.example
             if entry.id_given:
@@ -165,8 +169,17 @@ class _Writer:
         import pyarrow.parquet as pq
 
         temporary = self._stack.enter_context(atomic_path(self._path))
+        schema = self._table.arrow_schema()
+        # Whole texts neither repeat nor compare: a dictionary or statistics would only hold copies.
+        repeating = [name for name in ("task", "domain", "source") if name in schema.names]
         self._file = self._stack.enter_context(
-            pq.ParquetWriter(temporary, self._table.arrow_schema(), compression="zstd")
+            pq.ParquetWriter(
+                temporary,
+                schema,
+                compression="zstd",
+                use_dictionary=repeating or False,
+                write_statistics=False,
+            )
         )
         return self
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError
+from contextcliff_dagster.corpora.arrow_memory import lean_arrow
 from contextcliff_dagster.sampling.tokenizers import Tokenizer
 from contextcliff_dagster.store import atomic_path, read_table
 
@@ -46,6 +47,11 @@ def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> 
         CorpusError: an example's document is not among the documents, or there is no example.
         StoreError: the corpus is missing or damaged, or the map cannot be written.
     """
+    with lean_arrow():
+        return _build(corpus_dir, tokenizer, out_path)
+
+
+def _build(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> LengthMapSummary:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

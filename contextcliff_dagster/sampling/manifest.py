@@ -128,7 +128,7 @@ def draw_manifest(
 ) -> Manifest:
     """Draw the sample and gather its questions and texts from a materialized corpus.
 
-    ``header`` should name the study, tokenizer and corpus fingerprint; the sample's spec is added as
+    ``header`` should name study, tokenizer and corpus fingerprint; the sample's spec is added as
     ``sample``.
 
     Raises:

@@ -4,14 +4,19 @@ Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``)
 ``fastokens``, which is five to sixty times faster (``benchmarks/length_map.py``). What that does
 not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the text alone: no
 special tokens are added, and truncation or padding saved in a tokenizer.json is switched off.
+
+One thread counts, text by text: every thread of fastokens keeps a cache of 35 MB, and the length
+map is to stay small on machines of many cores.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +32,8 @@ __all__ = ["TiktokenTokenizer", "Tokenizer", "TokenizerJson", "open_tokenizer"]
 _SAME_ORDINARY_TOKENS = {"o200k_harmony": "o200k_base"}
 """Encodings that differ from another in special tokens only, which ordinary text never yields."""
 
-_BATCH_CHARACTERS = 1 << 21
+_BATCH_CHARACTERS = 1 << 19
+_NOT_A_TOKENIZER = "is not a Hugging Face tokenizer.json."
 
 
 class Tokenizer(Protocol):
@@ -87,11 +93,8 @@ class TokenizerJson:
         self.fingerprint = hashlib.sha256(content).hexdigest()
         try:
             text = content.decode()
-            json.loads(text)["model"]
-        except (ValueError, TypeError, KeyError) as fault:
-            raise StudyError(
-                f"Tokenizer {name!r}: {path} is not a Hugging Face tokenizer.json."
-            ) from fault
+        except UnicodeDecodeError as fault:
+            raise StudyError(f"Tokenizer {name!r}: {path} {_NOT_A_TOKENIZER}") from fault
         self._fast = _load_fastokens(text)
         self._slow: Any = _load_tokenizers(text, name, path) if self._fast is None else None
 
@@ -104,13 +107,12 @@ class TokenizerJson:
         return self.count_many([text])[0]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
+        if self._fast is not None:
+            return [len(self._fast.encode(text)) for text in texts]
         counts: list[int] = []
         for batch in _batches(texts):
-            if self._fast is not None:
-                counts += _flat_counts(self._fast, batch)
-            else:
-                encoded = self._slow.encode_batch_fast(batch, add_special_tokens=False)
-                counts += [len(one) for one in encoded]
+            encoded = self._slow.encode_batch_fast(batch, add_special_tokens=False)
+            counts += [len(one) for one in encoded]
         return counts
 
 
@@ -123,48 +125,40 @@ class TiktokenTokenizer:
         self._reference: Any = None
         self._fast: Any = None
         if self._encoding in RANKS_SHA256:
-            import fastokens  # type: ignore[import-untyped]
-
+            fastokens = _single_threaded_fastokens()
             self.fingerprint = RANKS_SHA256[self._encoding]
-            with tempfile.TemporaryDirectory(prefix="contextcliff-") as folder:
-                path = Path(folder) / f"{self._encoding}.tiktoken"
-                path.write_bytes(carried_ranks(self._encoding))
-                self._fast = fastokens.Tokenizer.from_tiktoken(str(path), encoding=self._encoding)
+            ranks = carried_ranks(self._encoding)
+            try:
+                with tempfile.TemporaryDirectory(prefix="contextcliff-") as folder:
+                    path = Path(folder) / f"{self._encoding}.tiktoken"
+                    path.write_bytes(ranks)
+                    load = fastokens.Tokenizer.from_tiktoken
+                    self._fast = load(str(path), encoding=self._encoding)
+            except OSError as fault:
+                raise StudyError(
+                    f"Tokenizer {self.name!r} needs {len(ranks) >> 20} MB for a moment in "
+                    f"{tempfile.gettempdir()}: {fault.strerror or fault}; set TMPDIR to a folder "
+                    "with room."
+                ) from fault
         else:
             self._reference = tiktoken_encoding(self._encoding)
-            ranks = sorted(self._reference._mergeable_ranks.items(), key=lambda item: item[1])
-            content = repr((self._reference._pat_str, ranks)).encode()
+            vocabulary = sorted(self._reference._mergeable_ranks.items(), key=itemgetter(1))
+            content = repr((self._reference._pat_str, vocabulary)).encode()
             self.fingerprint = hashlib.sha256(content).hexdigest()
 
     def count(self, text: str) -> int:
-        return self.count_many([text])[0]
+        # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
+        if self._fast is None or "'\u017f" in text:
+            return self._reference_count(text)
+        return len(self._fast.encode_ordinary(text))
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        counts: list[int] = []
-        for batch in _batches(texts):
-            if self._fast is None:
-                counts += [self._reference_count(text) for text in batch]
-                continue
-            counted = _flat_counts(self._fast, batch, split_special_tokens=True)
-            for at, text in enumerate(batch):
-                # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
-                if "'\u017f" in text:
-                    counted[at] = self._reference_count(text)
-            counts += counted
-        return counts
+        return [self.count(text) for text in texts]
 
     def _reference_count(self, text: str) -> int:
         if self._reference is None:
             self._reference = tiktoken_encoding(self._encoding)
         return len(self._reference.encode_ordinary(text))
-
-
-def _flat_counts(tokenizer: Any, batch: list[str], **options: bool) -> list[int]:
-    import numpy as np
-
-    _, offsets = tokenizer.encode_batch_flat(batch, **options)
-    counts: list[int] = np.diff(np.frombuffer(offsets, dtype=np.uint64)).tolist()
-    return counts
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -181,10 +175,17 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
+def _single_threaded_fastokens() -> Any:
+    # Read when the first long text is encoded; whoever set it means it.
+    os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
+    import fastokens  # type: ignore[import-untyped]
+
+    return fastokens
+
+
 def _load_fastokens(text: str) -> Any:
     """The tokenizer, or None where fastokens does not read this kind."""
-    import fastokens
-
+    fastokens = _single_threaded_fastokens()
     try:
         tokenizer = fastokens.Tokenizer.from_json_str(text)
     except (
@@ -197,6 +198,10 @@ def _load_fastokens(text: str) -> Any:
 
 
 def _load_tokenizers(text: str, name: str, path: Path) -> Any:
+    try:
+        json.loads(text)["model"]
+    except (ValueError, TypeError, KeyError) as fault:
+        raise StudyError(f"Tokenizer {name!r}: {path} {_NOT_A_TOKENIZER}") from fault
     try:
         import tokenizers
     except ImportError as fault:

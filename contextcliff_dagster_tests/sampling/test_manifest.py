@@ -190,7 +190,7 @@ def test_a_corpus_that_is_not_the_length_maps_is_refused(tmp_path: Path) -> None
 
 def test_what_is_not_in_it_is_said_to_be_missing(tmp_path: Path) -> None:
     manifest = prepared(tmp_path / "corpus", SampleSpec(3))
-    with pytest.raises(StoreError, match="no bin 'b77'; it has b00, b01"):
+    with pytest.raises(StoreError, match=r"no bin 'b77'; it has b00, b01"):
         manifest.planned("b77", 1)
     with pytest.raises(StoreError, match="no document"):
         manifest.document_text("0" * 64)
