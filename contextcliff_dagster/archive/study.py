@@ -183,10 +183,8 @@ def _describe(study: Study) -> dict[str, Any]:
         "instructions": "\n".join(recipe.instructions),
     }
     return {
-        "study": {
-            **study.model_dump(mode="json"),
-            "corpus": {"kind": study.corpus.kind, **study.corpus_options},
-        },
+        # As configured, relative paths too: the sample's specification is hashed from these words.
+        "study": study.model_dump(mode="json"),
         "prompt_texts": {key: texts[key] for key in _PROMPT_FILES if getattr(study.prompt, key)},
         "recipe": recipe.to_dict(),
         "recipe_hash": recipe.hash,

@@ -33,9 +33,8 @@ def choose_study(wanted: Wanted, store: Store, *, keep: bool = True) -> Study:
     study = _over_data(wanted) if wanted.data is not None else _by_name(wanted)
     if wanted.seed is not None:
         study = study.with_seed(wanted.seed)
-    if keep:
-        keep_definition(study, store)
-    return study
+    study = _standing_alone(study)
+    return keep_definition(study, store) if keep else study
 
 
 def check_models(names: tuple[str, ...]) -> None:
@@ -51,7 +50,22 @@ def check_models(names: tuple[str, ...]) -> None:
             get_model(name, models)
 
 
-def keep_definition(study: Study, store: Store) -> None:
+def _standing_alone(study: Study) -> Study:
+    """The study with absolute paths, so that its definition may lie anywhere; a known one as is."""
+    from contextcliff_dagster.studies import load_studies
+
+    known = load_studies().get(study.name)
+    if known is not None and known.model_dump() == study.model_dump():
+        return known
+    prompt = {
+        key: str((study._folder / Path(file).expanduser()).absolute())
+        for key in _PROMPT_FILES
+        if (file := getattr(study.prompt, key))
+    }
+    return _copy(study, prompt={**study.prompt.model_dump(), **prompt})
+
+
+def keep_definition(study: Study, store: Store) -> Study:
     """Write the study's YAML into the store unless a study folder has the same one.
 
     Raises:
@@ -63,19 +77,13 @@ def keep_definition(study: Study, store: Store) -> None:
 
     known = load_studies().get(study.name)
     if known is not None and known.model_dump() == study.model_dump():
-        return
-    data: dict[str, Any] = study.model_dump(mode="json", exclude_none=True)
-    data["corpus"] = {"kind": study.corpus.kind, **study.corpus_options}
-    for key in _PROMPT_FILES:
-        if file := getattr(study.prompt, key):
-            # Relative to the original file, which is not where this copy lies.
-            data["prompt"][key] = str((study._folder / Path(file).expanduser()).absolute())
-    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
-    path = kept_in(store.root) / f"{study.name}.yaml"
+        return study
+    text = yaml.safe_dump(
+        study.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
+    )
     header = "# Made by contextcliff from the options of a command; edit a copy, not this file.\n"
-    body = (header + text).encode()
-    if not path.is_file() or path.read_bytes() != body:
-        write_atomic(path, body)
+    write_atomic(kept_in(store.root) / f"{study.name}.yaml", (header + text).encode())
+    return study
 
 
 def _by_name(wanted: Wanted) -> Study:

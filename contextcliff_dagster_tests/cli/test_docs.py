@@ -1,0 +1,50 @@
+"""What docs/ says about the command line and Python is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.cli.app import app
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_every_command_and_no_other_is_described() -> None:
+    table = (DOCS / "cli.md").read_text(encoding="utf-8").split("## What is measured")[0]
+    described = {
+        word
+        for cell in re.findall(r"^\| (`.*?) \|", table, re.M)
+        for word in re.findall(r"`(\w+)", cell)
+    }
+    assert described == set(app.list_commands(app.make_context("contextcliff", ["models"])))
+
+
+def test_every_option_that_is_named_exists() -> None:
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    context = app.make_context("contextcliff", ["models"])
+    there = {
+        option
+        for name in app.list_commands(context)
+        for param in getattr(app.get_command(context, name), "params", [])
+        for option in param.opts
+    }
+    named = set(re.findall(r"--[a-z][a-z_-]*", text)) - {"--help"}
+    assert named <= there
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_as_written() -> None:
+    blocks = re.findall(
+        r"```python\n(.*?)```", (DOCS / "python.md").read_text(encoding="utf-8"), re.S
+    )
+    assert len(blocks[0].strip().splitlines()) <= 10
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("FAILURE RISK REPORT") == 2
