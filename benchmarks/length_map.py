@@ -3,9 +3,10 @@
     python benchmarks/length_map.py                 # 1 GB of text, made on the fly; some minutes
     python benchmarks/length_map.py --megabytes 100
 
-Memory: a corpus of that much distinct text is generated (never as a file), materialized and
-counted in a process of its own; the figure is that process's peak resident memory less that of a
-bare interpreter. Speeds are MB of UTF-8 text per CPU second, all threads added up, so they hold per core.
+Memory: a corpus of that much distinct text is generated (never as one file), materialized and then
+counted, each in a process of its own; the figure is that process's peak resident memory less that
+of a bare interpreter. Speeds are MB of UTF-8 text per CPU second, all threads added up, so they
+hold per core.
 """
 
 from __future__ import annotations
@@ -85,46 +86,62 @@ def peak_mb() -> float:
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def memory_in_this_process(megabytes: float, tokenizer_name: str) -> dict[str, Any]:
-    """Materialize and count; to be run in a fresh process."""
+def materialize_here(megabytes: float, folder: Path) -> dict[str, Any]:
+    """Generate and materialize; to be run in a fresh process."""
     from contextcliff_dagster.corpora.materialize import materialize_corpus
-    from contextcliff_dagster.sampling.length_map import build_length_map
-    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        began = time.process_time()
-        corpus = materialize_corpus(GeneratedCorpus(megabytes), folder)
-        materialized = time.process_time()
-        peak_materializing = peak_mb()
-        tokenizer = open_tokenizer(tokenizer_name)
-        counting = time.process_time()
-        lengths = build_length_map(folder, tokenizer, folder / "length_map.parquet")
-        ended = time.process_time()
+    began = time.process_time()
+    corpus = materialize_corpus(GeneratedCorpus(megabytes), folder)
     return {
         "text_mb": round(corpus.text_bytes / 1e6, 1),
         "documents": corpus.documents,
         "examples": corpus.examples,
+        "materialize_cpu_s": round(time.process_time() - began, 1),
+        "materialize_peak_mb": round(peak_mb(), 1),
+    }
+
+
+def count_here(tokenizer_name: str, folder: Path) -> dict[str, Any]:
+    """Build the length map; to be run in a fresh process."""
+    from contextcliff_dagster.sampling.length_map import build_length_map
+    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+
+    tokenizer = open_tokenizer(tokenizer_name)
+    began = time.process_time()
+    lengths = build_length_map(folder, tokenizer, folder / "length_map.parquet")
+    return {
         "tokens": lengths.tokens,
+        "count_cpu_s": round(time.process_time() - began, 2),
         "peak_mb": round(peak_mb(), 1),
-        "peak_materializing_mb": round(peak_materializing, 1),
-        "materialize_cpu_s": round(materialized - began, 1),
-        "count_cpu_s": round(ended - counting, 1),
-        "count_mb_per_cpu_s": round(corpus.text_bytes / 1e6 / (ended - counting), 1),
     }
 
 
 def memory(megabytes: float) -> dict[str, Any]:
-    """Peak memory above a bare interpreter's, and above one with the libraries loaded."""
-    bare = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    """Peak memory of materializing and of counting, each above a bare interpreter's."""
+
+    def python(*arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
     scale = 1e6 if sys.platform == "darwin" else 1e3
-    done = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, check=True)
-    interpreter = float(done.stdout) / scale
-    command = [sys.executable, __file__, "--inner", "--megabytes", str(megabytes)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    found["interpreter_mb"] = round(interpreter, 1)
-    found["above_interpreter_mb"] = round(found["peak_mb"] - interpreter, 1)
+    peak = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    interpreter = float(python("-c", peak)) / scale
+    with tempfile.TemporaryDirectory() as folder:
+        inner = [__file__, "--folder", folder, "--megabytes", str(megabytes)]
+        found: dict[str, Any] = json.loads(python(*inner, "--inner", "materialize"))
+        found["materialize_above_interpreter_mb"] = round(
+            found["materialize_peak_mb"] - interpreter, 1
+        )
+        found["interpreter_mb"] = round(interpreter, 1)
+        found["counted"] = {}
+        for name in ENCODINGS:
+            counted = json.loads(python(*inner, "--inner", f"tiktoken:{name}"))
+            counted["above_interpreter_mb"] = round(counted["peak_mb"] - interpreter, 1)
+            counted["mb_per_cpu_s"] = round(found["text_mb"] / counted["count_cpu_s"], 1)
+            found["counted"][name] = counted
+    found["above_interpreter_mb"] = max(
+        c["above_interpreter_mb"] for c in found["counted"].values()
+    )
     return found
 
 
@@ -222,21 +239,25 @@ def preparation(folder: Path) -> dict[str, Any]:
 def show(figures: dict[str, Any]) -> None:
     m = figures["memory"]
     print(
-        f"memory: {m['above_interpreter_mb']} MB above the bare interpreter's {m['interpreter_mb']} MB "
-        f"on {m['text_mb']:,} MB of text ({m['documents']:,} documents, {m['examples']:,} examples, "
-        f"{m['tokens']:,} tokens); materialized in {m['materialize_cpu_s']} CPU s, counted at "
-        f"{m['count_mb_per_cpu_s']} MB per CPU s"
+        f"{m['text_mb']:,} MB of text, {m['documents']:,} documents, {m['examples']:,} examples; "
+        f"peak memory above the bare interpreter's {m['interpreter_mb']} MB:"
     )
+    print(
+        f"  materialized: {m['materialize_above_interpreter_mb']} MB, "
+        f"{m['materialize_cpu_s']} CPU s (generating included)"
+    )
+    for name, c in m["counted"].items():
+        print(
+            f"  length map, {name}: {c['above_interpreter_mb']} MB, {c['tokens']:,} tokens at "
+            f"{c['mb_per_cpu_s']} MB per CPU s"
+        )
     for row in figures.get("speeds", ()):
         exact = "" if row["counts_equal_reference"] else "  NOT EXACT"
-        print(
-            f"{row['vocabulary']:24} {row['library']:28} {row['mb_per_cpu_s']:8.1f} MB/CPU s{exact}"
-        )
+        speed = f"{row['mb_per_cpu_s']:8.1f} MB/CPU s{exact}"
+        print(f"{row['vocabulary']:24} {row['library']:28} {speed}")
     if "preparation" in figures:
         p = figures["preparation"]
-        print(
-            f"reference preparation: {p['documents']:,} documents in {p['cpu_s']} CPU s {p['steps']}"
-        )
+        print(f"reference: {p['documents']:,} documents in {p['cpu_s']} CPU s {p['steps']}")
 
 
 def main() -> None:
@@ -246,10 +267,14 @@ def main() -> None:
     )
     parser.add_argument("--memory-only", action="store_true")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inner", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.inner == "materialize":
+        print(json.dumps(materialize_here(given.megabytes, given.folder)))
+        return
     if given.inner:
-        print(json.dumps(memory_in_this_process(given.megabytes, "tiktoken:o200k_base")))
+        print(json.dumps(count_here(given.inner, given.folder)))
         return
     figures: dict[str, Any] = {"memory": memory(given.megabytes)}
     if not given.memory_only:

@@ -127,6 +127,7 @@ def test_a_hundred_megabytes_of_text_take_less_than_three_hundred_of_memory() ->
     )
     figures = json.loads(done.stdout)
     assert figures["memory"]["above_interpreter_mb"] < 300
+    assert figures["memory"]["materialize_above_interpreter_mb"] < 300
     assert figures["memory"]["text_mb"] >= 100
 
 

@@ -151,7 +151,7 @@ def test_a_single_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
         if name == "manifest.json" and chr(whole[at]).isspace() and chr(changed[at]).isspace():
             continue  # layout is not content
         path.write_bytes(changed)
-        with pytest.raises(StoreError, match="damaged|another version"):
+        with pytest.raises(StoreError, match=r"damaged|another version"):
             load_manifest(tmp_path / "m")
     path.write_bytes(whole)
     load_manifest(tmp_path / "m")
