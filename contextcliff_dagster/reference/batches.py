@@ -37,9 +37,13 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`document` (b, t), with the chat's opening token, and its questions by level."""
+    """`document` (b, t), with the chat's opening token, and its questions by level.
+
+    `records_between` (b, n): how many records apart the two records of each level 2 question are.
+    """
 
     document: Ids
+    records_between: Ids
     questions: tuple[Questions, ...]
 
 
@@ -80,6 +84,7 @@ def draw_batch(
     # Sorting noise with the wrong kind of record pushed to the end draws without replacement.
     noise = rng.random((documents, records))
     groups = []
+    between = np.empty((documents, 0), dtype=np.int64)
     for level, available in ((1, records - substitutes), (2, substitutes)):
         count = min(questions[level - 1], available)
         if count == 0:
@@ -87,6 +92,8 @@ def draw_batch(
         wrong_kind = ledgers.is_substitute if level == 1 else ~ledgers.is_substitute
         asked = np.argsort(noise + wrong_kind, axis=1)[:, :count]
         target = ledgers.target[rows, asked]
+        if level == 2:
+            between = np.abs(target - asked)
         shape = (documents, count)
         wording = rng.integers(0, 3, shape) if varied else np.zeros(shape, dtype=np.int64)
 
@@ -110,4 +117,4 @@ def draw_batch(
     if chat:
         opening = np.full((documents, 1), _IDS[USER])
         document = np.concatenate([opening, document], axis=1)
-    return Batch(document, tuple(groups))
+    return Batch(document, between, tuple(groups))

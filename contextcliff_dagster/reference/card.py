@@ -17,6 +17,7 @@ __all__ = [
     "LevelCurve",
     "ModelCard",
     "load_card",
+    "read_card",
     "weights_path",
 ]
 
@@ -62,8 +63,8 @@ class LevelCurve:
 class ModelCard:
     """What a reference model can do, and how it was trained.
 
-    `training` holds the facts of the run (seed, steps, tokens, seconds, warm start, ancestry) as
-    the training script wrote them.
+    `training` holds the facts of the run (recipe, ancestry, warm start, seed, steps, tokens,
+    seconds), `measured` those of the measurement (documents a length, seed, seconds).
     """
 
     name: str
@@ -97,14 +98,15 @@ def weights_path(name: str) -> Path:
 
 def load_card(name: str) -> ModelCard:
     """The card of a reference model. Raises ValueError for a name that is no reference model."""
-    return read_card(weights_path(name) / "card.json")
+    return read_card(weights_path(name))
 
 
-def read_card(path: Path) -> ModelCard:
-    """Read a card.json as `measure` writes it."""
-    raw = json.loads(path.read_text())
+def read_card(folder: Path) -> ModelCard:
+    """Read card.json, as `measure` writes it, and training.json, as `train` does."""
+    raw = json.loads((folder / "card.json").read_text())
+    training = json.loads((folder / "training.json").read_text())
     levels = tuple(
         LevelCurve(**{**curve, "points": tuple(CardPoint(**point) for point in curve["points"])})
         for curve in raw.pop("levels")
     )
-    return ModelCard(**raw, levels=levels)
+    return ModelCard(**raw, training=training, levels=levels)

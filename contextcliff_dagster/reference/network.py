@@ -45,7 +45,7 @@ class Architecture:
     head_dim: int = 32
     max_position_embeddings: int = WINDOW
     rms_norm_eps: float = 1e-5
-    rope_theta: float = 10_000.0
+    rope_theta: float = 50_000.0
 
     def config(self) -> dict[str, Any]:
         """config.json as `transformers` and vLLM read it."""
@@ -68,11 +68,13 @@ class Architecture:
 
 
 def initial_weights(architecture: Architecture, seed: int) -> Weights:
-    """Random weights, but for a warm start of the first layer.
+    """Random weights, but for a warm start.
 
-    Its heads begin by attending 1, 2, 3 and 4 tokens back: one embedding channel is the same for
-    all tokens, and the query and key matrices turn it into a rotary phase that peaks at that
-    offset. These are ordinary weights, trained like all others.
+    The heads of the first layer begin by attending 1, 2, 3 and 4 tokens back: one embedding channel
+    is the same for all tokens, and the query and key matrices turn it into a rotary phase that
+    peaks at that offset. In the second layer the key matrix begins equal to the query matrix and
+    the output matrix to the value matrix transposed, so that it begins by attending to what is
+    alike and copying it. All are ordinary weights, trained like the others.
     """
     a, generator = architecture, torch.Generator().manual_seed(seed)
 
@@ -97,6 +99,9 @@ def initial_weights(architecture: Architecture, seed: int) -> Weights:
         }
     weights["model.norm.weight"] = torch.ones(d)
     _attend_to_offsets(weights, a)
+    last = "model.layers.1.self_attn."
+    weights[last + "k_proj.weight"].copy_(weights[last + "q_proj.weight"])
+    weights[last + "o_proj.weight"].copy_(weights[last + "v_proj.weight"].T)
     return weights
 
 

@@ -4,12 +4,12 @@
 
 `reference-short` is trained on ledgers of up to 256 tokens. `reference-long` continues from the
 finished short model and grows to 1,024 tokens, so that both share architecture, tokenizer and
-recipe and differ in nothing but the lengths they have seen.
+recipe, and swapping their weights swaps their behaviour.
 
 Recipe: loss on answer tokens alone; many questions a document; lengths grow by 1.4 whenever exact
 match at the longest is high; Muon (Jordan et al. 2024) for the layers' matrices, AdamW for the
-rest; the learning rate decays linearly to zero at the end. The first layer is warm-started
-(`network.initial_weights`): without it nothing is learned for a long time.
+rest; the learning rate decays linearly to zero at the end. The attention matrices are warm-started
+(`network.initial_weights`): without that nothing is learned for a long time.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Recipe:
 
 
 RECIPES = {
-    "reference-short": Recipe(256, 96, 1_600, 1_024, (12, 4), 4e-3, 0.9, 0.4, None),
-    "reference-long": Recipe(1_024, 256, 2_000, 2_048, (24, 6), 3e-3, 0.93, 0.4, "reference-short"),
+    "reference-short": Recipe(256, 51, 1_200, 1_024, (16, 4), 4e-3, 0.9, 0.4, None),
+    "reference-long": Recipe(1_024, 256, 2_400, 2_048, (24, 6), 3e-3, 0.9, 0.4, "reference-short"),
 }
 
 
@@ -231,13 +231,7 @@ def _train_model(name: str, out: Path, seed: int) -> None:
         weights = load_file(ancestor)
     print(f"{name}: up to {recipe.training_length} tokens, seed {seed}", flush=True)
     facts = train(recipe, architecture, weights, seed)
-    warm_start = "first-layer heads initialised to attend 1, 2, 3 and 4 tokens back"
-    save_model(
-        out / name,
-        architecture,
-        weights,
-        {"recipe": asdict(recipe), **facts, "warm_start": warm_start},
-    )
+    save_model(out / name, architecture, weights, {"recipe": asdict(recipe), **facts})
     print(f"{name}: {facts['wall_seconds']:.0f} s, written to {out / name}", flush=True)
 
 
