@@ -40,18 +40,24 @@ def parts(cliffs: Cliffs, name: str) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, Mapping)]
 
 
+def word(cliffs: Cliffs, name: str) -> str | None:
+    """A name of the contract; None where it is absent, null, empty or no text."""
+    found = cliffs.get(name)
+    return found if isinstance(found, str) and found else None
+
+
 def score_name(cliffs: Cliffs, *, short: bool = False) -> str:
     """The primary score in words (``exact match``) or short (``EM``)."""
-    name = str(part(cliffs, "score").get("name") or "score")
+    name = word(part(cliffs, "score"), "name") or "score"
     return (SCORE_SHORT if short else SCORE_NAMES).get(name, name)
 
 
 def labels(results: Sequence[Cliffs]) -> list[str]:
     """One name per result; a model that appears twice is told apart by campaign or place."""
-    names = [str(r.get("model") or "unnamed model") for r in results]
+    names = [word(r, "model") or "unnamed model" for r in results]
     counts = Counter(names)
     told = [
-        f"{name} ({r['campaign']})" if counts[name] > 1 and r.get("campaign") else name
+        f"{name} ({word(r, 'campaign')})" if counts[name] > 1 and word(r, "campaign") else name
         for name, r in zip(names, results, strict=True)
     ]
     again, seen = Counter(told), Counter[str]()

@@ -26,6 +26,7 @@ from contextcliff_dagster.reporting.sentences import (
     score_name,
     sentence,
     window_share,
+    word,
 )
 
 _ZONES = (
@@ -69,13 +70,13 @@ def comparison_line(cliffs: Sequence[Mapping[str, Any]]) -> str:
 
 def _measured(cliffs: Mapping[str, Any]) -> str:
     said = [labels([cliffs])[0]]
-    if cliffs.get("task"):
-        said.append(f"task {cliffs['task']}")
+    if task := word(cliffs, "task"):
+        said.append(f"task {task}")
     reach = measured_range(cliffs)
     span = f" of {tokens(reach[0])} to {tokens(reach[1])} tokens" if reach else ""
     said.append(f"{amount(cliffs)}{span}")
-    if cliffs.get("campaign"):
-        said.append(f"campaign {cliffs['campaign']}")
+    if campaign := word(cliffs, "campaign"):
+        said.append(f"campaign {campaign}")
     return " ".join(" | ".join(said).split())
 
 
