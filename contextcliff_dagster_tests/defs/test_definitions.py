@@ -73,9 +73,8 @@ def test_column_schemas_come_from_the_contracts(location: dg.Definitions) -> Non
 
 
 def test_predictions_are_partitioned_by_model_and_tokens(location: dg.Definitions) -> None:
-    partitions = (
-        location.resolve_asset_graph().get(dg.AssetKey(["quick", "predictions"])).partitions_def
-    )
+    key = dg.AssetKey(["quick", "predictions"])
+    partitions = location.resolve_asset_graph().get(key).partitions_def
     assert isinstance(partitions, dg.MultiPartitionsDefinition)
     # Alphabetical order decides plots and backfills: model must stand first.
     assert list(partitions.partition_dimension_names) == ["model", "tokens"]
@@ -111,8 +110,8 @@ def test_the_executor_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPat
 
 def test_loading_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from contextcliff_dagster.definitions import defs; defs().get_repository_def();"
-        f"print([m for m in {HEAVY!r} if m in sys.modules])"
+        "import sys; from contextcliff_dagster.definitions import defs;"
+        f"defs().get_repository_def(); print([m for m in {HEAVY!r} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

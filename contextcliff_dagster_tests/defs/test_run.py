@@ -196,13 +196,13 @@ def test_a_run_that_is_asked_to_stop_keeps_what_it_has(study: Study, store: Stor
     def first_bin_is_done() -> bool:
         return any(store.root.rglob("predictions.parquet"))
 
-    stopped = profile_study(study.with_samples(18), models=ONE_MODEL, stop=first_bin_is_done)
+    stopped = profile_study(study.with_samples(15), models=ONE_MODEL, stop=first_bin_is_done)
     assert stopped.calls["reference-short"].stopped
     kept = stopped.cliffs[0]["n"]
-    assert 18 <= kept < 54
-    resumed = profile_study(study.with_samples(18), models=ONE_MODEL)
-    assert resumed.cliffs[0]["n"] == 54
-    assert resumed.calls["reference-short"].sent <= 54 - kept
+    assert 15 <= kept < 45
+    resumed = profile_study(study.with_samples(15), models=ONE_MODEL)
+    assert resumed.cliffs[0]["n"] == 45
+    assert resumed.calls["reference-short"].sent <= 45 - kept
 
 
 def test_runs_are_recorded_where_an_instance_is_given(study: Study) -> None:

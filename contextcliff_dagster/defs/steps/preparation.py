@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +33,11 @@ def find_frozen(study: Study, store: Store) -> Manifest | None:
     Raises:
         StoreError: it is damaged.
     """
-    from contextcliff_dagster.sampling.manifest import load_manifest
-
     folder = store.manifest_dir(study.name)
-    if not (folder / "manifest.json").exists():
+    stamps = tuple(_stamp(folder / name) for name in ("manifest.json", "documents.parquet"))
+    if stamps[0] is None:
         return None
-    manifest = load_manifest(folder)
+    manifest = _verified(folder, stamps)
     own = manifest.header
     if own.get("spec_hash") != study.manifest_spec_hash():
         return None
@@ -47,6 +47,23 @@ def find_frozen(study: Study, store: Store) -> Manifest | None:
     if reread is not None and reread.get("fingerprint") != own["corpus"]["fingerprint"]:
         return None
     return manifest
+
+
+@lru_cache(maxsize=2)
+def _verified(folder: Path, stamps: tuple[object, ...]) -> Manifest:
+    """Proven against its hashes once per process and version of the files: a run asks often."""
+    from contextcliff_dagster.sampling.manifest import load_manifest
+
+    del stamps
+    return load_manifest(folder)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def load_frozen(study: Study, store: Store) -> Manifest:
@@ -193,6 +210,17 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     write_json(_kept_audit(study, store), audit)
     save_manifest(manifest, folder)
     return load_manifest(folder)
+
+
+def hash_on_disk(study: Study, store: Store) -> str:
+    """SHA-256 of the manifest as it lies on disk at this moment.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    from contextcliff_dagster.sampling.manifest import load_manifest
+
+    return load_manifest(store.manifest_dir(study.name)).sha256
 
 
 def lengths_version(study: Study, store: Store, lengths: LengthMapSummary) -> str:
