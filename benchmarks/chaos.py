@@ -47,6 +47,8 @@ from contextcliff_dagster_tests.inference.samples import (
 
 BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
 STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"
+STARTUP_S = {"api": 3, "profile": 10}
+"""A kill while the run starts comes within this time."""
 TIMES = {"ttft_ms", "duration_ms", "finished_at", "ttft_excess"}
 
 
@@ -76,7 +78,7 @@ def child(drive: str, home: Path, url: str, die_after: int) -> int:
         os.environ["CONTEXTCLIFF_MODELS"] = str(_models_file(home, url))
         from contextcliff_dagster.cli import main
 
-        sys.argv = ["contextcliff", "profile", "quick", "--model", MODEL, "--yes"]
+        sys.argv = ["contextcliff", "profile", "reference", "--model", MODEL, "--yes"]
         main()
         return 0
     calls = sample()
@@ -131,7 +133,7 @@ def kill_one(rng: random.Random, drive: str, home: Path, url: str, log: Path) ->
     how = rng.choice(["startup", "request", "request", "response", "response"])
     process = start(drive, home, url, die_after=rng.randint(1, 8) if how == "response" else 0)
     before = len(received(log))
-    deadline = time.monotonic() + (rng.uniform(0, 3) if how == "startup" else 300)
+    deadline = time.monotonic() + (rng.uniform(0, STARTUP_S[drive]) if how == "startup" else 300)
     enough = 1 << 30 if how == "response" else before + rng.randint(1, 8)
     while process.poll() is None and time.monotonic() < deadline and len(received(log)) < enough:
         time.sleep(0.01)

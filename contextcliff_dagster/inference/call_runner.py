@@ -140,6 +140,7 @@ class CallRunner:
             except asyncio.CancelledError:
                 raise
             except ContextCliffError as fault:
+                self._ledger.release(call.call_key)
                 self._stop_for(fault)
             except Exception as fault:
                 error = EngineError(
@@ -239,48 +240,45 @@ class CallRunner:
         except TransportError as fault:
             last = attempt == self._backoff.attempts
             failure = Failure(fault.kind, str(fault), fault.maybe_paid, fault.status, final=last)
-            await self._failed(
-                call, attempt_id, failure, reserve if fault.maybe_paid else Spend(), release=last
-            )
-            return (
-                None if last else self._backoff.wait_s(attempt, fault.retry_after_s, self._random)
-            )
+            cost = reserve if fault.maybe_paid else Spend()
+            await self._failed(call, attempt_id, failure, cost, release=last)
+            if last:
+                return None
+            return self._backoff.wait_s(attempt, fault.retry_after_s, self._random)
         except RejectedError as fault:
             if fault.overflow:
                 outcome = unanswered(own, str(fault), attempts=attempt)
-                await asyncio.wrap_future(
-                    self._ledger.finish(attempt_id, call.call_key, outcome, Spend())
-                )
-                self._breaker.success()
-                self._ended(call, "new", outcome)
+                await self._kept(call, attempt_id, outcome, Spend())
             else:
                 failure = Failure("rejected", str(fault), status=fault.status, final=True)
                 await self._failed(call, attempt_id, failure, Spend(), release=True)
             return None
         except BaseException as fault:
-            # Cancelled (Ctrl-C), refused for good, or a bug: not this call's fault, so no final
-            # failure.
+            # Cancelled, refused for good, or a bug: not the call's fault, so no final failure.
             kind = "interrupted" if isinstance(fault, asyncio.CancelledError) else "engine"
             sent = not isinstance(fault, EngineError)
             failure = Failure(kind, str(fault) or kind, maybe_paid=sent)
-            self._ledger.fail(
-                attempt_id, call.call_key, failure, reserve if sent else Spend(), release=True
-            )
+            cost = reserve if sent else Spend()
+            self._ledger.fail(attempt_id, call.call_key, failure, cost, release=True)
             raise
         outcome = judge(answer, own, self._entry.price, attempt, self._lag.worst_ms_since(started))
-        await asyncio.wrap_future(
-            self._ledger.finish(attempt_id, call.call_key, outcome, charge(outcome, reserve))
-        )
-        self._breaker.success()
         self.tally.unchecked += was_truncated(own, outcome.prompt_tokens) is None
-        self._ended(call, "new", outcome)
+        await self._kept(call, attempt_id, outcome, charge(outcome, reserve))
         return None
+
+    async def _kept(
+        self, call: PlannedCall, attempt_id: int, outcome: Outcome, cost: Spend
+    ) -> None:
+        await asyncio.wrap_future(self._ledger.finish(attempt_id, call.call_key, outcome, cost))
+        self._breaker.success()
+        self._ended(call, "new", outcome)
 
     async def _failed(
         self, call: PlannedCall, attempt_id: int, failure: Failure, cost: Spend, *, release: bool
     ) -> None:
         try:
-            self._breaker.failure(self._scope.model, failure.message)
+            if failure.status != 429 or failure.final:  # being asked to slow down is no breakdown
+                self._breaker.failure(self._scope.model, failure.message)
         except EngineError:
             release = True
             raise

@@ -137,7 +137,7 @@ class Ledger:
         def operation(db: sqlite3.Connection) -> None:
             ledger_writes.keep(db, call_key, outcome)
             ledger_writes.settle(db, attempt_id, charge)
-            ledger_writes.release(db, call_key)
+            ledger_writes.release(db, call_key, self._owner.id)
 
         return self.submit(operation)
 
@@ -150,7 +150,7 @@ class Ledger:
             ledger_writes.fail(db, attempt_id, call_key, failure)
             ledger_writes.settle(db, attempt_id, charge)
             if release:
-                ledger_writes.release(db, call_key)
+                ledger_writes.release(db, call_key, self._owner.id)
 
         return self.submit(operation)
 
@@ -168,7 +168,7 @@ class Ledger:
 
     def release(self, call_key: str) -> Future[None]:
         """Give up our claim on a call that will not be sent again."""
-        return self.submit(lambda db: ledger_writes.release(db, call_key))
+        return self.submit(lambda db: ledger_writes.release(db, call_key, self._owner.id))
 
     def release_dead(self, owner: str) -> bool:
         """Free the claims of ``owner`` if its process is gone. True if they are free."""

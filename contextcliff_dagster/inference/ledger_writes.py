@@ -151,6 +151,6 @@ def fail(db: sqlite3.Connection, attempt_id: int, call_key: str, failure: Failur
     )
 
 
-def release(db: sqlite3.Connection, call_key: str) -> None:
-    """Nobody is at this call any more."""
-    db.execute("DELETE FROM claims WHERE call_key = ?", (call_key,))
+def release(db: sqlite3.Connection, call_key: str, me: str) -> None:
+    """We are not at this call any more."""
+    db.execute("DELETE FROM claims WHERE call_key = ? AND owner = ?", (call_key, me))

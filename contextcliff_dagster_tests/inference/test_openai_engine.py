@@ -143,6 +143,14 @@ def test_a_dead_server_opens_the_breaker_and_the_sentence_says_how_to_go_on(tmp_
     assert len(read_log(tmp_path / "requests.jsonl")) == 4
 
 
+def test_being_asked_to_slow_down_is_no_breakdown(tmp_path: Path) -> None:
+    sample, log = LedgerSample(1, 5), tmp_path / "requests.jsonl"
+    with faulty_server(["429"] * 10 + ["ok"], log) as url, Ledger.open(tmp_path / "l.db") as ledger:
+        entry = openai_entry(url, concurrency=5, breaker_failures=4)
+        summary = measure(sample, entry, RECIPE, ledger, study="s", campaign="c", bins=["b00"], n=5)
+    assert (summary.answered, summary.retries) == (5, 10)
+
+
 def test_an_exhausted_call_is_a_row_without_answer_and_is_tried_again_by_the_next_run(
     tmp_path: Path,
 ) -> None:
