@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -80,10 +80,24 @@ class GeneratedCorpus(StreamedCorpus):
             number += 1
 
 
+PEAK_PROGRAM = """
+import resource, sys
+try:
+    # ru_maxrss of a child begins at its parent's size; VmHWM is the process's own.
+    status = open("/proc/self/status").read()
+    print(float(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6)
+except OSError:
+    scale = 1e6 if sys.platform == "darwin" else 1e3
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale)
+"""
+
+
 def peak_mb() -> float:
-    """Peak resident memory of this process in MB (ru_maxrss is in kB, on macOS in bytes)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e6 if sys.platform == "darwin" else 1e3)
+    """Peak resident memory of this process in MB."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(PEAK_PROGRAM)
+    return float(printed.getvalue())
 
 
 def materialize_here(megabytes: float, folder: Path) -> dict[str, Any]:
@@ -123,9 +137,7 @@ def memory(megabytes: float) -> dict[str, Any]:
         command = [sys.executable, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    scale = 1e6 if sys.platform == "darwin" else 1e3
-    peak = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    interpreter = float(python("-c", peak)) / scale
+    interpreter = float(python("-c", PEAK_PROGRAM))
     with tempfile.TemporaryDirectory() as folder:
         inner = [__file__, "--folder", folder, "--megabytes", str(megabytes)]
         found: dict[str, Any] = json.loads(python(*inner, "--inner", "materialize"))
