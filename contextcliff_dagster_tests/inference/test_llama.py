@@ -11,13 +11,14 @@ import pytest
 from tokenizers import Tokenizer
 
 from contextcliff_dagster.inference.llama import LlamaModel
-from contextcliff_dagster.reference.card import REFERENCE_MODELS, load_card, weights_path
+from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 from contextcliff_dagster.reference.ledgers import iter_ledgers
 from contextcliff_dagster.reference.tokenizer import END, render_chat
 from contextcliff_dagster_tests.requirements import require
 
 TOKENIZER = Tokenizer.from_file(str(weights_path("reference-short") / "tokenizer.json"))
 STOP = TOKENIZER.token_to_id(END)
+TRAINED = {"reference-short": 256, "reference-long": 1_024}
 
 
 def ledger_prompts(seed: int, n: int, low: int, high: int) -> Iterator[tuple[list[int], str]]:
@@ -114,10 +115,10 @@ def test_greedy_tokens_are_those_of_transformers(name: str) -> None:
 
     theirs = AutoModelForCausalLM.from_pretrained(weights_path(name), dtype=torch.float32).eval()
     ours = LlamaModel.load(weights_path(name))
-    length = load_card(name).training_length_tokens
+    length = TRAINED[name]
     prompts = [
-        *ledger_prompts(11, 60, 39, length),
-        *ledger_prompts(12, 60, length + 1, 3 * length),
+        *ledger_prompts(11, 50, 39, length),
+        *ledger_prompts(12, 50, length + 1, int(2.5 * length)),
     ]
     right = 0
     for ids, answer in prompts:
@@ -130,7 +131,7 @@ def test_greedy_tokens_are_those_of_transformers(name: str) -> None:
         )[0, len(ids) :].tolist()
         assert tokens == (expected[:-1] if expected[-1] == STOP else expected)
         right += TOKENIZER.decode(tokens) == answer
-    assert 40 < right < 115, "the prompts should hold right answers and wrong ones"
+    assert 40 < right < 95, "the prompts should hold right answers and wrong ones"
 
 
 @pytest.mark.torch

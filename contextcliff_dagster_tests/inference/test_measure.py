@@ -190,15 +190,24 @@ def test_prices_and_addresses_with_a_revision_are_not_identity(ledger: Ledger) -
     assert (summary.cached, summary.sent) == (6, 12)
 
 
-def test_a_server_whose_weights_changed_is_noticed(ledger: Ledger) -> None:
-    with reference_server("reference-short") as url:
-        run(ledger, openai_entry(url, revision="r1"), n=1)
-    with reference_server("reference-short") as url:
-        assert run(ledger, openai_entry(url, revision="r1"), n=2).sent == 3
+def test_weights_that_change_behind_an_address_are_noticed_where_the_server_tells(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "weights"
+    shutil.copytree(weights_path("reference-short"), folder)
+    (tmp_path / "models.yaml").write_text("models:\n  w: {engine: reference, weights: weights}\n")
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(tmp_path / "models.yaml"))
+    with reference_server("w") as url:
+        assert run(ledger, openai_entry(url, model_id="w", revision="r1"), n=1).sent == 3
     recorded = recorded_identity(ledger, "s", "c", "remote")
     assert recorded is not None
     assert recorded.fields["server_max_model_len"] == 8192
-    assert recorded.fields["server_meta"]["identity"]
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(data)
+    changed = pytest.raises(EngineError, match="server_meta")
+    with reference_server("w") as url, changed:
+        run(ledger, openai_entry(url, model_id="w", revision="r1"), n=2)
 
 
 PRICE = {"input_usd_per_mtok": 1000, "output_usd_per_mtok": 1000}
