@@ -1,23 +1,28 @@
-"""Studies: one YAML file says what is measured, with which models, and how it is judged.
-
-Belongs here: the schema of a study file, its defaults and cross-checks, and where study files are
-looked for. Does not belong here: carrying a study out; its methods only hand each room the part
-of the study that room asked for.
-"""
+"""A study, and the part of it that each room asks for."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator
 
-from contextcliff_dagster.contracts import PrimaryScore, PromptMode, StudyError
-from contextcliff_dagster.store import slug, store_root
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies.sections import (
+    AnalysisSection,
+    BinsSection,
+    BudgetSection,
+    CorpusSection,
+    PromptSection,
+    SamplingSection,
+    ScoringSection,
+    Section,
+    TargetSection,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.settings import AnalysisSettings
@@ -26,106 +31,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import SampleSpec
 
 
-class _Section(BaseModel):
-    """Unknown keys are errors: a misspelt key must not silently fall back to its default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class CorpusSection(BaseModel):
-    """Where examples come from: ``kind`` and that kind's own options."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    kind: str = Field(description="Corpus adapter, e.g. reference, file")
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-
-class BinsSection(_Section):
-    """How the length axis is cut."""
-
-    kind: Literal["quantile", "fixed"] = "quantile"
-    count: int = Field(default=10, ge=1, le=100, description="Number of bins")
-    width: int | None = Field(default=None, ge=1, description="Tokens per bin, for fixed bins")
-    starved_below: int = Field(default=5, ge=1, description="Fewer examples than this: starved")
-    starved: Literal["merge", "refuse"] = "merge"
-
-    @model_validator(mode="after")
-    def _width_belongs_to_fixed_bins(self) -> BinsSection:
-        if (self.width is None) == (self.kind == "fixed"):
-            raise ValueError("give 'width' for 'kind: fixed', and only then")
-        return self
-
-
-class TargetSection(_Section):
-    """Lengths the corpus must span for the study to mean anything."""
-
-    min_tokens: int = Field(ge=0)
-    max_tokens: int = Field(ge=1)
-
-
-class SamplingSection(_Section):
-    """How many examples are drawn per bin, and which."""
-
-    samples_per_bin: int = Field(default=20, ge=1)
-    pilot_per_bin: int = Field(default=5, ge=1, description="Examples per bin of the job `pilot`")
-    seed: int = Field(default=0, ge=0)
-    questions_per_document: int = Field(default=1, ge=1)
-    min_tokens: int = Field(default=0, ge=0, description="Shorter documents are left out")
-
-    @model_validator(mode="after")
-    def _pilot_is_smaller(self) -> SamplingSection:
-        if self.pilot_per_bin > self.samples_per_bin:
-            raise ValueError("'pilot_per_bin' must not exceed 'samples_per_bin'")
-        return self
-
-
-class PromptSection(_Section):
-    """The request recipe. Files are relative to the study file."""
-
-    mode: PromptMode = "chat"
-    template: str | None = Field(default=None, description="File with {document} and {question}")
-    system: str | None = Field(default=None, description="File with the system text")
-    answer_prefix: str | None = None
-    instructions: str | None = Field(
-        default=None, description="File with one wording of the instruction per line"
-    )
-    replicates: int = Field(default=1, ge=1, description="Calls per example")
-    max_output_tokens: int = Field(default=32, ge=1)
-    output_schema: dict[str, Any] | None = None
-
-    @model_validator(mode="after")
-    def _replicates_differ(self) -> PromptSection:
-        if self.replicates > 1 and self.instructions is None:
-            raise ValueError(
-                "several 'replicates' need 'instructions', a file with one wording per line: at "
-                "temperature 0 the same prompt twice buys the same answer twice"
-            )
-        return self
-
-
-class ScoringSection(_Section):
-    primary: PrimaryScore = "em"
-    scorer: str = "text"
-
-
-class AnalysisSection(_Section):
-    tolerance: float = Field(default=0.3, gt=0, lt=1)
-    confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    resamples: int = Field(default=2000, ge=100)
-
-
-class BudgetSection(_Section):
-    """Money: a hard limit, and the estimate above which the terminal asks first."""
-
-    usd: float | None = Field(default=None, ge=0)
-    confirm_above_usd: float = Field(default=1.0, ge=0)
-
-
-class Study(_Section):
+class Study(Section):
     """One configured profile: corpus, tokenizer, bins, sampling, models and scoring."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")
@@ -302,80 +208,3 @@ class Study(_Section):
         copy = Study.model_validate({**dict(self), **update})
         copy._folder = self._folder
         return copy
-
-
-def load_study(path: Path) -> Study:
-    """One study from its YAML file.
-
-    Raises:
-        StudyError: naming the file, the line and the key.
-    """
-    from contextcliff_dagster.inference.yaml_errors import load_validated
-
-    study = load_validated(path, Study)
-    study._folder = path.resolve().parent
-    return study
-
-
-def study_folders() -> list[Path]:
-    """Folders that are searched, a later one winning: the shipped, the store's, the user's own.
-
-    The store keeps the studies that were made on the command line or imported (:func:`kept_in`);
-    the user's folder is ``CONTEXTCLIFF_STUDIES``.
-
-    Raises:
-        StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
-    """
-    package = Path(__file__).resolve().parent
-    installed = package / "_studies"
-    folders = [installed if installed.is_dir() else package.parent / "studies"]
-    folders.append(kept_in(store_root()))
-    if own := os.environ.get("CONTEXTCLIFF_STUDIES"):
-        folder = Path(own).expanduser()
-        if not folder.is_dir():
-            raise StudyError(f"CONTEXTCLIFF_STUDIES names {folder}, which is not a folder.")
-        folders.append(folder)
-    return folders
-
-
-def kept_in(root: Path) -> Path:
-    """Where the store at ``root`` keeps definitions; no study can have this name."""
-    return root / "_studies"
-
-
-def load_studies() -> dict[str, Study]:
-    """All studies by name, sorted; a user's study replaces the shipped one of the same name.
-
-    Raises:
-        StudyError: a file is malformed, or two files of one folder give the same name.
-    """
-    studies: dict[str, Study] = {}
-    for folder in study_folders():
-        here: dict[str, Path] = {}
-        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-            study = load_study(path)
-            if study.name in here:
-                raise StudyError(
-                    f"{here[study.name]} and {path} both name their study {study.name!r}; "
-                    "rename one."
-                )
-            here[study.name] = path
-            studies[study.name] = study
-    return dict(sorted(studies.items()))
-
-
-def find_study(name: str) -> Study:
-    """The study called ``name``, or the one in the YAML file ``name``.
-
-    Raises:
-        StudyError: there is none; the sentence lists those there are.
-    """
-    if name.endswith((".yaml", ".yml")):
-        return load_study(Path(name))
-    studies = load_studies()
-    if name not in studies:
-        raise StudyError(
-            f"There is no study {name!r}; there are {', '.join(studies)} "
-            "(add your own folder with CONTEXTCLIFF_STUDIES)."
-        )
-    return studies[name]

@@ -1,0 +1,17 @@
+"""Studies: one YAML file says what is measured, with which models, and how it is judged.
+
+Belongs here: the schema of a study file, its defaults and cross-checks, and where study files are
+looked for. Does not belong here: carrying a study out; a study's methods only hand each room the
+part of it that the room asked for.
+"""
+
+from contextcliff_dagster.studies.files import (
+    find_study,
+    kept_in,
+    load_studies,
+    load_study,
+    study_folders,
+)
+from contextcliff_dagster.studies.study import Study
+
+__all__ = ["Study", "find_study", "kept_in", "load_studies", "load_study", "study_folders"]

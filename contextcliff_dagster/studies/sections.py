@@ -1,0 +1,108 @@
+"""The sections of a study file: their keys, defaults and checks."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from contextcliff_dagster.contracts import PrimaryScore, PromptMode
+
+
+class Section(BaseModel):
+    """Unknown keys are errors: a misspelt key must not silently fall back to its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CorpusSection(BaseModel):
+    """Where examples come from: ``kind`` and that kind's own options."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: str = Field(description="Corpus adapter, e.g. reference, file")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class BinsSection(Section):
+    """How the length axis is cut."""
+
+    kind: Literal["quantile", "fixed"] = "quantile"
+    count: int = Field(default=10, ge=1, le=100, description="Number of bins")
+    width: int | None = Field(default=None, ge=1, description="Tokens per bin, for fixed bins")
+    starved_below: int = Field(default=5, ge=1, description="Fewer examples than this: starved")
+    starved: Literal["merge", "refuse"] = "merge"
+
+    @model_validator(mode="after")
+    def _width_belongs_to_fixed_bins(self) -> BinsSection:
+        if (self.width is None) == (self.kind == "fixed"):
+            raise ValueError("give 'width' for 'kind: fixed', and only then")
+        return self
+
+
+class TargetSection(Section):
+    """Lengths the corpus must span for the study to mean anything."""
+
+    min_tokens: int = Field(ge=0)
+    max_tokens: int = Field(ge=1)
+
+
+class SamplingSection(Section):
+    """How many examples are drawn per bin, and which."""
+
+    samples_per_bin: int = Field(default=20, ge=1)
+    pilot_per_bin: int = Field(default=5, ge=1, description="Examples per bin of the job `pilot`")
+    seed: int = Field(default=0, ge=0)
+    questions_per_document: int = Field(default=1, ge=1)
+    min_tokens: int = Field(default=0, ge=0, description="Shorter documents are left out")
+
+    @model_validator(mode="after")
+    def _pilot_is_smaller(self) -> SamplingSection:
+        if self.pilot_per_bin > self.samples_per_bin:
+            raise ValueError("'pilot_per_bin' must not exceed 'samples_per_bin'")
+        return self
+
+
+class PromptSection(Section):
+    """The request recipe. Files are relative to the study file."""
+
+    mode: PromptMode = "chat"
+    template: str | None = Field(default=None, description="File with {document} and {question}")
+    system: str | None = Field(default=None, description="File with the system text")
+    answer_prefix: str | None = None
+    instructions: str | None = Field(
+        default=None, description="File with one wording of the instruction per line"
+    )
+    replicates: int = Field(default=1, ge=1, description="Calls per example")
+    max_output_tokens: int = Field(default=32, ge=1)
+    output_schema: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _replicates_differ(self) -> PromptSection:
+        if self.replicates > 1 and self.instructions is None:
+            raise ValueError(
+                "several 'replicates' need 'instructions', a file with one wording per line: at "
+                "temperature 0 the same prompt twice buys the same answer twice"
+            )
+        return self
+
+
+class ScoringSection(Section):
+    primary: PrimaryScore = "em"
+    scorer: str = "text"
+
+
+class AnalysisSection(Section):
+    tolerance: float = Field(default=0.3, gt=0, lt=1)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    resamples: int = Field(default=2000, ge=100)
+
+
+class BudgetSection(Section):
+    """Money: a hard limit, and the estimate above which the terminal asks first."""
+
+    usd: float | None = Field(default=None, ge=0)
+    confirm_above_usd: float = Field(default=1.0, ge=0)
