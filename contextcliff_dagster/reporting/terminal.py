@@ -116,7 +116,9 @@ def _threshold_interval(cliffs: Mapping[str, Any]) -> list[str]:
 
 
 def _zone_lines(cliffs: Mapping[str, Any]) -> list[str]:
-    zones = [z for z in parts(cliffs, "zones") if z.get("name") in {name for name, _, _ in _ZONES}]
+    zones = [
+        z for z in parts(cliffs, "zones") if word(z, "name") in {name for name, _, _ in _ZONES}
+    ]
     if not zones:
         return ["none: the data do not support a division into zones"]
     head = {name: f"{mark} {title:<20}" for name, mark, title in _ZONES}

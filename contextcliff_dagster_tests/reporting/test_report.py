@@ -128,12 +128,20 @@ def _paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 WHOLE, RECORDS = sample(per_bin=3, bins=4)
 PATHS = sorted(_paths(WHOLE), key=str)
-ODD = st.sampled_from([None, None, None, float("nan"), 0, -1, 1e12, "", []])
+
+
+def odd(value: Any) -> st.SearchStrategy[Any]:
+    """Null, empty, or an impossible number: what a writer of the right types could still write."""
+    if isinstance(value, str):
+        return st.sampled_from([None, ""])
+    if isinstance(value, dict | list):
+        return st.sampled_from([None, type(value)()])
+    return st.sampled_from([None, float("nan"), float("inf"), 0, -1, 1e12])
 
 
 @st.composite
 def damaged(draw: st.DrawFn) -> dict[str, Any]:
-    """A result with fields nulled, removed or made odd: more than the contract ever allows."""
+    """A result with fields nulled, removed or impossible: more than the contract ever allows."""
     cliffs = copy.deepcopy(WHOLE)
     verdicts = ["stable", "gradual_decline", "cliff", "dip", "floor", "insufficient_data"]
     cliffs["verdict"] = draw(st.sampled_from(verdicts))
@@ -145,7 +153,7 @@ def damaged(draw: st.DrawFn) -> dict[str, Any]:
             if draw(st.booleans()) and isinstance(target, dict):
                 target.pop(path[-1], None)
             else:
-                target[path[-1]] = draw(ODD)
+                target[path[-1]] = draw(odd(target[path[-1]]))
         except (KeyError, IndexError, TypeError):
             continue
     return cliffs
