@@ -2,11 +2,13 @@
 
     python benchmarks/caps_simulated.py [--runs 500] [--per-bin 20] [--jobs 2]
 
-Two models like the reference ones: 0/1 scores, a plateau of .98, logistic in log length, half
-height at 512 tokens and .10 at 2.25 times that; the second four times longer. 10 quantile bins x n
-documents, log-uniform lengths of 40 to 5,900 tokens. L70 is the length at which 30% of the plateau
-is lost. Besides, the verdicts on flat curves and on shuffled lengths, and the CPU time of a whole
-profile. Shares come with their 95% limits (Wilson).
+Each truth is a pair of models, the second four times longer: 0/1 scores, 10 quantile bins x n
+documents, log-uniform lengths of 40 to 5,900 tokens. `shelf` has the shape that a small transformer
+shows beyond its training length: flat, a sudden fall to two thirds, a shelf, then the rest. `ramp`
+is logistic in log length (.98, half at 512 tokens, .10 at 2.25 times that), `step` falls from .98
+to .45 and stays. L70 is the length at which 30% of the plateau is lost. Besides, the verdicts on
+flat curves and on shuffled lengths, and the CPU time of a whole profile. Shares come with their
+95% limits (Wilson).
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import argparse
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
@@ -36,19 +37,37 @@ from contextcliff_dagster.analysis.verdict import find_verdict
 from contextcliff_dagster.contracts import Verdict
 
 Floats = NDArray[np.float64]
-PLATEAU, HALF, GONE = 0.98, 512.0, 2.25
-WIDTH = np.log(GONE) / np.log(PLATEAU / 0.10 - 1.0)
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
+KINDS = ("shelf", "ramp", "step")
+SCALES = (1.0, 4.0)
+NOTHING = ("short, lengths shuffled", "long, lengths shuffled", "flat .95", "flat .55")
+SHELF = np.array(
+    [
+        (40, 0.998), (207, 0.993), (273, 0.993), (309, 0.971), (351, 0.871), (399, 0.668),
+        (453, 0.609), (519, 0.553), (600, 0.45), (700, 0.33), (850, 0.20), (1_000, 0.12),
+        (1_152, 0.08), (2_000, 0.02), (8_000, 0.0),
+    ]
+)  # fmt: skip
+RAMP_WIDTH = np.log(2.25) / np.log(0.98 / 0.10 - 1.0)
 
 
-def ramp(tokens: Floats, half: float) -> Floats:
-    out: Floats = PLATEAU / (1.0 + np.exp((np.log(tokens) - np.log(half)) / WIDTH))
+def mean_at(kind: str, tokens: Floats, scale: float) -> Floats:
+    """True mean of a model of ``kind`` whose lengths are ``scale`` times the short one's."""
+    x = np.log(tokens / scale)
+    if kind == "shelf":
+        shelf: Floats = np.interp(x, np.log(SHELF[:, 0]), SHELF[:, 1])
+        return shelf
+    if kind == "step":
+        return np.where(x < np.log(400), 0.98, 0.45)
+    out: Floats = 0.98 / (1.0 + np.exp((x - np.log(512)) / RAMP_WIDTH))
     return out
 
 
-def true_length(half: float, tolerance: float = 0.3) -> float:
+def true_length(kind: str, scale: float, tolerance: float = 0.3) -> float:
     """Tokens at which ``tolerance`` of the plateau is lost."""
-    return float(half * np.exp(WIDTH * np.log(tolerance / (1.0 - tolerance))))
+    tokens = np.geomspace(40, 9_000, 20_000)
+    mean = mean_at(kind, tokens, scale)
+    return float(tokens[np.argmax(mean < (1.0 - tolerance) * mean[0])])
 
 
 def lengths_of(rng: np.random.Generator, per_bin: int) -> NDArray[np.int64]:
@@ -66,23 +85,33 @@ def judge(lengths: NDArray[np.int64], scores: Floats) -> tuple[Verdict, int]:
         return finding.verdict, 0
     dip = finding.cliff if finding.verdict is Verdict.DIP else None
     before = None if dip is None else int(dip.location.low)
-    ends = (baseline["to_tokens"], int(lengths[-1]))
-    return finding.verdict, certified_cap(finding.fit, 0.3, 0.95, ends, before).tokens or 0
+    cells, dispersion = finding.fit.cells, finding.fit.dispersion
+    return finding.verdict, certified_cap(cells, dispersion, 0.3, 0.95, before).tokens or 0
 
 
-def one_run(seed: int, per_bin: int) -> tuple[list[tuple[Verdict, int]], list[Verdict]]:
-    """Both ramps, then: flat .95, flat .55, each ramp with its lengths shuffled."""
-    rng = np.random.default_rng(seed)
-    ramps, others = [], []
-    for half in (HALF, 4 * HALF):
+def one_pair(seed: int, kind: str, per_bin: int) -> list[tuple[Verdict, int]]:
+    """Verdict and cap of the short and of the long model."""
+    rng = np.random.default_rng((seed, KINDS.index(kind)))
+    pair = []
+    for scale in SCALES:
         lengths = lengths_of(rng, per_bin)
-        scores = (rng.random(len(lengths)) < ramp(lengths.astype(float), half)).astype(float)
-        ramps.append(judge(lengths, scores))
-        others.append(judge(lengths, rng.permutation(scores))[0])
+        scores = rng.random(len(lengths)) < mean_at(kind, lengths.astype(float), scale)
+        pair.append(judge(lengths, scores.astype(float)))
+    return pair
+
+
+def one_flat(seed: int, per_bin: int) -> list[Verdict]:
+    """Verdicts where there is nothing to find, in the order of ``NOTHING``."""
+    rng = np.random.default_rng((seed, 99))
+    verdicts = []
+    for scale in SCALES:
+        lengths = lengths_of(rng, per_bin)
+        scores = rng.random(len(lengths)) < mean_at("shelf", lengths.astype(float), scale)
+        verdicts.append(judge(lengths, rng.permutation(scores.astype(float)))[0])
     for level in (0.95, 0.55):
         lengths = lengths_of(rng, per_bin)
-        others.append(judge(lengths, (rng.random(len(lengths)) < level).astype(float))[0])
-    return ramps, others
+        verdicts.append(judge(lengths, (rng.random(len(lengths)) < level).astype(float))[0])
+    return verdicts
 
 
 def share(hits: int, runs: int) -> str:
@@ -97,7 +126,7 @@ def cpu_of_a_profile() -> float:
     """CPU seconds of ``profile_model`` on 400 records with the default 2,000 resamples."""
     rng = np.random.default_rng(0)
     lengths = lengths_of(rng, 40)
-    scores = (rng.random(400) < ramp(lengths.astype(float), HALF)).astype(float)
+    scores = (rng.random(400) < mean_at("shelf", lengths.astype(float), 1.0)).astype(float)
     records = pd.DataFrame({"length_tokens": lengths, "score": scores, "failed": scores == 0})
     records["document_id"] = records["example_id"] = [f"d{i}" for i in range(400)]
     records["ttft_ms"] = records["duration_ms"] = 5 + 0.02 * lengths
@@ -106,39 +135,41 @@ def cpu_of_a_profile() -> float:
     return time.process_time() - start
 
 
+def row(name: str, kind: str, scale: float, results: list[tuple[Verdict, int]]) -> str:
+    truth, runs = true_length(kind, scale), len(results)
+    ratio = np.array([cap for _, cap in results]) / truth
+    told = Counter(verdict.value for verdict, _ in results).most_common()
+    return (
+        f"| {name} | {truth:.0f} | {share(int((ratio > 1).sum()), runs)} "
+        f"| {share(int((ratio < 0.5).sum()), runs)} "
+        f"| {((ratio >= 0.7) & (ratio <= 1)).mean():.2f} | {np.median(ratio):.2f} "
+        f"| {', '.join(f'{v} {n}' for v, n in told)} |"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--per-bin", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    run: Callable[[int], tuple[list[tuple[Verdict, int]], list[Verdict]]] = partial(
-        one_run, per_bin=options.per_bin
-    )
-    with ProcessPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(run, range(options.runs), chunksize=10))
-    runs = len(results)
+    runs = options.runs
     print(f"{runs} runs a model, 10 bins x {options.per_bin}, tolerance 30%, confidence 95%\n")
     print(
-        "| model | L70 | beyond L70 | below 0.5 x L70 | in [0.7, 1] | median cap / L70 | verdicts |"
+        "| truth | L70 | beyond L70 | below 0.5 x L70 | in [0.7, 1] | median cap / L70 | verdicts |"
     )
     print("|---|---|---|---|---|---|---|")
-    for i, (name, half) in enumerate((("short", HALF), ("long", 4 * HALF))):
-        truth = true_length(half)
-        ratio = np.array([ramps[i][1] for ramps, _ in results]) / truth
-        near = int(((ratio >= 0.7) & (ratio <= 1)).sum())
-        verdicts = Counter(ramps[i][0].value for ramps, _ in results)
-        told = ", ".join(f"{k} {v}" for k, v in verdicts.most_common())
-        print(
-            f"| {name} | {truth:.0f} | {share(int((ratio > 1).sum()), runs)} "
-            f"| {share(int((ratio < 0.5).sum()), runs)} | {near / runs:.2f} "
-            f"| {np.median(ratio):.2f} | {told} |"
-        )
-    wrong = sum(ramps[0][1] >= ramps[1][1] for ramps, _ in results)
-    print(f"\nCaps in the wrong order: {share(wrong, runs)}")
-    names = ("short, lengths shuffled", "long, lengths shuffled", "flat .95", "flat .55")
-    for i, name in enumerate(names):
-        alarms = sum(others[i] is not Verdict.STABLE for _, others in results)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for kind in KINDS:
+            one = partial(one_pair, kind=kind, per_bin=options.per_bin)
+            pairs = list(pool.map(one, range(runs), chunksize=5))
+            for i, scale in enumerate(SCALES):
+                print(row(f"{kind}, {('short', 'long')[i]}", kind, scale, [p[i] for p in pairs]))
+            wrong = sum(short[1] >= long[1] for short, long in pairs)
+            print(f"| {kind}, in the wrong order | | {share(wrong, runs)} | | | | |", flush=True)
+        flat = list(pool.map(partial(one_flat, per_bin=options.per_bin), range(runs), chunksize=5))
+    for i, name in enumerate(NOTHING):
+        alarms = sum(verdicts[i] is not Verdict.STABLE for verdicts in flat)
         print(f"Not stable, {name}: {share(alarms, runs)}")
     print(f"\nCPU of profile_model, 400 records, 2,000 resamples: {cpu_of_a_profile():.2f} s")
 

@@ -1,4 +1,4 @@
-"""The family of declines a curve may follow, and which of them the data refute.
+"""The family of declines that describes a curve: where it falls, how far, how suddenly.
 
 Members are mu(x) = m0 * h(x) with h(x) = 1 - d * s((x - c) / w), x = log tokens, s the logistic
 function: a plateau m0 that loses the share d around c over the width w; w = 0 is a step, a wide w
@@ -7,6 +7,10 @@ a ramp, d = 0 a flat curve. Every member's m0 is profiled out, all members at on
 The fit is a quasi-binomial likelihood of the summed scores of each cell (neighbouring documents),
 l = sum S log mu + (N - S) log(1 - mu), scaled by a dispersion phi that is robust to the correlation
 of questions on one document (Liang and Zeger 1986): scores may be 0/1 or graded.
+
+The family describes; it does not certify. Real curves have shelves that no logistic follows, and a
+cap read off the family lies beyond the truth there: caps come from ``monotone``, which assumes no
+shape.
 """
 
 from __future__ import annotations
@@ -29,15 +33,11 @@ MAX_CELLS = 200
 """Cells of neighbouring documents: finer ones cost time and move a cap by under 0.5% of ranks."""
 BASELINE_SHARE = 0.15
 """Share of the samples, shortest first, that is the baseline; no decline is placed inside it."""
-DEPTHS = (0.1, 0.2, 0.3, 0.36, 0.43, 0.55, 0.75, 0.98)
-"""Shares of the plateau a member may lose; the user's tolerance is added."""
+DEPTHS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 0.98)
+"""Shares of the plateau a member may lose."""
 WIDTHS = (0.02, 0.045, 0.085, 0.16)
 """Logistic widths as shares of the log-length range; a step (width 0) stands on every cell edge."""
-SMOOTH_KNOTS = 90
-STRICTNESS = 2.6
-"""Times the chi-square quantile that refutes a member: a deviance of 10 at 95%. The plain quantile
-leaves 6-12% of caps beyond the truth on slow ramps, where the likelihood is flat and the family
-only resembles the truth; at 10 about 1% are (benchmarks/caps_simulated.py)."""
+SMOOTH_KNOTS = 50
 _MU_FLOOR = 1e-3
 _REFINED_PLACES = 50
 
@@ -120,23 +120,11 @@ class DeclineFit:
         out: Floats = 2.0 * (self.q[self.best] - self.q)
         return out
 
-    def crossing(self, tolerance: float) -> Floats:
-        """Log length where each member has lost ``tolerance`` of its baseline; inf if never (J)."""
-        share = (1.0 - (1.0 - tolerance) * self.baseline) / np.where(
-            self.depth > 0, self.depth, np.nan
-        )
-        inside = (share > 0) & np.where(self.width > 0, share < 1, share < 1 + 1e-9)
-        share = np.minimum(share, 1.0 - 1e-12)
-        odds = np.where(inside, share / np.where(inside, 1.0 - share, 1.0), 1.0)
-        out: Floats = np.where(inside, self.centre + self.width * np.log(odds), np.inf)
-        return out
 
-
-def fit_declines(documents: Documents, tolerance: float = 0.3) -> DeclineFit:
+def fit_declines(documents: Documents) -> DeclineFit:
     """Fit the whole family to ``documents`` (at least two distinct lengths)."""
     cells = merge_cells(documents)
-    depths = np.unique([*DEPTHS, round(tolerance, 6)])
-    return _fit(cells, documents, *_members(cells, depths))
+    return _fit(cells, documents, *_members(cells))
 
 
 def _fit(
@@ -167,11 +155,12 @@ def _share_lost(x: Floats, centre: Floats, width: Floats) -> Floats:
     return out
 
 
-def _members(cells: Cells, depths: Floats) -> tuple[Floats, Floats, Floats]:
+def _members(cells: Cells) -> tuple[Floats, Floats, Floats]:
     """Centres, widths and depths of the family; the flat curve first."""
     start, end = cells.edges[cells.baseline_cells - 1 :], float(cells.x[-1])
     if not len(start):
         start = cells.edges[-1:]
+    depths = np.array(DEPTHS)
     span = max(end - float(cells.x[0]), 1e-6)
     blocks = [(np.zeros(1), np.zeros(1), np.zeros(1))]
     c, d = np.meshgrid(start, depths, indexing="ij")
@@ -230,11 +219,6 @@ def _dispersion(
     count = len(documents.n)
     phi = float((residual**2).sum()) / expected * count / max(count - 3, 1)
     return max(phi, 1.0 if documents.binary else 0.1)
-
-
-def refutation_limit(confidence: float) -> float:
-    """Deviance above which a member is refuted when the earliest loss is searched for."""
-    return STRICTNESS * chi_square_quantile(confidence)
 
 
 def refine(fit: DeclineFit, documents: Documents) -> DeclineFit:

@@ -57,11 +57,7 @@ def profile_model(
     rows = bin_statistics(sample, settings)
     baseline = baseline_of(documents, settings)
     finding = find_verdict(documents, settings, baseline["mean"])
-    ends = (
-        baseline["to_tokens"] or 0,
-        int(documents.length_tokens.max()) if len(documents.n) else 0,
-    )
-    cap = _cap(finding, settings.tolerance, settings.confidence, ends)
+    cap = _cap(finding, settings.tolerance, settings.confidence)
     scored = [r for r in rows if r["mean"] is not None]
     definitions, definition_warnings = effective_lengths(
         [r["median_tokens"] for r in scored],
@@ -92,7 +88,7 @@ def profile_model(
         "caps_by_tolerance": [
             {
                 "tolerance": tolerance,
-                "safe_cap_tokens": _cap(finding, tolerance, settings.confidence, ends).tokens,
+                "safe_cap_tokens": _cap(finding, tolerance, settings.confidence).tokens,
             }
             for tolerance in REPORTED_TOLERANCES
         ],
@@ -171,12 +167,13 @@ def _version() -> str:
         return "uninstalled"
 
 
-def _cap(finding: Finding, tolerance: float, confidence: float, ends: tuple[int, int]) -> Cap:
+def _cap(finding: Finding, tolerance: float, confidence: float) -> Cap:
     if finding.fit is None or finding.verdict is Verdict.FLOOR:
         return Cap(None, finding.reason)
     dip = finding.cliff if finding.verdict is Verdict.DIP else None
     before = None if dip is None else int(dip.location.low)
-    return certified_cap(finding.fit, tolerance, confidence, ends, before)
+    fit = finding.fit
+    return certified_cap(fit.cells, fit.dispersion, tolerance, confidence, before)
 
 
 def _loss(loss: Loss | None) -> dict[str, Any] | None:

@@ -1,0 +1,90 @@
+"""How late a loss may begin, against every curve that falls with length: ramps, steps, shelves.
+
+The hypothesis H_t says that from cell t on the mean is at most (1 - tolerance) of the baseline. It
+is compared with the best curve that never rises, by the likelihood ratio of two isotonic fits
+
+    LR(t) = 2 (Q - Q_t) / phi,
+
+where Q lets the curve be any non-increasing one and Q_t holds it at or below the loss from t on. No
+shape is assumed, so none can be wrong; for a mean at one point the statistic has a limit
+distribution free of the curve (Banerjee and Wellner 2001, Annals of Statistics 29, 1699-1731). H_t
+is the stronger the smaller t, hence LR falls with t, and the first t that is not refuted is where a
+loss may begin.
+
+The baseline region (the shortest 15% of the samples) is one block with mean m0, profiled on a grid;
+a bounded isotonic fit is the free one clipped at its bounds (Robertson, Wright and Dykstra 1988).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.decline import Cells
+
+    Floats = NDArray[np.float64]
+
+_LEVELS = 31
+_LEAST, _MOST = 1e-4, 1.0 - 1e-4
+
+
+def loss_deviance(cells: Cells, tolerance: float, dispersion: float) -> Floats:
+    """LR(t) for every cell t beyond the baseline region, in order: (G - baseline cells,)."""
+    k = cells.baseline_cells
+    n, s = cells.n[k:, None], cells.s[k:, None]
+    free, before, after = _isotonic_fits(cells.n[k:], cells.s[k:])
+    base_n, base_s = float(cells.n[:k].sum()), float(cells.s[:k].sum())
+    place = np.arange(len(n))
+    beyond = place[:, None] >= place[None, :]
+    best_free, best = -np.inf, np.full(len(n), -np.inf)
+    for level in _baseline_levels(base_n, base_s, free):
+        base = float(_likelihood(np.array(level), base_n, base_s))
+        held = (1.0 - tolerance) * level
+        curve = np.minimum(free, level)[:, None]
+        best_free = max(best_free, base + float(_likelihood(curve, n, s).sum()))
+        curve = np.where(beyond, np.minimum(after, held), np.clip(before, held, level))
+        best = np.maximum(best, base + _likelihood(curve, n, s).sum(axis=0))
+    out: Floats = np.maximum(2.0 * (best_free - best) / dispersion, 0.0)
+    return out
+
+
+def _isotonic_fits(n: Floats, s: Floats) -> tuple[Floats, Floats, Floats]:
+    """Non-increasing fits of all cells (G), of the cells before each t and of those from t on.
+
+    The latter two are (G, G): row i the cell, column t the split; meaningful for i < t and i >= t.
+    By the max-min formula, mean_i = max over b >= i of min over a <= i of the mean of cells a..b,
+    all splits at once by running extremes.
+    """
+    count = len(n)
+    cum_n, cum_s = np.concatenate([[0.0], np.cumsum(n)]), np.concatenate([[0.0], np.cumsum(s)])
+    a, b = np.arange(count)[:, None], np.arange(count)[None, :]
+    inside = a <= b
+    weight = np.where(inside, cum_n[b + 1] - cum_n[a], 1.0)
+    mean = np.where(inside, (cum_s[b + 1] - cum_s[a]) / weight, np.inf)
+    least = np.minimum.accumulate(mean, axis=0)  # [i, b]: over a <= i
+    prefix = np.maximum.accumulate(np.where(inside, least, -np.inf), axis=1)  # [i, b]: up to b
+    before = np.full((count, count), np.nan)
+    before[:, 1:] = prefix[:, :-1]  # the cells before t end at b = t - 1
+    most = np.where(inside, mean, -np.inf)[:, ::-1]
+    most = np.maximum.accumulate(most, axis=1)[:, ::-1]  # [a, i]: over b >= i
+    reach = np.where(inside, most, np.inf)
+    after = np.minimum.accumulate(reach[::-1], axis=0)[::-1].T  # [i, t]: over t <= a <= i
+    return prefix[:, -1], np.nan_to_num(before, neginf=0.0), np.where(a >= b, after, 0.0)
+
+
+def _baseline_levels(n: float, s: float, free: Floats) -> Floats:
+    """Candidates for m0: within four standard errors of the baseline's mean, and any higher fit."""
+    mean = s / n
+    error = np.sqrt(max(mean * (1.0 - mean), 1.0 / n) / n)
+    low, high = mean - 4.0 * error, max(mean + 4.0 * error, float(free.max()))
+    return np.unique(np.append(np.linspace(low, high, _LEVELS), mean).clip(_LEAST, _MOST))
+
+
+def _likelihood(mean: Floats, n: Floats | float, s: Floats | float) -> Floats:
+    mu = np.clip(mean, _LEAST, _MOST)
+    out: Floats = s * np.log(mu) + (n - s) * np.log1p(-mu)
+    return out
