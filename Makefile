@@ -44,8 +44,9 @@ layers: $(BIN)/.dev  ## no import against the order of the rooms
 
 check: lint types layers  ## lint, types and layers
 
-reference-models: $(BIN)/.reference  ## train the two reference models again from scratch (torch; up to an hour)
+reference-models: $(BIN)/.reference  ## train the reference models again and measure them (torch; up to an hour)
 	$(BIN)/python -m contextcliff_dagster.reference.train $(ARGS)
+	$(BIN)/python -m contextcliff_dagster.reference.measure
 
 install: $(BIN)/.base  ## only make .venv
 install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs
