@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.store import store_root
 
 DONE, OUR_FAULT, YOUR_TURN, INTERRUPTED = 0, 1, 2, 130
 
@@ -141,7 +142,8 @@ def disk_sentence(fault: BaseException) -> str | None:
 
     text = str(fault).lower()
     kept = "what is measured so far is kept"
-    where = f" {fault.filename}" if isinstance(fault, OSError) and fault.filename else " the store"
+    file = fault.filename if isinstance(fault, OSError) else None
+    where = f" {file}" if file else f" the store {store_root()}"
     number = fault.errno if isinstance(fault, OSError) else None
     if (
         number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

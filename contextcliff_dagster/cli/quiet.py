@@ -1,26 +1,45 @@
-"""Dagster's own log: shown on `--verbose`, else silent (its events are recorded all the same)."""
+"""Dagster's own words: shown on `--verbose`, else silent (its events are recorded all the same)."""
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+_WRITTEN_PAST_ITS_LOGGERS = "Exception while writing logger call to event log"
 
 
-class _Mute(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        return False
+class _WithoutAsides:
+    """A stream without what Dagster writes to stderr by hand when its event log cannot be written.
+
+    The fault itself reaches the person as a sentence: the next event of a step raises it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if text.startswith(_WRITTEN_PAST_ITS_LOGGERS):
+            return len(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager
 def dagster_log(shown: bool) -> Iterator[None]:
     """Within, Dagster's console log and its notices of beta features are mute unless ``shown``."""
     if shown:
+        # Read where the console logger's level is set: in `defs.run`, and in child processes.
         os.environ["CONTEXTCLIFF_VERBOSE"] = "1"
         yield
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        with contextlib.redirect_stderr(cast("TextIO", _WithoutAsides(sys.stderr))):
+            yield
