@@ -9,9 +9,12 @@ import struct
 from collections import Counter
 
 import dagster as dg
+import pytest
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError
+from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.show.ui import INLINE_MARKDOWN_LIMIT
+from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.conftest import Run
@@ -115,13 +118,43 @@ def test_the_manifest_keeps_its_data_version(
     assert version() == first is not None
 
 
+def stale(study: Study, instance: dg.DagsterInstance) -> set[str]:
+    """Assets, and partitions of predictions, that the UI would show as stale."""
+    from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+    from dagster._core.loader import LoadingContextForTest
+
+    graph = dg.Definitions(
+        assets=study_assets(study), resources=default_resources()
+    ).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
+    found = set()
+    for key in graph.get_all_asset_keys():
+        definition = graph.get(key).partitions_def
+        for partition in definition.get_partition_keys() if definition else [None]:
+            if resolver.get_status(key, partition) is not StaleStatus.FRESH:
+                found.add(partition or key.path[-1])
+    return found
+
+
+def test_an_identical_rerun_turns_nothing_stale_and_a_new_sample_does(
+    run: Run, study: Study, store: Store, instance: dg.DagsterInstance
+) -> None:
+    preparation = ("raw_corpus", "length_map", "distribution_audit", "manifest")
+    run()
+    assert stale(study, instance) == set()
+    run(*preparation)
+    assert stale(study, instance) == set()
+
+    bigger = study.with_samples(5)
+    run(*preparation, of=bigger)
+    assert {"reference-short|b00", "reference-long|b02"} <= stale(bigger, instance)
+    run(of=bigger)
+    assert stale(bigger, instance) == set()
+
+
 def test_a_damaged_manifest_stops_the_chain_with_a_sentence(
     run: Run, prepared: None, store: Store
 ) -> None:
-    import pytest
-
-    from contextcliff_dagster.contracts import StoreError
-
     path = store.manifest_dir("tiny") / "manifest.json"
     path.write_text(path.read_text().replace("937", "738", 1).replace("SKU", "SUK", 1))
     with pytest.raises(StoreError, match="damaged"):

@@ -11,7 +11,7 @@ import dagster as dg
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from contextcliff_dagster.contracts import PREDICTIONS
-from contextcliff_dagster.defs.assets.options import described, single_run_asset
+from contextcliff_dagster.defs.assets.options import asset_key, described, single_run_asset
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.partitions import bins_by_model, partition_key, study_partitions
 from contextcliff_dagster.defs.resources import StoreResource
@@ -92,7 +92,9 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                             context.asset_key,
                             partition=partition_key(model, bin),
                             metadata=show.bin_metadata(campaign, rows, path, merged.get(bin)),
-                            tags={"dagster/data_version": show.rows_version(rows)},
+                            tags=show.version_tags(
+                                rows, asset_key(study, "manifest"), manifest.sha256
+                            ),
                         )
                     )
 

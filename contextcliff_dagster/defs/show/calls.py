@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.data_version import NULL_EVENT_POINTER
 
 from contextcliff_dagster.defs.show.ui import table
 from contextcliff_dagster.inference.cost import CostEstimate
@@ -69,6 +70,21 @@ def bin_metadata(campaign: str, rows: Rows, path: Path, merged_into: str | None)
     if merged_into:
         shown["merged_into"] = merged_into
     return shown
+
+
+def version_tags(rows: Rows, source: dg.AssetKey, source_version: str) -> dict[str, str]:
+    """Tags of a materialization that is logged by hand: its data version, and its source's.
+
+    Without the source's, a manifest materialized again without any change would turn every bin
+    stale.
+    """
+    return {
+        "dagster/data_version": rows_version(rows),
+        "dagster/code_version": "1",
+        f"dagster/input_data_version/{source.to_user_string()}": source_version,
+        # Versions decide; which event brought them is not known here.
+        f"dagster/input_event_pointer/{source.to_user_string()}": NULL_EVENT_POINTER,
+    }
 
 
 def rows_version(rows: Rows) -> str:
