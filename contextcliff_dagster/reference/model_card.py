@@ -17,7 +17,7 @@ _TRAINING = """\
 ## Training
 
 {steps:,} steps, {tokens:,} document tokens, {questions:,} questions, {cpu:.0f} CPU seconds
-({wall:.0f} s on the clock with {threads} threads of a busy machine), seed {seed}, torch {torch}.
+({wall:.0f} s on the clock with {threads} thread{s} of a busy machine), seed {seed}, torch {torch}.
 {ancestry} Loss on answer tokens only; Muon for the layers' matrices, AdamW for the rest, learning
 rate {rate} with a linear decay over the last {decay:.0%} of the steps; lengths grew by 1.4 whenever
 exact match at the longest was above {grow_above}.
@@ -25,7 +25,8 @@ exact match at the longest was above {grow_above}.
 **Warm start.** The weights begin random but for the attention matrices: the four heads of the first
 layer begin by attending 1, 2, 3 and 4 tokens back, and in the second layer the key matrix begins
 equal to the query matrix and the output matrix to the value matrix transposed. All are trained like
-the other weights. From plain random weights training learned nothing in the same number of steps.
+the other weights. Without the second layer's part, a trial run of the short model still gave fewer
+than one answer in ten after 1,000 steps.
 """
 
 _LIMITS = """\
@@ -86,6 +87,7 @@ def model_card_markdown(card: ModelCard) -> str:
             cpu=training["cpu_seconds"],
             wall=training["wall_seconds"],
             threads=training["threads"],
+            s="" if training["threads"] == 1 else "s",
             seed=training["seed"],
             torch=training["torch"],
             ancestry=ancestry,
