@@ -111,7 +111,8 @@ def _is_free(host: str, port: int) -> bool:
 def _run_until_stopped(command: list[str], address: str) -> int:
     """Run ``command``, say when ``address`` answers, end it on Ctrl-C; its exit code."""
     # A group of its own: Ctrl-C reaches us alone, and we end webserver and daemon in good order.
-    process = subprocess.Popen(command, start_new_session=True)
+    # Its log goes to stderr: stdout is where the address stands.
+    process = subprocess.Popen(command, start_new_session=True, stdout=sys.stderr.fileno())
 
     def end(*_: object) -> None:
         if process.poll() is None:
