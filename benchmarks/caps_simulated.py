@@ -1,6 +1,6 @@
 """How safe and how short the caps are, on curves of known truth.
 
-    python benchmarks/caps_simulated.py [--runs 500] [--per-bin 20] [--jobs 2]
+    python benchmarks/caps_simulated.py [--runs 500] [--judged 100] [--per-bin 20] [--jobs 2]
 
 Each truth is a pair of models, the second four times longer: 0/1 scores, 10 quantile bins x n
 documents, log-uniform lengths of 40 to 5,900 tokens. `shelf` has the shape that a small transformer
@@ -18,6 +18,7 @@ import os
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 # One BLAS thread per process: the matrices are small, and spinning threads would be billed as CPU.
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 from contextcliff_dagster.analysis.baseline import baseline_of
 from contextcliff_dagster.analysis.cap import certified_cap
+from contextcliff_dagster.analysis.decline import merge_cells
 from contextcliff_dagster.analysis.intervals import chi_square_quantile
 from contextcliff_dagster.analysis.profile import AnalysisSettings, ProfileContext, profile_model
 from contextcliff_dagster.analysis.units import Documents
@@ -76,11 +78,14 @@ def lengths_of(rng: np.random.Generator, per_bin: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate(drawn))
 
 
-def judge(lengths: NDArray[np.int64], scores: Floats) -> tuple[Verdict, int]:
-    """Verdict and cap (0: none) of one question a document."""
-    documents = Documents(lengths, np.ones(len(lengths)), scores, True)
-    baseline = baseline_of(documents, SETTINGS)
-    finding = find_verdict(documents, SETTINGS, baseline["mean"])
+def plain_cap(documents: Documents) -> int:
+    """Cap (0: none) without the verdict: the dispersion of single 0/1 scores is 1."""
+    return certified_cap(merge_cells(documents), 1.0, 0.3, 0.95).tokens or 0
+
+
+def judge(documents: Documents) -> tuple[Verdict, int]:
+    """Verdict and cap (0: none), dips included."""
+    finding = find_verdict(documents, SETTINGS, baseline_of(documents, SETTINGS)["mean"])
     if finding.fit is None or finding.verdict is Verdict.FLOOR:
         return finding.verdict, 0
     dip = finding.cliff if finding.verdict is Verdict.DIP else None
@@ -89,14 +94,23 @@ def judge(lengths: NDArray[np.int64], scores: Floats) -> tuple[Verdict, int]:
     return finding.verdict, certified_cap(cells, dispersion, 0.3, 0.95, before).tokens or 0
 
 
-def one_pair(seed: int, kind: str, per_bin: int) -> list[tuple[Verdict, int]]:
-    """Verdict and cap of the short and of the long model."""
+def draw(rng: np.random.Generator, kind: str, scale: float, per_bin: int) -> Documents:
+    lengths = lengths_of(rng, per_bin)
+    scores = rng.random(len(lengths)) < mean_at(kind, lengths.astype(float), scale)
+    return Documents(lengths, np.ones(len(lengths)), scores.astype(float), True)
+
+
+def one_pair(seed: int, kind: str, per_bin: int, judged: int) -> list[tuple[str, int]]:
+    """Verdict (of the first ``judged`` runs, else empty) and cap of the short and long model."""
     rng = np.random.default_rng((seed, KINDS.index(kind)))
-    pair = []
+    pair: list[tuple[str, int]] = []
     for scale in SCALES:
-        lengths = lengths_of(rng, per_bin)
-        scores = rng.random(len(lengths)) < mean_at(kind, lengths.astype(float), scale)
-        pair.append(judge(lengths, scores.astype(float)))
+        documents = draw(rng, kind, scale, per_bin)
+        if seed < judged:
+            verdict, cap = judge(documents)
+            pair.append((verdict.value, cap))
+        else:
+            pair.append(("", plain_cap(documents)))
     return pair
 
 
@@ -105,12 +119,12 @@ def one_flat(seed: int, per_bin: int) -> list[Verdict]:
     rng = np.random.default_rng((seed, 99))
     verdicts = []
     for scale in SCALES:
-        lengths = lengths_of(rng, per_bin)
-        scores = rng.random(len(lengths)) < mean_at("shelf", lengths.astype(float), scale)
-        verdicts.append(judge(lengths, rng.permutation(scores.astype(float)))[0])
+        documents = draw(rng, "shelf", scale, per_bin)
+        verdicts.append(judge(replace(documents, s=rng.permutation(documents.s)))[0])
     for level in (0.95, 0.55):
-        lengths = lengths_of(rng, per_bin)
-        verdicts.append(judge(lengths, (rng.random(len(lengths)) < level).astype(float))[0])
+        documents = draw(rng, "shelf", 1.0, per_bin)
+        scores = (rng.random(len(documents.n)) < level).astype(float)
+        verdicts.append(judge(replace(documents, s=scores))[0])
     return verdicts
 
 
@@ -135,10 +149,10 @@ def cpu_of_a_profile() -> float:
     return time.process_time() - start
 
 
-def row(name: str, kind: str, scale: float, results: list[tuple[Verdict, int]]) -> str:
+def row(name: str, kind: str, scale: float, results: list[tuple[str, int]]) -> str:
     truth, runs = true_length(kind, scale), len(results)
     ratio = np.array([cap for _, cap in results]) / truth
-    told = Counter(verdict.value for verdict, _ in results).most_common()
+    told = Counter(verdict for verdict, _ in results if verdict).most_common()
     return (
         f"| {name} | {truth:.0f} | {share(int((ratio > 1).sum()), runs)} "
         f"| {share(int((ratio < 0.5).sum()), runs)} "
@@ -150,10 +164,11 @@ def row(name: str, kind: str, scale: float, results: list[tuple[Verdict, int]]) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--judged", type=int, default=100, help="runs that get a verdict")
     parser.add_argument("--per-bin", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    runs = options.runs
+    runs, judged = options.runs, min(options.judged, options.runs)
     print(f"{runs} runs a model, 10 bins x {options.per_bin}, tolerance 30%, confidence 95%\n")
     print(
         "| truth | L70 | beyond L70 | below 0.5 x L70 | in [0.7, 1] | median cap / L70 | verdicts |"
@@ -161,16 +176,18 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     with ProcessPoolExecutor(options.jobs) as pool:
         for kind in KINDS:
-            one = partial(one_pair, kind=kind, per_bin=options.per_bin)
+            one = partial(one_pair, kind=kind, per_bin=options.per_bin, judged=options.judged)
             pairs = list(pool.map(one, range(runs), chunksize=5))
             for i, scale in enumerate(SCALES):
                 print(row(f"{kind}, {('short', 'long')[i]}", kind, scale, [p[i] for p in pairs]))
             wrong = sum(short[1] >= long[1] for short, long in pairs)
             print(f"| {kind}, in the wrong order | | {share(wrong, runs)} | | | | |", flush=True)
-        flat = list(pool.map(partial(one_flat, per_bin=options.per_bin), range(runs), chunksize=5))
+        flat = list(
+            pool.map(partial(one_flat, per_bin=options.per_bin), range(judged), chunksize=5)
+        )
     for i, name in enumerate(NOTHING):
         alarms = sum(verdicts[i] is not Verdict.STABLE for verdicts in flat)
-        print(f"Not stable, {name}: {share(alarms, runs)}")
+        print(f"Not stable, {name}: {share(alarms, judged)}")
     print(f"\nCPU of profile_model, 400 records, 2,000 resamples: {cpu_of_a_profile():.2f} s")
 
 

@@ -36,7 +36,7 @@ def loss_deviance(cells: Cells, tolerance: float, dispersion: float) -> Floats:
     """LR(t) for every cell t beyond the baseline region, in order: (G - baseline cells,)."""
     k = cells.baseline_cells
     n, s = cells.n[k:, None], cells.s[k:, None]
-    free, before, after = _isotonic_fits(cells.n[k:], cells.s[k:])
+    free, before, after = isotonic_fits(cells.n[k:], cells.s[k:])
     base_n, base_s = float(cells.n[:k].sum()), float(cells.s[:k].sum())
     place = np.arange(len(n))
     beyond = place[:, None] >= place[None, :]
@@ -48,11 +48,13 @@ def loss_deviance(cells: Cells, tolerance: float, dispersion: float) -> Floats:
         best_free = max(best_free, base + float(_likelihood(curve, n, s).sum()))
         curve = np.where(beyond, np.minimum(after, held), np.clip(before, held, level))
         best = np.maximum(best, base + _likelihood(curve, n, s).sum(axis=0))
+    # Each t was fitted as the very place of the loss; "from t on" allows an earlier one too.
+    best = np.maximum.accumulate(best)
     out: Floats = np.maximum(2.0 * (best_free - best) / dispersion, 0.0)
     return out
 
 
-def _isotonic_fits(n: Floats, s: Floats) -> tuple[Floats, Floats, Floats]:
+def isotonic_fits(n: Floats, s: Floats) -> tuple[Floats, Floats, Floats]:
     """Non-increasing fits of all cells (G), of the cells before each t and of those from t on.
 
     The latter two are (G, G): row i the cell, column t the split; meaningful for i < t and i >= t.

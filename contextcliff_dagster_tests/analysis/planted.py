@@ -22,6 +22,13 @@ def ramp(half: float, top: float = 0.98, gone: float = 2.25) -> Curve:
     return lambda tokens: top / (1 + np.exp((np.log(tokens) - np.log(half)) / width))
 
 
+def shelf(scale: float) -> Curve:
+    """Flat to 273 tokens x ``scale``, two thirds at 399, a shelf, then the rest; L70 at 391."""
+    tokens = np.array([40, 273, 309, 351, 399, 453, 519, 700, 1_152, 8_000])
+    mean = [0.995, 0.993, 0.971, 0.871, 0.668, 0.609, 0.553, 0.33, 0.08, 0.0]
+    return lambda x: np.interp(np.log(x), np.log(scale * tokens), mean)
+
+
 def step(at: float, before: float, after: float) -> Curve:
     return lambda tokens: np.where(tokens < at, before, after)
 

@@ -7,22 +7,26 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.profile import AnalysisSettings
-from contextcliff_dagster_tests.analysis.planted import flat, plant, ramp, step
+from contextcliff_dagster_tests.analysis.planted import flat, plant, ramp, shelf, step
 from contextcliff_dagster_tests.analysis.results import QUICK, cliffs_of
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_ramps_a_factor_four_apart_get_caps_below_their_truth_and_in_order(seed: int) -> None:
+def test_curves_a_factor_four_apart_get_caps_below_their_truth_and_in_order(seed: int) -> None:
     caps = []
-    for half in (512, 2_048):
-        curve = ramp(half)
-        tokens = np.arange(40.0, 6_000)
-        truth = tokens[np.argmax(curve(tokens) < 0.7 * 0.98)]
-        result = cliffs_of(plant(curve, seed))
+    for scale in (1.0, 4.0):
+        result = cliffs_of(plant(shelf(scale), seed))
         assert result["verdict"] == "cliff"
-        assert 0.4 * truth < result["safe_cap_tokens"] <= truth
+        assert 0.5 * 391 * scale < result["safe_cap_tokens"] <= 391 * scale
         caps.append(result["safe_cap_tokens"])
     assert caps[0] < caps[1]
+
+
+def test_a_slow_ramp_gets_a_short_cap_rather_than_an_unsafe_one() -> None:
+    truth = 512 * (2.25 ** (np.log(0.3 / 0.7) / np.log(0.98 / 0.1 - 1)))
+    for seed in range(3):
+        cap = cliffs_of(plant(ramp(512), seed))["safe_cap_tokens"]
+        assert 0.25 * truth < cap <= truth
 
 
 def test_shuffled_lengths_show_no_cliff() -> None:
