@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,12 +63,17 @@ def profile(
     chosen = choose_study(wanted, store)
     with dagster_log(verbose):
         from contextcliff_dagster.cli.results import print_profiled
+        from contextcliff_dagster.cli.standing import find_standing, note_standing
         from contextcliff_dagster.defs.run import prepare_study, profile_study
         from contextcliff_dagster.inference.budget import Budget
 
         check_campaign(store, chosen, campaign)
-        instance = open_instance(store)
         names = list(models) or None
+        asked = as_asked(chosen, models, samples_per_bin)
+        if standing := find_standing(store, asked, campaign):
+            print_profiled(standing, as_json=as_json)
+            return
+        instance = open_instance(store)
         prepared = prepare_study(
             chosen,
             models=names,
@@ -91,7 +96,15 @@ def profile(
                 store=store,
                 instance=instance,
             )
+        note_standing(store, asked, done.campaign, done.calls)
     print_profiled(done, as_json=as_json)
+
+
+def as_asked(study: Study, models: Sequence[str], samples_per_bin: int | None) -> Study:
+    """The study over the named models and with that many samples, where either is given."""
+    if samples_per_bin is not None:
+        study = study.with_samples(samples_per_bin)
+    return study.with_models(models) if models else study
 
 
 @click.command()

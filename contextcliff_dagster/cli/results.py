@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from contextcliff_dagster.cli.options import Wanted, common_options, study_optio
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.cli.progress import duration, money
 from contextcliff_dagster.cli.quiet import dagster_log
-from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -94,26 +93,17 @@ def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json
     if not campaigns:
         raise _nothing_measured(store, study)
     name = campaign or campaigns[-1]
-    files = sorted((store.study_dir(study.name) / "profiles" / name).glob("*/cliffs.json"))
-    if not files:
+    if name not in campaigns:
         raise StudyError(
             f"Study {study.name!r} has no campaign {name!r} in {store.root}; "
             f"it has {', '.join(campaigns)}."
         )
-    cliffs = [_read_json(path) for path in files]
+    from contextcliff_dagster.defs.steps.judgement import read_cliffs
+
+    cliffs = read_cliffs(study, store, name)
     folder = store.report_dir(study.name, name)
     paths = {kind: str(folder / f"report.{kind}") for kind in ("md", "json", "png")}
     _print(study.name, name, cliffs, paths, {}, as_json=as_json)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError) as fault:
-        raise StoreError(
-            f"{path} cannot be read ({fault}); copy the store and rebuild the report."
-        ) from fault
-    return dict(data)
 
 
 def print_profiled(done: Profiled, *, as_json: bool) -> None:

@@ -1,0 +1,145 @@
+"""A finished study whose files all stand is printed as it is, without Dagster: a second, not eight.
+
+Nothing measured is ever inferred from here: the note that a finished run leaves beside its report
+says what the run was made from, and whatever differs (the study, a model's weights or entry, our
+own code, a file that is gone or was touched) makes the command take the whole way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.store import Store, write_atomic
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.run import Profiled
+    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.progress import RunSummary
+    from contextcliff_dagster.studies import Study
+
+_NOTE = ".made_from.json"
+
+
+def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled | None:
+    """The study's results where they are complete and nothing they were made from has changed.
+
+    Args:
+        study: as asked for: with its seed, sample size and models.
+        campaign: the newest when None.
+    """
+    from contextcliff_dagster.defs.run import Profiled
+    from contextcliff_dagster.defs.steps.judgement import read_cliffs
+    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.progress import RunSummary
+    from contextcliff_dagster.reporting.report import ReportFiles
+
+    if not store.ledger_path.is_file():
+        return None
+    with Ledger.open(store.ledger_path) as ledger:
+        name = campaign or _newest(ledger, study)
+        if name is None:
+            return None
+        note = _read(store.report_dir(study.name, name) / _NOTE)
+        if not _is_note(note) or note["results"] > _results(ledger):
+            return None
+    now = _made_from(store, study, name)
+    if now is None or now != note["made_from"]:
+        return None
+    folder = store.report_dir(study.name, name)
+    files = ReportFiles(folder / "report.md", folder / "report.json", folder / "report.png")
+    calls = {m: RunSummary(planned=n, cached=n) for m, n in note["planned"].items()}
+    return Profiled(study, name, read_cliffs(study, store, name), files, calls)
+
+
+def note_standing(
+    store: Store, study: Study, campaign: str, calls: Mapping[str, RunSummary]
+) -> None:
+    """Leave the note of a run that left no call open; one that cannot be written is no loss."""
+    from contextcliff_dagster.inference.ledger import Ledger
+
+    complete = set(calls) == set(study.models) and not any(
+        summary.transport_errors or summary.stopped for summary in calls.values()
+    )
+    if not complete:
+        return
+    with suppress(ContextCliffError):
+        with Ledger.open(store.ledger_path) as ledger:
+            results = _results(ledger)
+        note = {
+            "made_from": _made_from(store, study, campaign),
+            "planned": {model: summary.planned for model, summary in calls.items()},
+            "results": results,
+        }
+        write_atomic(store.report_dir(study.name, campaign) / _NOTE, json.dumps(note).encode())
+
+
+def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | None:
+    """What results depend on, as JSON gives it back; None where a model cannot say who it is."""
+    from contextcliff_dagster.inference.engine import declared_identity
+    from contextcliff_dagster.inference.models import get_model
+
+    try:
+        entries = {name: get_model(name) for name in study.models}
+        models = {
+            name: [entry.model_dump(mode="json"), declared_identity(entry)]
+            for name, entry in entries.items()
+        }
+        recipe = study.recipe().hash
+    except ContextCliffError:
+        return None
+    package = Path(__file__).resolve().parents[1]
+    facts = {
+        "study": study.model_dump(mode="json"),
+        "recipe": recipe,
+        "models": models,
+        "code": max(path.stat().st_mtime_ns for path in package.rglob("*.py")),
+        "files": _files(store, study.name, campaign),
+    }
+    return dict(json.loads(json.dumps(facts, default=str)))
+
+
+def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
+    """Path -> size and time of change, of everything that a finished campaign has written."""
+    root = store.study_dir(study)
+    predictions = store.predictions_file(study, campaign, "m", "b").parents[2]
+    folders = (
+        store.manifest_dir(study),
+        predictions,
+        root / "eval_records" / predictions.name,
+        store.profile_dir(study, campaign, "m").parent,
+        store.report_dir(study, campaign),
+    )
+    found: dict[str, list[int]] = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.name != _NOTE:
+                stat = path.stat()
+                found[str(path.relative_to(root))] = [stat.st_size, stat.st_mtime_ns]
+    return found
+
+
+def _newest(ledger: Ledger, study: Study) -> str | None:
+    from contextcliff_dagster.inference.campaigns import list_campaigns
+
+    campaigns = list_campaigns(ledger, study.name)
+    return campaigns[-1].name if campaigns else None
+
+
+def _results(ledger: Ledger) -> int:
+    return int(ledger.read("SELECT count(*) FROM results")[0][0])
+
+
+def _is_note(note: dict[str, Any]) -> bool:
+    return note.keys() == {"made_from", "planned", "results"}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
