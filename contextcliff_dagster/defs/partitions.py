@@ -7,7 +7,7 @@ is one run of one engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import dagster as dg
 from dagster._core.storage.tags import (
@@ -41,6 +41,24 @@ def bins_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list
         dimensions = key.keys_by_dimension
         wanted.setdefault(names[dimensions[MODEL]], []).append(dimensions[TOKENS])
     return {model: sorted(bins) for model, bins in wanted.items()}
+
+
+def asked_partitions(context: dg.AssetExecutionContext, study: Study) -> Sequence[str]:
+    """The partitions that this run is to measure.
+
+    A backfill of a *job* tags each run with its range and, besides, with the dimensions of the
+    range's first partition; ``context.partition_keys`` then sees that one partition alone.
+    """
+    tags = context.run.tags
+    if ASSET_PARTITION_RANGE_START_TAG not in tags:
+        return context.partition_keys
+    partitions = study_partitions(study)
+    return partitions.get_partition_keys_in_range(
+        dg.PartitionKeyRange(
+            partitions.get_partition_key_from_str(tags[ASSET_PARTITION_RANGE_START_TAG]),
+            partitions.get_partition_key_from_str(tags[ASSET_PARTITION_RANGE_END_TAG]),
+        )
+    )
 
 
 def partition_key(model: str, bin: str) -> dg.MultiPartitionKey:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.sampling.tiktoken_ranks import (
     RANKS_SHA256,
-    carried_ranks,
+    rank_file,
     tiktoken_encoding,
 )
 
@@ -127,7 +127,7 @@ class TiktokenTokenizer:
         if self._encoding in RANKS_SHA256:
             fastokens = _single_threaded_fastokens()
             self.fingerprint = RANKS_SHA256[self._encoding]
-            ranks = carried_ranks(self._encoding)
+            ranks = rank_file(self._encoding)
             try:
                 with tempfile.TemporaryDirectory(prefix="contextcliff-") as folder:
                     path = Path(folder) / f"{self._encoding}.tiktoken"

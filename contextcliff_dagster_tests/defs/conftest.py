@@ -61,6 +61,7 @@ def run(study: Study, store: Store, instance: dg.DagsterInstance) -> Run:
         watch: Watch | None = None,
         of: Study = study,
         raise_on_error: bool = True,
+        tags: Mapping[str, str] | None = None,
     ) -> dg.ExecuteInProcessResult:
         ops = {f"{group(of)}__{op}": {"config": dict(c)} for op, c in (config or {}).items()}
         return dg.materialize(
@@ -71,6 +72,7 @@ def run(study: Study, store: Store, instance: dg.DagsterInstance) -> Run:
             tags={
                 "dagster/asset_partition_range_start": first,
                 "dagster/asset_partition_range_end": last,
+                **(tags or {}),
             },
             run_config={"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             raise_on_error=raise_on_error,

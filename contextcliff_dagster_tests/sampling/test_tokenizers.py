@@ -19,7 +19,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.sampling import tiktoken_ranks
 from contextcliff_dagster.sampling.tiktoken_ranks import (
     RANKS_SHA256,
-    carried_ranks,
+    rank_file,
     tiktoken_encoding,
 )
 from contextcliff_dagster.sampling.tokenizers import TokenizerJson, open_tokenizer
@@ -123,7 +123,7 @@ def test_the_reference_tokenizer_counts_ledgers_as_they_were_made() -> None:
 
 
 @pytest.mark.parametrize("name", RANKS_SHA256)
-def test_the_carried_ranks_are_those_that_tiktoken_pins(
+def test_the_rank_files_are_those_that_tiktoken_pins(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pinned: dict[str, str] = {}
@@ -135,15 +135,37 @@ def test_the_carried_ranks_are_those_that_tiktoken_pins(
     monkeypatch.setattr(tiktoken_ext.openai_public, "load_tiktoken_bpe", asked)
     tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS[name]()
     assert list(pinned.values()) == [RANKS_SHA256[name]]
-    assert len(carried_ranks(name)) > 1_000_000
+    assert len(rank_file(name)) > 1_000_000
 
 
 def test_a_damaged_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tiktoken_ranks.RANKS_SHA256, "cl100k_base", "0" * 64)
-    with pytest.raises(
-        StudyError, match="is not tiktoken's cl100k_base; install the package again"
-    ):
-        carried_ranks("cl100k_base")
+    with pytest.raises(StudyError, match="'cl100k_base' on this machine is damaged"):
+        rank_file("cl100k_base")
+
+
+def test_without_the_carried_file_tiktoken_fetches_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = rank_file("cl100k_base")
+    asked: list[str] = []
+
+    def read(address: str, expected_hash: str | None = None) -> bytes:
+        asked.append(f"{address} {expected_hash}")
+        return content
+
+    monkeypatch.setattr(tiktoken_ranks, "_carried", lambda encoding: None)
+    monkeypatch.setattr("tiktoken.load.read_file_cached", read)
+    assert rank_file("cl100k_base") == content
+    assert len(asked) == 1
+    assert asked[0].endswith(f"cl100k_base.tiktoken {RANKS_SHA256['cl100k_base']}")
+
+    def unreachable(address: str, expected_hash: str | None = None) -> bytes:
+        raise OSError("no network")
+
+    monkeypatch.setattr("tiktoken.load.read_file_cached", unreachable)
+    with pytest.raises(StudyError, match="connect once, or install bpe-openai"):
+        rank_file("cl100k_base")
 
 
 def test_counting_needs_neither_network_nor_cache(tmp_path: Path) -> None:

@@ -13,7 +13,12 @@ from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_AS
 from contextcliff_dagster.contracts import PREDICTIONS
 from contextcliff_dagster.defs.assets.options import asset_key, described, single_run_asset
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
-from contextcliff_dagster.defs.partitions import bins_by_model, partition_key, study_partitions
+from contextcliff_dagster.defs.partitions import (
+    asked_partitions,
+    bins_by_model,
+    partition_key,
+    study_partitions,
+)
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.show import calls as show
 from contextcliff_dagster.defs.steps import measurement as steps
@@ -83,7 +88,7 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
 
         with steps.open_ledger(where) as ledger:
             campaign = steps.campaign_of(ledger, study, config.campaign)
-            for model, bins in bins_by_model(study, context.partition_keys).items():
+            for model, bins in bins_by_model(study, asked_partitions(context, study)).items():
 
                 def finished(bin: str, rows: steps.Rows, model: str = model) -> None:
                     path = where.predictions_file(study.name, campaign, model, bin)
