@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -19,6 +20,7 @@ class ProgressBar:
     def __init__(self, *, shown: bool | None = None) -> None:
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._bars: Bars | None = None
+        self._terminal: TextIO | None = None
         self._lines: dict[str, TaskID] = {}
 
     def __enter__(self) -> ProgressBar:
@@ -26,12 +28,17 @@ class ProgressBar:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+            # While a step runs, Dagster turns file descriptors 1 and 2 into log files of its own:
+            # the bar keeps another way to the terminal.
+            self._terminal = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
             self._bars = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}", style="dim"),
-                console=Console(stderr=True),
+                console=Console(file=self._terminal),
+                redirect_stdout=False,
+                redirect_stderr=False,
             )
             self._bars.start()
         return self
@@ -44,6 +51,8 @@ class ProgressBar:
     ) -> None:
         if self._bars is not None:
             self._bars.stop()
+        if self._terminal is not None:
+            self._terminal.close()
 
     def __call__(self, model: str, progress: Progress) -> None:
         """Show how far ``model`` has come."""

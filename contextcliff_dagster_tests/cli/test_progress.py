@@ -1,0 +1,69 @@
+"""The progress bar says how far it is, what it costs and how long it takes; on terminals only."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from typing import Any
+
+import pytest
+
+from contextcliff_dagster.cli.progress import duration, money, note
+from contextcliff_dagster.inference.progress import Progress
+from contextcliff_dagster_tests.cli.terminal import COMMAND
+
+
+def progress(**given: Any) -> Progress:
+    nothing = dict.fromkeys(Progress.__dataclass_fields__, 0)
+    return Progress(**{**nothing, "planned": 100, "done": 40, "seconds_left": None, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "calls · 0 tokens"),
+        (
+            {"cached": 12, "prompt_tokens": 48_000, "completion_tokens": 100},
+            "calls (12 known) · 48,100 tokens",
+        ),
+        ({"cost_usd": 0.1234, "seconds_left": 200.0}, "calls · 0 tokens · $0.1234 · 3:20 min left"),
+        ({"done": 100, "seconds_left": 0.0}, "calls · 0 tokens"),
+        ({"retries": 3, "failed": 1}, "calls · 0 tokens · 3 retries · 1 without answer"),
+    ],
+)
+def test_the_note_has_no_part_that_says_nothing(given: dict[str, Any], said: str) -> None:
+    assert note(progress(**given)) == said
+
+
+def test_units() -> None:
+    assert [duration(s) for s in (-1, 45, 99.6, 200, 7500)] == [
+        *("0 s", "45 s", "1:40 min", "3:20 min", "2:05 h")
+    ]
+    assert [money(usd) for usd in (0, 0.00012, 3, 1234.5)] == [
+        *("$0.00", "$0.0001", "$3.00", "$1,234.50")
+    ]
+
+
+def test_on_a_terminal_the_bar_moves_while_a_step_of_dagster_runs() -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "profile", "quick", "--samples-per-bin", "3", "--model", "reference-short"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            said += os.read(ours, 65536)
+        except OSError:  # how a terminal says that the other side has gone
+            break
+    assert process.wait(60) == 0
+    seen = {int(done) for done in re.findall(rb"(\d+)/15", said)}
+    assert 15 in seen
+    assert len(seen) > 1, "it only showed the end"
+    assert b" left" in said
