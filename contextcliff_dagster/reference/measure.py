@@ -45,13 +45,19 @@ DOCUMENTS = 1_000
 LENGTHS = 22
 REACH = 5.0
 """The longest length measured, as a multiple of the training length."""
+FALL = (1.17, 1.3, 1.38, 1.46, 1.66, 1.8)
+"""Further lengths, as multiples of the training length, where the curve falls."""
 BATCH_TOKENS = 4_096
 
 
 def record_grid(training_length: int) -> list[int]:
-    """Numbers of records, even in log length, from the shortest ledger to the longest measured."""
+    """Numbers of records: even in log length from the shortest ledger to the longest measured,
+    and closer where the curve falls."""
     lengths = np.geomspace(ledger_tokens(MIN_RECORDS), REACH * training_length, LENGTHS)
-    return sorted({max(MIN_RECORDS, records_for_tokens(length + 3)) for length in lengths})
+    falling = [share * training_length for share in FALL]
+    return sorted(
+        {max(MIN_RECORDS, records_for_tokens(length + 3)) for length in [*lengths, *falling]}
+    )
 
 
 def _counts(
