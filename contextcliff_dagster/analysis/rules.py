@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _MOST_SD, _MOST_VARIANCE = 0.5, 0.25
+_ROUNDING = 1e-9
+"""1 - 0.7 is 0.30000000000000004: a value on its threshold counts as on it, not above."""
 
 Row = dict[str, Any]
 
@@ -37,16 +39,16 @@ def threshold_rules(bins: Sequence[Row], window_tokens: int | None) -> list[Row]
     rules = [
         _rule(
             "transition_sd", later, lambda r: r["sd"], double_sd,
-            lambda v, t: v >= t and v > 0, double_sd is not None and double_sd <= _MOST_SD,
+            lambda v, t: _at_least(v, t) and v > 0, double_sd is not None and double_sd <= _MOST_SD,
         ),
         _rule(
             "variance", later, lambda r: r["variance"], double_variance,
-            lambda v, t: v > t, double_variance is not None and double_variance < _MOST_VARIANCE,
+            _above, double_variance is not None and double_variance < _MOST_VARIANCE,
         ),
-        _rule("mean_drop", later, drop, 0.30, lambda v, t: v > t, mean > 0),
+        _rule("mean_drop", later, drop, 0.30, _above, mean > 0),
         _rule(
             "failure_rate_spike", later, lambda r: r["failure_rate"], spike,
-            lambda v, t: v >= t - 1e-12, spike is not None and spike <= 1.0,
+            _at_least, spike is not None and spike <= 1.0,
         ),
     ]  # fmt: skip
     keys = [row["bin"] for row in bins]
@@ -74,6 +76,14 @@ def threshold_rules(bins: Sequence[Row], window_tokens: int | None) -> list[Row]
 
 _FAILING = ("transition_sd", "mean_drop")
 """A bin fails where its SD or its mean does; the cap is the lower token edge of the first."""
+
+
+def _above(value: float, threshold: float) -> bool:
+    return value > threshold + _ROUNDING
+
+
+def _at_least(value: float, threshold: float) -> bool:
+    return value >= threshold - _ROUNDING
 
 
 def _rule(

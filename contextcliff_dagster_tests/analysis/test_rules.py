@@ -43,6 +43,12 @@ def test_each_rule_fires_at_its_first_bin() -> None:
     assert rules["critical_threshold"]["value"] == pytest.approx(0.2)
 
 
+def test_a_value_on_its_threshold_is_not_above_it_by_rounding() -> None:
+    assert 1 - 0.7 / 1.0 > 0.3  # the trap
+    assert not by_name([row(0, 1.0, 0.1, 0), row(1, 0.7, 0.1, 0)])["mean_drop"]["fired"]
+    assert by_name([row(0, 1.0, 0.1, 0), row(1, 0.699, 0.1, 0)])["mean_drop"]["fired"]
+
+
 def test_an_sd_above_a_quarter_cannot_double() -> None:
     rules = by_name([row(0, 0.5, 0.26, 0.3), row(1, 0.4, 0.49, 0.6)])
     assert not rules["transition_sd"]["reachable"]
