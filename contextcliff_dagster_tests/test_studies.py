@@ -51,6 +51,7 @@ def test_a_paid_example_has_a_hard_budget() -> None:
     ("line", "instead", "key", "number"),
     [
         ("name: mine", "name: mine\nscorings: {}", "scorings", 2),
+        ("tokenizer:", "tokenizr:", "tokenizr", 4),
         ("models: [reference-short]", "models: reference-short", "models", 5),
         ("models: [reference-short]", "models: [reference-short, reference-short]", "models", 5),
         ("  kind: reference", "  kind: 7", "corpus.kind", 3),
@@ -72,6 +73,11 @@ def test_a_wrong_key_is_named_with_file_and_line(
     assert str(path) in said
     assert f"line {number}" in said
     assert repr(key) in said
+
+
+def test_a_misspelt_required_key_is_told_its_spelling(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="did you mean 'tokenizer'"):
+        load_study(write(tmp_path, MINIMAL.replace("tokenizer:", "tokenizr:")))
 
 
 def test_a_folder_of_ones_own_adds_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,10 @@ def load_validated(path: Path, model: type[Model]) -> Model:
     try:
         return model.model_validate(data)
     except pydantic.ValidationError as fault:
-        raise _sentence(fault.errors(include_url=False)[0], node, path, model) from None
+        faults = fault.errors(include_url=False)
+        # A misspelt required key is a missing one, too: its own line says more.
+        faults.sort(key=lambda one: one["type"] != "extra_forbidden")
+        raise _sentence(faults[0], node, path, model) from None
     except ContextCliffError as fault:
         raise StudyError(f"{path}: {fault}") from None
 
