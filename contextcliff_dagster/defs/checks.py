@@ -46,7 +46,7 @@ def _result(
 
 def audit_checks(study: Study) -> list[dg.AssetCheckSpec]:
     return [
-        _spec(study, "distribution_audit", "starved_bins", "Every bin has enough examples."),
+        _spec(study, "distribution_audit", "starved_bins", "Every bin has enough documents."),
         _spec(study, "distribution_audit", "target_range", "The corpus spans the study's target."),
     ]
 

@@ -33,7 +33,9 @@ class BinsSection(Section):
     kind: Literal["quantile", "fixed"] = "quantile"
     count: int = Field(default=10, ge=1, le=100, description="Number of bins")
     width: int | None = Field(default=None, ge=1, description="Tokens per bin, for fixed bins")
-    starved_below: int = Field(default=5, ge=1, description="Fewer examples than this: starved")
+    starved_below: int = Field(
+        default=5, ge=1, description="Fewer distinct documents than this: starved"
+    )
     starved: Literal["merge", "refuse"] = "merge"
 
     @model_validator(mode="after")
