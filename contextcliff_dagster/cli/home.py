@@ -31,9 +31,18 @@ def dagster_home(store: Store) -> Path:
 
 def shipped_config() -> Path:
     """The dagster.yaml of the package (installed) or of the checkout."""
+    return _shipped("dagster.yaml", "dagster_home/dagster.yaml")
+
+
+def shipped_workspace() -> Path:
+    """The workspace.yaml of the package (installed) or of the checkout: it names the location."""
+    return _shipped("workspace.yaml", "workspace.yaml")
+
+
+def _shipped(name: str, in_checkout: str) -> Path:
     package = Path(__file__).resolve().parents[1]
-    installed = package / "dagster.yaml"
-    return installed if installed.is_file() else package.parent / "dagster_home" / "dagster.yaml"
+    installed = package / name
+    return installed if installed.is_file() else package.parent / in_checkout
 
 
 def prepare_home(store: Store) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from contextcliff_dagster.cli.home import open_instance
+from contextcliff_dagster.cli.home import open_instance, shipped_workspace
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import EngineError
@@ -88,7 +88,7 @@ def ui(port: int | None, host: str, as_json: bool) -> None:
     address = f"http://{host}:{chosen}"
     command = [
         *(sys.executable, "-m", "dagster", "dev"),
-        *("--module-name", "contextcliff_dagster.definitions"),
+        *("--workspace", str(shipped_workspace())),
         *("--host", host, "--port", str(chosen)),
     ]
     click.echo(
