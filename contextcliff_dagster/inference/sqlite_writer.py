@@ -7,6 +7,7 @@ way the next operations queue up and share the next. A future is done only after
 from __future__ import annotations
 
 import queue
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -22,6 +23,7 @@ Operation = Callable[[sqlite3.Connection], Any]
 
 _BATCH = 256
 _RESERVE_BYTES = 4 << 20
+_LITTLE_BYTES = 1 << 16
 BUSY_SECONDS = 60.0
 
 
@@ -40,7 +42,7 @@ def store_error(fault: BaseException, path: Path) -> StoreError:
     text = str(fault).lower()
     go_on = "run the same command again, everything measured is kept"
     elsewhere = "set CONTEXTCLIFF_HOME to another folder"
-    if "full" in text or "no space" in text:
+    if "full" in text or "no space" in text or ("disk i/o" in text and _is_full(path.parent)):
         what = f"the disk is full; free some space and {go_on}"
     elif "readonly" in text or "read-only" in text or "permission" in text:
         what = f"it cannot be written (read-only); give write permission or {elsewhere}"
@@ -53,6 +55,14 @@ def store_error(fault: BaseException, path: Path) -> StoreError:
     else:
         what = f"{fault}; check the disk and {go_on}"
     return StoreError(f"The call ledger {path} failed: {what}.")
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether the disk is full: SQLite calls it an I/O error where its shared memory cannot grow."""
+    try:
+        return shutil.disk_usage(folder).free < _LITTLE_BYTES
+    except OSError:
+        return False
 
 
 class Writer:
