@@ -58,7 +58,7 @@ def store_error(fault: BaseException, path: Path) -> StoreError:
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether the disk is full: SQLite calls it an I/O error where its shared memory cannot grow."""
+    """Whether the disk is full, which SQLite calls an I/O error where it maps memory."""
     try:
         return shutil.disk_usage(folder).free < _LITTLE_BYTES
     except OSError:
