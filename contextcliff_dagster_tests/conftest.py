@@ -9,7 +9,7 @@ import pytest
 
 from contextcliff_dagster_tests.requirements import require
 
-_KEPT = {"CONTEXTCLIFF_REQUIRE", "CONTEXTCLIFF_REAL_DATA"}
+_KEPT = {"CONTEXTCLIFF_REQUIRE", "CONTEXTCLIFF_REAL_DATA", "CONTEXTCLIFF_SCREENSHOTS"}
 
 
 @pytest.fixture(autouse=True)
