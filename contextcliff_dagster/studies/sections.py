@@ -91,6 +91,16 @@ class PromptSection(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _only_a_prefill_needs_a_begun_answer(self) -> PromptSection:
+        if self.mode == "chat_prefill" and not self.answer_prefix:
+            raise ValueError(
+                "'mode: chat_prefill' needs 'answer_prefix', the beginning of the answer"
+            )
+        if self.mode == "chat" and self.answer_prefix is not None:
+            raise ValueError("'mode: chat' takes no 'answer_prefix'; write 'mode: chat_prefill'")
+        return self
+
 
 class ScoringSection(Section):
     primary: PrimaryScore = "em"
