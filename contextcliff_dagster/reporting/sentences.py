@@ -79,8 +79,8 @@ def measured_range(cliffs: Cliffs) -> tuple[float, float] | None:
 
 
 def amount(cliffs: Cliffs) -> str:
-    """``200 answers over 200 documents``."""
-    text = count(cliffs.get("n"), "answer")
+    """``200 examples over 200 documents``: an example counts once, however many its replicates."""
+    text = count(cliffs.get("n"), "example")
     documents = number(cliffs.get("n_documents"))
     return text if documents is None else f"{text} over {count(documents, 'document')}"
 

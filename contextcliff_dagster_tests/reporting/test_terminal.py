@@ -8,7 +8,7 @@ from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 from contextcliff_dagster_tests.reporting.samples import sample, sample_pair
 
 GOLDEN = """\
-reference-short | task lookup | 200 answers over 200 documents of 60 to 6,314 tokens | \
+reference-short | task lookup | 200 examples over 200 documents of 60 to 6,314 tokens | \
 campaign 2026-11-21
 
 FAILURE RISK REPORT
@@ -73,7 +73,7 @@ def test_without_a_cap_the_reason_stands_in_its_place() -> None:
     assert "Critical Threshold:    not supported by the data [INSUFFICIENT DATA]" in lines
     assert (
         lines[-1]
-        == "The data are too few to tell a drop from chance (200 answers over 200 documents)."
+        == "The data are too few to tell a drop from chance (200 examples over 200 documents)."
     )
     assert not any("Hard cap" in line for line in lines)
 
