@@ -23,8 +23,8 @@ REFERENCE_TASKS = ("lookup", "two_hop")
 _PROMPT_FILES = ("template", "system", "instructions")
 
 
-def choose_study(wanted: Wanted, store: Store, *, keep: bool = True) -> Study:
-    """The study that ``wanted`` describes; with ``keep`` a made-up one is written to the store.
+def choose_study(wanted: Wanted) -> Study:
+    """The study that ``wanted`` describes; :func:`keep_definition` writes it down.
 
     Raises:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
@@ -33,8 +33,7 @@ def choose_study(wanted: Wanted, store: Store, *, keep: bool = True) -> Study:
     study = _over_data(wanted) if wanted.data is not None else _by_name(wanted)
     if wanted.seed is not None:
         study = study.with_seed(wanted.seed)
-    study = _standing_alone(study)
-    return keep_definition(study, store) if keep else study
+    return _standing_alone(study)
 
 
 def check_models(names: tuple[str, ...]) -> None:
@@ -65,7 +64,7 @@ def _standing_alone(study: Study) -> Study:
     return _copy(study, prompt={**study.prompt.model_dump(), **prompt})
 
 
-def keep_definition(study: Study, store: Store) -> Study:
+def keep_definition(study: Study, store: Store) -> None:
     """Write the study's YAML into the store unless a study folder has the same one.
 
     Raises:
@@ -77,13 +76,12 @@ def keep_definition(study: Study, store: Store) -> Study:
 
     known = load_studies().get(study.name)
     if known is not None and known.model_dump() == study.model_dump():
-        return study
+        return
     text = yaml.safe_dump(
         study.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
     )
     header = "# Made by contextcliff from the options of a command; edit a copy, not this file.\n"
     write_atomic(kept_in(store.root) / f"{study.name}.yaml", (header + text).encode())
-    return study
 
 
 def _by_name(wanted: Wanted) -> Study:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.choice import choose_study
+from contextcliff_dagster.cli.choice import choose_study, keep_definition
 from contextcliff_dagster.cli.faults import Interrupted, is_interruption, say
 from contextcliff_dagster.cli.home import open_instance
 from contextcliff_dagster.cli.options import (
@@ -60,7 +60,7 @@ def profile(
     if data is not None and study is None and not models:
         # The default study's models are the reference ones: on anybody's own data they are lost.
         raise StudyError("--data needs --model: name the model to measure (`contextcliff models`).")
-    chosen = choose_study(wanted, store)
+    chosen = choose_study(wanted)
     with dagster_log(verbose):
         from contextcliff_dagster.cli.results import print_profiled
         from contextcliff_dagster.cli.standing import find_standing, note_standing
@@ -82,6 +82,7 @@ def profile(
             store=store,
             instance=instance,
         )
+        keep_definition(chosen, store)  # not before: unreadable data leave no study behind
         say_audit(prepared.audit)
         limit = budget if budget is not None else chosen.budget.usd
         agree_on_cost(prepared, chosen, limit, yes=yes)
@@ -126,7 +127,7 @@ def prepare(
     """Freeze the sample of STUDY (default: reference) and say what measuring it would cost."""
     store = Store.default()
     wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
-    chosen = choose_study(wanted, store)
+    chosen = choose_study(wanted)
     with dagster_log(verbose):
         from contextcliff_dagster.defs.run import prepare_study
 
@@ -139,6 +140,7 @@ def prepare(
             store=store,
             instance=open_instance(store),
         )
+    keep_definition(chosen, store)
     say_audit(prepared.audit)
     folder = store.manifest_dir(prepared.study.name)
     if as_json:

@@ -47,7 +47,7 @@ def report(
     """Rebuild and print the report of STUDY from what is measured; makes no call."""
     store = Store.default()
     wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
-    chosen = choose_study(wanted, store, keep=False)
+    chosen = choose_study(wanted)
     if store.root.is_dir() and not os.access(store.root, os.W_OK):
         _print_standing(store, chosen, campaign, as_json=as_json)
         return

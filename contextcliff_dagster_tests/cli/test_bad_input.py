@@ -21,11 +21,14 @@ SMALL = ("--model", "reference-short", "--samples-per-bin", "2")
 
 
 @pytest.mark.parametrize("wrong", ledger_files.SPOILED)
-def test_a_file_that_cannot_be_measured(wrong: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_measured(
+    wrong: str, tmp_path: Path, contextcliff_home: Path
+) -> None:
     spoil, words = ledger_files.SPOILED[wrong]
     path = tmp_path / "own.jsonl"
     spoil(path)
     assert_one_sentence(run("--data", str(path), *SMALL), *words)
+    assert not list(contextcliff_home.glob("_studies/*")), "a study of nothing was left behind"
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.cli.choice import choose_study
+from contextcliff_dagster.cli.choice import choose_study, keep_definition
 from contextcliff_dagster.cli.options import Wanted
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, load_studies
 
 
 def chosen(**wanted: object) -> Study:
-    return choose_study(Wanted(**{"study": None, **wanted}), Store.default())  # type: ignore[arg-type]
+    study = choose_study(Wanted(**{"study": None, **wanted}))  # type: ignore[arg-type]
+    keep_definition(study, Store.default())
+    return study
 
 
 def test_nothing_said_is_the_reference_study() -> None:
