@@ -22,6 +22,18 @@ class Identity:
         """SHA-256 of the fields; two identities are the same exactly where their hashes are."""
         return stable_hash(dict(self.fields))
 
+    @property
+    def window_tokens(self) -> int | None:
+        """The window: the smallest of those that the entry, the weights and the server state."""
+        meta = self.fields.get("server_meta")
+        stated = (
+            self.fields.get("window_tokens"),
+            self.fields.get("declared_window_tokens"),
+            self.fields.get("server_max_model_len"),
+            meta.get("n_ctx") if isinstance(meta, Mapping) else None,
+        )
+        return min((n for n in stated if isinstance(n, int) and n > 0), default=None)
+
     def differences(self, other: Identity) -> list[str]:
         """``field: mine -> theirs`` for every field that differs."""
         names = sorted(set(self.fields) | set(other.fields))

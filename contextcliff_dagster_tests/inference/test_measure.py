@@ -202,6 +202,7 @@ def test_weights_that_change_behind_an_address_are_noticed_where_the_server_tell
     recorded = recorded_identity(ledger, "s", "c", "remote")
     assert recorded is not None
     assert recorded.fields["server_max_model_len"] == 8192
+    assert recorded.window_tokens == 8192
     data = bytearray((folder / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (folder / "model.safetensors").write_bytes(data)

@@ -124,7 +124,7 @@ def profile_campaign(
         own = records[records["model"] == model]
         identity = recorded_identity(ledger, study.name, campaign, model)
         fields: Mapping[str, Any] = identity.fields if identity else {}
-        window = fields.get("window_tokens")
+        window = identity.window_tokens if identity else None
         if window is None and model in entries:
             window = entries[model].window_tokens
         context = ProfileContext(

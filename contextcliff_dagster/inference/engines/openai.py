@@ -88,15 +88,7 @@ class OpenAIEngine:
     @property
     def window_tokens(self) -> int | None:
         """The smaller of what the entry and the server say; None where neither does."""
-        told = self._told.get("max_model_len")
-        if told is None and isinstance(meta := self._told.get("meta"), dict):
-            told = meta.get("n_ctx")
-        known = [
-            int(value)
-            for value in (self._entry.window_tokens, told)
-            if isinstance(value, int) and value > 0
-        ]
-        return min(known, default=None)
+        return self.identity().window_tokens
 
     async def start(self) -> None:
         """Make the client and ask the server what it serves."""
