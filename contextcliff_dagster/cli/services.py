@@ -110,15 +110,18 @@ def _is_free(host: str, port: int) -> bool:
 
 def _run_until_stopped(command: list[str], address: str) -> int:
     """Run ``command``, say when ``address`` answers, end it on Ctrl-C; its exit code."""
+    process: subprocess.Popen[bytes] | None = None
+
+    def end(*_: object) -> None:
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGINT)
+
+    # Caught before the child starts: one that inherits an ignored SIGINT, as a shell's background
+    # jobs do, could not be ended.
+    previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     # A group of its own: Ctrl-C reaches us alone, and we end webserver and daemon in good order.
     # Its log goes to stderr: stdout is where the address stands.
     process = subprocess.Popen(command, start_new_session=True, stdout=sys.stderr.fileno())
-
-    def end(*_: object) -> None:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-
-    previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         deadline = time.monotonic() + _UI_STARTS_WITHIN_S
         while process.poll() is None and time.monotonic() < deadline:

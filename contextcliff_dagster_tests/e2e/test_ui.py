@@ -41,6 +41,8 @@ def ui(contextcliff_home: Path, tmp_path: Path) -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            # As a shell's background job: Ctrl-C ignored by inheritance must not make it immortal.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
         try:
             assert process.stdout is not None
