@@ -204,7 +204,7 @@ def _findings(
     elif target is not None and coverage < LEAST_COVERAGE:
         refusals.append(
             f"documents cover only {coverage:.0%} of the 5-95 % length range of the target "
-            f"(none at {_gaps(uncovered)} tokens): add documents there, or narrow the target"
+            f"(none at {_gaps(uncovered)}): add documents there, or narrow the target"
         )
     elif p95 < LEAST_SPREAD * p05:
         refusals.append(
@@ -219,7 +219,7 @@ def _findings(
     if not refusals and uncovered and coverage < GOOD_COVERAGE:
         warnings.append(
             f"documents cover {coverage:.0%} of the 5-95 % length range (none at "
-            f"{_gaps(uncovered)} tokens): add documents there to place a cliff more closely"
+            f"{_gaps(uncovered)}): add documents there to place a cliff more closely"
         )
     if over and window is not None:
         text = f"{over:,} of {len(lengths):,} documents exceed the window of {window:,} tokens"
@@ -233,7 +233,8 @@ def _findings(
 def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
     widest = max(uncovered, key=lambda gap: gap[1] - gap[0])
     rest = len(uncovered) - 1
-    return f"{widest[0]:,} to {widest[1]:,}" + (f" and {rest} other stretches" if rest else "")
+    others = f" and in {rest} other stretch{'es' if rest > 1 else ''}" if rest else ""
+    return f"{widest[0]:,} to {widest[1]:,} tokens{others}"
 
 
 def _sentence(

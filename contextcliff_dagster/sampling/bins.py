@@ -181,12 +181,13 @@ def _filled(
 
 def _refusal(starved: Sequence[LengthBin], bins: Sequence[LengthBin], spec: BinSpec) -> str:
     worst = min(starved, key=lambda b: (b.n_documents, b.bin))
-    others = f" and {_count(len(starved) - 1, 'other bin')}" if len(starved) > 1 else ""
+    rest = len(starved) - 1
+    others = f" ({rest} more of the {len(bins)} bins hold too few, too)" if rest else ""
     range_ = f"{worst.edge_low} to {worst.edge_high} tokens"
     return (
-        f"Bin {worst.bin} ({range_}){others} of {len(bins)} holds "
+        f"Bin {worst.bin} ({range_}) holds "
         f"{_count(worst.n_documents, 'document')}, fewer than bins.starved_below "
-        f"({spec.starved_below}); add documents of that length, lower bins.count, or set "
+        f"({spec.starved_below}){others}; add documents of that length, lower bins.count, or set "
         "bins.starved to merge."
     )
 
