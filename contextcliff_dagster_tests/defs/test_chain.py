@@ -77,7 +77,10 @@ def test_one_run_takes_a_study_from_corpus_to_report(
             (store.profile_dir("tiny", campaign, model) / "cliffs.json").read_text()
         )
         assert (cliffs["model"], cliffs["n"]) == (model, 12)
-        assert cliffs["provenance"]["manifest_sha256"]
+        made_from = cliffs["provenance"]
+        assert set(made_from["hashes"]) == {"manifest", "manifest_spec", "recipe"}
+        assert set(made_from["seeds"]) == {"sampling", "analysis"}
+        assert made_from["times"]["measured_from"] <= made_from["times"]["measured_to"]
     report = store.report_dir("tiny", campaign)
     assert {"report.md", "report.json", "report.png"} <= {p.name for p in report.iterdir()}
     assert (report.parent / "latest").resolve() == report.resolve()

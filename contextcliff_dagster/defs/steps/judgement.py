@@ -79,7 +79,7 @@ def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str
     if not scored:
         raise StoreError(
             f"Study {study.name!r} has no predictions in campaign {campaign} yet; "
-            "materialize `predictions` first."
+            f"run `contextcliff profile {study.name}`, or materialize `predictions`."
         )
     return pa.concat_tables(scored)
 
@@ -155,11 +155,13 @@ def provenance(
 
     finished = records["finished_at"].dropna()
     return {
-        "manifest_sha256": manifest.sha256,
-        "manifest_spec_hash": study.manifest_spec_hash(),
-        "recipe_hash": study.recipe().hash,
+        "hashes": {
+            "manifest": manifest.sha256,
+            "manifest_spec": study.manifest_spec_hash(),
+            "recipe": study.recipe().hash,
+        },
         "identity": dict(identity),
-        "seed": study.sampling.seed,
+        "seeds": {"sampling": study.sampling.seed},
         "versions": {
             **{
                 name: _version(name)
@@ -168,8 +170,10 @@ def provenance(
             "python": platform.python_version(),
             "schema": SCHEMA_VERSION,
         },
-        "measured_from": finished.min().isoformat() if len(finished) else None,
-        "measured_to": finished.max().isoformat() if len(finished) else None,
+        "times": {
+            "measured_from": finished.min().isoformat() if len(finished) else None,
+            "measured_to": finished.max().isoformat() if len(finished) else None,
+        },
     }
 
 
