@@ -43,7 +43,7 @@ def models_table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
         "drop",
         "baseline",
         "window",
-        "answers",
+        "examples",
         "documents",
         "tokenizer",
     ]
@@ -111,7 +111,7 @@ def zones_table(result: Result) -> list[str]:
             "from token",
             "to below token",
             f"mean {plain(score_name(result))}",
-            "answers in its bins",
+            "examples in its bins",
         ],
         rows,
         right=(1, 2, 3, 4),
