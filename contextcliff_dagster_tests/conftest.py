@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,11 @@ import pytest
 from contextcliff_dagster_tests.requirements import require
 
 _KEPT = {"CONTEXTCLIFF_REQUIRE", "CONTEXTCLIFF_REAL_DATA", "CONTEXTCLIFF_SCREENSHOTS"}
+
+# Started as a shell's background job, the tests inherit an ignored SIGINT and pass it on: then no
+# child could be ended with Ctrl-C, which many of them are.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
