@@ -48,6 +48,13 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
     return summary
 
 
+def wait_for_requests(process: subprocess.Popen[str], log: Path, count: int) -> None:
+    """Until the server has logged ``count`` lines, the measuring process still alive."""
+    while len(read_log(log)) < count:
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
 def records(state: Path) -> list[dict[str, Any]]:
     with Ledger.open(state) as ledger:
         rows = prediction_rows(
@@ -85,9 +92,7 @@ def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbe
         for death in deaths:
             process = start(state, url, death if death != "random" else "none")
             if death == "random":
-                assert process.stdout is not None
-                process.stdout.readline()
-                time.sleep(rng.uniform(0.3, 2.5))
+                wait_for_requests(process, log, len(read_log(log)) + rng.randint(1, 5))
                 process.kill()
             process.wait(120)
             assert process.returncode == -signal.SIGKILL
@@ -122,16 +127,14 @@ def test_a_waiting_run_takes_over_when_the_other_is_killed(tmp_path: Path) -> No
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=200) as url:
         first = start(tmp_path / "state.db", url)
-        assert first.stdout is not None
-        first.stdout.readline()
-        while len(read_log(log)) < 4:
-            time.sleep(0.05)
+        wait_for_requests(first, log, 4)
         second = start(tmp_path / "state.db", url)
         assert second.stdout is not None
         second.stdout.readline()
-        time.sleep(1.5)
+        wait_for_requests(first, log, len(read_log(log)) + 4)
         first.kill()
         summary = finish(second)
+        assert first.wait() == -signal.SIGKILL
     assert len(records(tmp_path / "state.db")) == CALLS
     assert sum(count - 1 for count in paid(log).values()) <= summary["orphans"] <= 3
 
@@ -141,13 +144,10 @@ def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(tmp_
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=150) as url:
         process = start(tmp_path / "state.db", url)
-        assert process.stdout is not None
-        process.stdout.readline()
-        while len(read_log(log)) < 8:
-            time.sleep(0.05)
+        wait_for_requests(process, log, 8)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
-        assert (process.returncode, out.strip()) == (130, "interrupted")
+        assert (process.returncode, out.split()) == (130, ["ready", "interrupted"])
         summary = finish(start(tmp_path / "state.db", url))
     assert summary["orphans"] == 0
     assert 0 < summary["cached"] < CALLS
