@@ -21,8 +21,10 @@ from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.yaml_errors import load_validated
 
 EngineKind = Literal["reference", "openai"]
+Gpus = int | Literal["auto"]
 SHIPPED_MODELS = Path(__file__).parent.parent / "models.yaml"
 
+_ON_DEVICES = frozenset({"vllm", "vllm_server"})
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
@@ -84,6 +86,8 @@ class ModelEntry(_Strict):
     ``revision`` says which weights stand behind an endpoint; where it is given, the endpoint's
     address is not part of the serving identity (the server may move).
     ``base_url`` may hold ``${VARIABLE}`` or ``${VARIABLE:-default}``.
+    ``gpus``: how many whole devices the engine is leased while it runs here; ``auto``: one where
+    the machine has any, else its CPU lane. Not part of the serving identity.
     """
 
     name: _Name
@@ -101,6 +105,7 @@ class ModelEntry(_Strict):
     quantization: str | None = None
     kv_cache_dtype: str | None = None
     rope_scaling: dict[str, Any] | None = None
+    gpus: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] | None = None
     price: Price | None = None
     quirks: Quirks = Quirks()
     concurrency: int = Field(default=4, ge=1, le=512)
@@ -130,6 +135,13 @@ class ModelEntry(_Strict):
                 "engine 'reference' runs in process and takes no `base_url`; use engine 'openai'"
             )
         return self
+
+    @property
+    def gpus_wanted(self) -> Gpus:
+        """``gpus``, or where it is not given: ``auto`` for vLLM in process, else none."""
+        if self.gpus is not None:
+            return self.gpus
+        return "auto" if self.engine in _ON_DEVICES else 0
 
     def resolved_base_url(self) -> str:
         """``base_url`` with its environment variables filled in.
