@@ -1,16 +1,20 @@
-"""Campaigns: the dated measurements of a study, and the serving identity each name had in them."""
+"""Campaigns: the dated measurements of a study, and the serving identity each name had in them.
+
+A campaign begins when a person begins it, or with the first call that is recorded for it: a run
+that fails before that leaves none behind.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import Identity
 from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.ledger_writes import begin
 from contextcliff_dagster.inference.outcome import utc_now
 
 
@@ -24,18 +28,32 @@ class Campaign:
 
 
 def current_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
-    """The newest campaign of ``study``; where there is none, one of today's date is begun."""
-    return ledger.write(_in_order(study, today, fresh=False))
+    """The newest campaign of ``study``; where there is none, the name of one that begins today."""
+    begun = list_campaigns(ledger, study)
+    return begun[-1].name if begun else _day(today)
 
 
 def new_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
     """Begin a new campaign: ``2026-11-21``, the second of a day ``2026-11-21-2``, and so on."""
-    return ledger.write(_in_order(study, today, fresh=True))
+
+    # Look and insert in one transaction: two processes that ask at once must not make one.
+    def operation(db: sqlite3.Connection) -> str:
+        rows = db.execute("SELECT campaign FROM campaigns WHERE study = ?", (study,)).fetchall()
+        names = {row[0] for row in rows}
+        day = name = _day(today)
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{day}-{number}"
+        begin(db, study, name)
+        return name
+
+    return ledger.write(operation)
 
 
 def ensure_campaign(ledger: Ledger, study: str, campaign: str) -> None:
-    """Note a campaign that the user named himself; nothing happens where it exists."""
-    ledger.write(lambda db: _insert(db, study, campaign))
+    """Note that the campaign has begun; nothing happens where it had."""
+    ledger.write(lambda db: begin(db, study, campaign))
 
 
 def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:
@@ -48,30 +66,8 @@ def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:
     return [Campaign(row[0], row[1], datetime.fromisoformat(row[2])) for row in rows]
 
 
-def _in_order(
-    study: str, today: date | None, *, fresh: bool
-) -> Callable[[sqlite3.Connection], str]:
-    # Look and insert in one transaction: two processes that ask at once must not make two.
-    def operation(db: sqlite3.Connection) -> str:
-        rows = db.execute(
-            "SELECT campaign FROM campaigns WHERE study = ? ORDER BY rowid", (study,)
-        ).fetchall()
-        names = [row[0] for row in rows]
-        if names and not fresh:
-            return str(names[-1])
-        day = (today or datetime.now(UTC).date()).isoformat()
-        name, number = day, 1
-        while name in names:
-            number += 1
-            name = f"{day}-{number}"
-        _insert(db, study, name)
-        return name
-
-    return operation
-
-
-def _insert(db: sqlite3.Connection, study: str, campaign: str) -> None:
-    db.execute("INSERT OR IGNORE INTO campaigns VALUES (?, ?, ?)", (study, campaign, utc_now()))
+def _day(today: date | None) -> str:
+    return (today or datetime.now(UTC).date()).isoformat()
 
 
 def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> Identity | None:
@@ -106,7 +102,6 @@ def record_identity(
             raise identity_changed(study, campaign, model, before.differences(identity))
 
     def operation(db: sqlite3.Connection) -> None:
-        _insert(db, study, campaign)
         body = json.dumps(dict(identity.fields), sort_keys=True)
         db.execute("INSERT OR IGNORE INTO identities VALUES (?, ?)", (identity.hash, body))
         db.execute(

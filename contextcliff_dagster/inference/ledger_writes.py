@@ -68,9 +68,15 @@ def reserve(db: sqlite3.Connection, scope: Scope, most: Spend, budget: Budget) -
     )
 
 
+def begin(db: sqlite3.Connection, study: str, campaign: str) -> None:
+    """Note that the campaign has begun, where it had not."""
+    db.execute("INSERT OR IGNORE INTO campaigns VALUES (?, ?, ?)", (study, campaign, utc_now()))
+
+
 def describe(db: sqlite3.Connection, what: Description) -> None:
-    """Note document, recipe and call, where they are not there."""
+    """Note campaign, document, recipe and call, where they are not there."""
     call, scope, example = what.call, what.scope, what.call.example
+    begin(db, scope.study, scope.campaign)
     if what.zstd is not None:
         row = (example.document_id, len(call.document.encode()), what.zstd)
         db.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?)", row)

@@ -9,6 +9,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.budget import Budget
 from contextcliff_dagster.inference.calls import SampleSource, plan_calls
 from contextcliff_dagster.inference.campaigns import (
+    ensure_campaign,
     identity_changed,
     record_identity,
     recorded_identity,
@@ -54,6 +55,8 @@ def measure(
     """
 
     def bin_ended(name: str) -> None:
+        # Calls that another study has paid for are recorded without a call of this one.
+        ensure_campaign(ledger, study, campaign)
         if on_bin:
             on_bin(
                 name,

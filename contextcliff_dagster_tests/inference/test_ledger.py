@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,6 @@ from contextcliff_dagster_tests.inference.samples import RECIPE, LedgerSample
 SAMPLE = LedgerSample(2, 4)
 SCOPE = Scope("s", "c", "m", "identity")
 CALLS = plan_calls(SAMPLE, "identity", RECIPE, "c", SAMPLE.bins, 4)
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "state.db") as opened:
-        yield opened
 
 
 def begin(
