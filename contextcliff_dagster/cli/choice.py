@@ -36,6 +36,13 @@ def choose_study(wanted: Wanted) -> Study:
     return _standing_alone(study)
 
 
+def as_asked(study: Study, wanted: Wanted) -> Study:
+    """The study over the named models and with that many samples, where either is given."""
+    if wanted.samples_per_bin is not None:
+        study = study.with_samples(wanted.samples_per_bin)
+    return study.with_models(wanted.models) if wanted.models else study
+
+
 def check_models(names: tuple[str, ...]) -> None:
     """
     Raises:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.choice import choose_study, keep_definition
+from contextcliff_dagster.cli.choice import as_asked, choose_study, keep_definition
 from contextcliff_dagster.cli.faults import Interrupted, is_interruption, say
 from contextcliff_dagster.cli.home import open_instance
 from contextcliff_dagster.cli.options import (
@@ -38,13 +37,7 @@ if TYPE_CHECKING:
 @compression_options
 @common_options
 def profile(
-    study: str | None,
-    data: Path | None,
-    dataset: str | None,
-    task: str | None,
-    seed: int | None,
-    samples_per_bin: int | None,
-    models: tuple[str, ...],
+    wanted: Wanted,
     budget: float | None,
     campaign: str | None,
     yes: bool,
@@ -56,8 +49,7 @@ def profile(
     """Measure what is not measured yet of STUDY (default: reference) and print its report."""
     check_compression(kv_policy, kv_budget)
     store = Store.default()
-    wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
-    if data is not None and study is None and not models:
+    if wanted.data is not None and wanted.study is None and not wanted.models:
         # The default study's models are the reference ones: on anybody's own data they are lost.
         raise StudyError("--data needs --model: name the model to measure (`contextcliff models`).")
     chosen = choose_study(wanted)
@@ -67,17 +59,15 @@ def profile(
         from contextcliff_dagster.defs.run import prepare_study, profile_study
         from contextcliff_dagster.inference.budget import Budget
 
-        check_campaign(store, chosen, campaign)
-        names = list(models) or None
-        asked = as_asked(chosen, models, samples_per_bin)
+        asked = as_asked(chosen, wanted)
         if standing := find_standing(store, asked, campaign):
             print_profiled(standing, as_json=as_json)
             return
         instance = open_instance(store)
         prepared = prepare_study(
             chosen,
-            models=names,
-            samples_per_bin=samples_per_bin,
+            models=wanted.models or None,
+            samples_per_bin=wanted.samples_per_bin,
             campaign=campaign,
             store=store,
             instance=instance,
@@ -89,8 +79,8 @@ def profile(
         with ProgressBar() as bar, interruption_says(store, chosen, campaign):
             done = profile_study(
                 chosen,
-                models=names,
-                samples_per_bin=samples_per_bin,
+                models=wanted.models or None,
+                samples_per_bin=wanted.samples_per_bin,
                 campaign=campaign,
                 budget=Budget(usd=limit),
                 on_progress=bar,
@@ -101,40 +91,26 @@ def profile(
     print_profiled(done, as_json=as_json)
 
 
-def as_asked(study: Study, models: Sequence[str], samples_per_bin: int | None) -> Study:
-    """The study over the named models and with that many samples, where either is given."""
-    if samples_per_bin is not None:
-        study = study.with_samples(samples_per_bin)
-    return study.with_models(models) if models else study
-
-
 @click.command()
 @study_options
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Estimate the cost for it.")
 @click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
 @common_options
 def prepare(
-    study: str | None,
-    data: Path | None,
-    dataset: str | None,
-    task: str | None,
-    seed: int | None,
-    samples_per_bin: int | None,
-    models: tuple[str, ...],
+    wanted: Wanted,
     verbose: bool,
     as_json: bool,
 ) -> None:
     """Freeze the sample of STUDY (default: reference) and say what measuring it would cost."""
     store = Store.default()
-    wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
     chosen = choose_study(wanted)
     with dagster_log(verbose):
         from contextcliff_dagster.defs.run import prepare_study
 
         prepared = prepare_study(
             chosen,
-            models=list(models) or None,
-            samples_per_bin=samples_per_bin,
+            models=wanted.models or None,
+            samples_per_bin=wanted.samples_per_bin,
             # Preparing is where a person expects a changed file to be noticed.
             reread=True,
             store=store,
@@ -181,27 +157,6 @@ def _bin(b: Any) -> dict[str, Any]:
 
 def _drawn(prepared: Prepared, key: str) -> int:
     return int(prepared.manifest.examples.column("bin").to_pylist().count(key))
-
-
-def check_campaign(store: Store, study: Study, campaign: str | None) -> None:
-    """A misspelt campaign would measure, and pay for, everything again.
-
-    Raises:
-        StudyError: the study has no campaign of that name.
-    """
-    if campaign is None:
-        return
-    from contextcliff_dagster.inference.campaigns import list_campaigns
-    from contextcliff_dagster.inference.ledger import Ledger
-
-    with Ledger.open(store.ledger_path) as ledger:
-        names = [c.name for c in list_campaigns(ledger, study.name)]
-    if campaign not in names:
-        raise StudyError(
-            f"Study {study.name!r} has no campaign {campaign!r}; it has "
-            f"{', '.join(names) or 'none'}, and "
-            f"`contextcliff campaign new {study.name} --name {campaign}` begins one."
-        )
 
 
 def say_audit(audit: Mapping[str, Any] | None) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,7 +70,7 @@ common_options = together(
     ),
 )
 
-study_options = together(
+_STUDY = together(
     click.argument("study", required=False),
     click.option(
         "--data",
@@ -88,6 +89,22 @@ study_options = together(
         help="Examples per length bin.",
     ),
 )
+
+
+def study_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say what is wanted, given to ``command`` as one ``wanted: Wanted``.
+
+    ``--model`` is among them where the command has it: it means something else in each.
+    """
+    names = [field.name for field in fields(Wanted)]
+
+    @functools.wraps(command)
+    def gathered(**given: Any) -> None:
+        wanted = Wanted(**{name: given.pop(name) for name in names if name in given})
+        command(wanted=wanted, **given)
+
+    return _STUDY(gathered)
+
 
 spending_options = together(
     click.option(

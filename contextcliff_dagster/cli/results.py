@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.choice import choose_study
+from contextcliff_dagster.cli.choice import as_asked, choose_study
 from contextcliff_dagster.cli.home import open_instance
 from contextcliff_dagster.cli.options import Wanted, common_options, study_options
 from contextcliff_dagster.cli.output import print_json
@@ -33,20 +32,13 @@ if TYPE_CHECKING:
 @click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
 @common_options
 def report(
-    study: str | None,
-    data: Path | None,
-    dataset: str | None,
-    task: str | None,
-    seed: int | None,
-    samples_per_bin: int | None,
-    models: tuple[str, ...],
+    wanted: Wanted,
     campaign: str | None,
     verbose: bool,
     as_json: bool,
 ) -> None:
     """Rebuild and print the report of STUDY from what is measured; makes no call."""
     store = Store.default()
-    wanted = Wanted(study, data, dataset, task, models, seed, samples_per_bin)
     chosen = choose_study(wanted)
     if store.root.is_dir() and not os.access(store.root, os.W_OK):
         _print_standing(store, chosen, campaign, as_json=as_json)
@@ -54,13 +46,10 @@ def report(
     if not store.ledger_path.is_file():
         raise _nothing_measured(store, chosen)
     with dagster_log(verbose):
-        from contextcliff_dagster.cli.measure import check_campaign
         from contextcliff_dagster.defs.run import rebuild_report
 
-        check_campaign(store, chosen, campaign)
         done = rebuild_report(
-            _as_drawn(chosen, samples_per_bin, store),
-            models=list(models) or None,
+            as_asked(chosen, wanted),
             campaign=campaign,
             store=store,
             instance=open_instance(store),
@@ -73,18 +62,6 @@ def _nothing_measured(store: Store, study: Study) -> StudyError:
         f"Study {study.name!r} has nothing measured in {store.root}; measure it with "
         f"`contextcliff profile {study.name}`."
     )
-
-
-def _as_drawn(study: Study, samples_per_bin: int | None, store: Store) -> Study:
-    """The study with as many examples as asked for, or as the frozen sample has if fewer."""
-    from contextcliff_dagster.sampling.manifest import load_manifest
-
-    folder = store.manifest_dir(study.name)
-    if samples_per_bin is None and (folder / "manifest.json").is_file():
-        drawn = load_manifest(folder).header.get("samples_per_bin")
-        if isinstance(drawn, int) and drawn < study.sampling.samples_per_bin:
-            samples_per_bin = drawn
-    return study if samples_per_bin is None else study.with_samples(samples_per_bin)
 
 
 def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:

@@ -80,12 +80,12 @@ def prepare_study(
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
-    if reread or preparation.find_frozen(study, store) is None:
-        config = {"raw_corpus": {"reread": reread}}
-        _materialize(study, store, instance, PREPARATION, config, Watch())
-    manifest = preparation.load_frozen(study, store)
     with measurement.open_ledger(store) as ledger:
         name = measurement.campaign_of(ledger, study, campaign)
+        if reread or preparation.find_frozen(study, store) is None:
+            config = {"raw_corpus": {"reread": reread}}
+            _materialize(study, store, instance, PREPARATION, config, Watch())
+        manifest = preparation.load_frozen(study, store)
         estimate = measurement.estimate_cost(study, manifest, ledger, name)
     return Prepared(study, manifest, estimate, preparation.prepare_audit(study, store))
 
@@ -146,12 +146,15 @@ def rebuild_report(
 ) -> Profiled:
     """Records, profiles and report again, from the ledger and the manifest alone; makes no call.
 
+    A study that asks for more examples than its frozen sample has is reported from those.
+
     Raises:
         StudyError: nothing is measured yet.
     """
     from contextcliff_dagster.defs.steps import measurement, preparation
 
     study, store = _as_asked(study, models, None, seed), store or Store.default()
+    study = preparation.as_drawn(study, store)
     preparation.load_frozen(study, store)
     with measurement.open_ledger(store) as ledger:
         campaign = measurement.campaign_of(ledger, study, campaign)

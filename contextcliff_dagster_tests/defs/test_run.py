@@ -10,13 +10,19 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from contextcliff_dagster.contracts import CorpusError, EngineError, StudyError
+from contextcliff_dagster.contracts import CorpusError, EngineError, StoreError, StudyError
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
+from contextcliff_dagster.inference.campaigns import list_campaigns
+from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.progress import Progress
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 
 ONE_MODEL = ["reference-short"]
+
+UNREACHABLE = (
+    "models:\n  far: {engine: openai, base_url: 'http://127.0.0.1:9/v1', window_tokens: 8192}\n"
+)
 
 FILE_STUDY = """\
 name: filed
@@ -93,6 +99,27 @@ def test_everything_but_ledger_and_manifest_can_be_deleted(study: Study, store: 
     assert rebuilt.calls == {}
     assert records(store, "tiny") == before
     assert all(path.stat().st_size for path in rebuilt.report)
+
+
+def test_a_sample_smaller_than_the_study_asks_for_is_reported_as_it_is(study: Study) -> None:
+    profile_study(study, models=ONE_MODEL, samples_per_bin=2)
+    rebuilt = rebuild_report(study, models=ONE_MODEL)
+    assert rebuilt.cliffs[0]["n"] == 6
+
+
+def test_neither_preparing_nor_a_run_that_makes_no_call_begins_a_campaign(
+    study: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models.yaml").write_text(UNREACHABLE)
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(tmp_path / "models.yaml"))
+    prepare_study(study)
+    with pytest.raises(EngineError):
+        profile_study(study, models=["far"])
+    with pytest.raises(StoreError):
+        rebuild_report(study)
+    with Ledger.open(store.ledger_path) as ledger:
+        assert list_campaigns(ledger) == []
+    assert profile_study(study, models=ONE_MODEL).cliffs[0]["n"] == 12
 
 
 def test_rebuilding_needs_something_measured(study: Study) -> None:
@@ -182,9 +209,7 @@ def test_an_unknown_model_is_named_before_anything_is_made(study: Study, store: 
 def test_an_unreachable_endpoint_is_one_sentence_and_loses_nothing(
     study: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "models.yaml").write_text(
-        "models:\n  far: {engine: openai, base_url: 'http://127.0.0.1:9/v1', window_tokens: 8192}\n"
-    )
+    (tmp_path / "models.yaml").write_text(UNREACHABLE)
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(tmp_path / "models.yaml"))
     with pytest.raises(EngineError) as fault:
         profile_study(study, models=["reference-short", "far"])

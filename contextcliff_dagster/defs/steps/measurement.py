@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import PREDICTIONS, StudyError
@@ -32,20 +33,25 @@ def open_ledger(store: Store) -> Ledger:
 
 
 def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
-    """``campaign``, or the study's current one (begun where there is none).
+    """``campaign``, or the study's current one; nothing is begun by asking.
 
     Raises:
-        StudyError: ``campaign`` is named but was never begun.
+        StudyError: ``campaign`` is named but was never begun: a misspelt one would measure, and
+            pay for, everything again.
     """
     from contextcliff_dagster.inference.campaigns import current_campaign, list_campaigns
 
     if campaign is None:
         return current_campaign(ledger, study.name)
     known = [found.name for found in list_campaigns(ledger, study.name)]
-    if campaign not in known:
+    today = datetime.now(UTC).date()
+    # A run names its study's first campaign as it starts; its steps may come after midnight.
+    first = {today.isoformat(), (today - timedelta(days=1)).isoformat()}
+    if campaign not in (known or first):
         raise StudyError(
-            f"Study {study.name!r} has no campaign {campaign!r}; there are "
-            f"{', '.join(known) or 'none yet'} (begin one with `contextcliff campaign new`)."
+            f"Study {study.name!r} has no campaign {campaign!r}; it has "
+            f"{', '.join(known) or 'none'}, and "
+            f"`contextcliff campaign new {study.name} --name {campaign}` begins one."
         )
     return campaign
 

@@ -33,11 +33,9 @@ def find_frozen(study: Study, store: Store) -> Manifest | None:
     Raises:
         StoreError: it is damaged.
     """
-    folder = store.manifest_dir(study.name)
-    stamps = tuple(_stamp(folder / name) for name in ("manifest.json", "documents.parquet"))
-    if stamps[0] is None:
+    manifest = _on_disk(study, store)
+    if manifest is None:
         return None
-    manifest = _verified(folder, stamps)
     own = manifest.header
     if own.get("spec_hash") != study.manifest_spec_hash():
         return None
@@ -47,6 +45,25 @@ def find_frozen(study: Study, store: Store) -> Manifest | None:
     if reread is not None and reread.get("fingerprint") != own["corpus"]["fingerprint"]:
         return None
     return manifest
+
+
+def as_drawn(study: Study, store: Store) -> Study:
+    """The study with as many examples a bin as its frozen sample has, where it asks for more.
+
+    Raises:
+        StoreError: the manifest is damaged.
+    """
+    manifest = _on_disk(study, store)
+    asked = study.sampling.samples_per_bin
+    drawn = asked if manifest is None else int(manifest.header.get("samples_per_bin", asked))
+    return study.with_samples(drawn) if drawn < asked else study
+
+
+def _on_disk(study: Study, store: Store) -> Manifest | None:
+    """The study's manifest, whatever it was drawn for."""
+    folder = store.manifest_dir(study.name)
+    stamps = tuple(_stamp(folder / name) for name in ("manifest.json", "documents.parquet"))
+    return None if stamps[0] is None else _verified(folder, stamps)
 
 
 @lru_cache(maxsize=2)
