@@ -46,7 +46,7 @@ def dagster_home() -> Path:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test marked browser, postgres or torch runs only where that is."""
-    for name in ("browser", "postgres", "torch"):
+    """A test marked browser, postgres, torch or vllm runs only where that is."""
+    for name in ("browser", "postgres", "torch", "vllm"):
         if item.get_closest_marker(name):
             require(name)

