@@ -84,6 +84,7 @@ def profile(
                 campaign=campaign,
                 budget=Budget(usd=limit),
                 on_progress=bar,
+                on_wait=say,
                 store=store,
                 instance=instance,
             )
@@ -219,7 +220,7 @@ def _kept(store: Store, study: Study, campaign: str | None) -> str:
     from contextcliff_dagster.inference.campaigns import current_campaign
     from contextcliff_dagster.inference.ledger import Ledger
 
-    with Ledger.open(store.ledger_path) as ledger:
+    with Ledger.open(store.ledger) as ledger:
         name = campaign or current_campaign(ledger, study.name)
         done = ledger.read(
             "SELECT count(*) FROM results JOIN calls USING (call_key)"

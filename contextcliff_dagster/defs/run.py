@@ -99,6 +99,7 @@ def profile_study(
     campaign: str | None = None,
     budget: Budget | None = None,
     on_progress: OnProgress | None = None,
+    on_wait: Callable[[str], None] | None = None,
     stop: Callable[[], bool] | None = None,
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
@@ -111,6 +112,7 @@ def profile_study(
         campaign: the current one when None.
         budget: the study's own when None.
         on_progress: called while calls run.
+        on_wait: told once, in a sentence, where a device that a model needs is in use.
         stop: asked between calls; True ends cleanly, with what is measured kept.
         store: :meth:`Store.default` when None.
         instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.
@@ -125,7 +127,7 @@ def profile_study(
         get_model(model)
     with measurement.open_ledger(store) as ledger:
         campaign = measurement.campaign_of(ledger, study, campaign)
-    watch = Watch(on_progress, stop, budget)
+    watch = Watch(on_progress, stop, budget, on_wait)
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = preparation.find_frozen(study, store) is not None
     chosen = (*(() if frozen else PREPARATION), "predictions", *JUDGEMENT)

@@ -13,11 +13,13 @@ from contextcliff_dagster.inference.progress import Progress, RunSummary
 class Watch:
     """What the caller of an in-process run wants to hear, and may say.
 
-    Assets report to ``on_progress`` (model, progress), ask ``stop`` between calls, keep to
-    ``budget`` where their config names none, and leave each model's summary in ``calls``.
+    Assets report to ``on_progress`` (model, progress), say to ``on_wait`` what keeps them from
+    beginning, ask ``stop`` between calls, keep to ``budget`` where their config names none, and
+    leave each model's summary in ``calls``.
     """
 
     on_progress: Callable[[str, Progress], None] | None = None
     stop: Callable[[], bool] | None = None
     budget: Budget | None = None
+    on_wait: Callable[[str], None] | None = None
     calls: dict[str, RunSummary] = field(default_factory=dict)

@@ -15,6 +15,8 @@ from contextcliff_dagster.inference.campaigns import (
     recorded_identity,
 )
 from contextcliff_dagster.inference.engine import Engine, Identity, declared_identity
+from contextcliff_dagster.inference.leased import leased
+from contextcliff_dagster.inference.leases import WaitStopped
 from contextcliff_dagster.inference.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.progress import Progress, RunSummary
@@ -39,12 +41,14 @@ def measure(
     stop: Callable[[], bool] | None = None,
     on_bin: Callable[[str, list[dict[str, Any]]], None] | None = None,
     engine: Engine | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> RunSummary:
     """Make every call that has no outcome yet, with one start of the engine for all bins.
 
     Where the ledger has all outcomes the engine is not started and no call is made. ``progress``
     and ``on_bin`` (every call of a bin has ended; its prediction rows) are called in the caller's
-    thread. ``engine`` stands in for the entry's own, not yet started.
+    thread. ``engine`` stands in for the entry's own, not yet started. Where the entry wants
+    devices, they are leased before it starts; ``say`` is told once if that has to wait, and why.
 
     Raises:
         EngineError: the engine cannot start or be trusted further, or it is not the one that this
@@ -85,19 +89,28 @@ def measure(
             orphans = len(ledger.orphans(study, campaign))
             return RunSummary(planned=len(keys), cached=len(keys), orphans=orphans)
 
-    with EngineSession(entry, engine) as session:
-        identity = session.identity
-        record_identity(ledger, study, campaign, entry.name, identity)
-        return run_calls(
-            plan_calls(manifest, identity.hash, recipe, campaign, bins, n),
-            session=session,
-            ledger=ledger,
-            scope=Scope(study, campaign, entry.name, identity.hash),
-            budget=budget,
-            progress=progress,
-            stop=stop,
-            on_bin=bin_ended,
-        )
+    purpose = f"Model {entry.name} of study {study}"
+    try:
+        # Leased before the engine is made: CUDA reads what it may see when it is first loaded.
+        with (
+            leased(entry.gpus_wanted, purpose, say=say, stop=stop),
+            EngineSession(entry, engine) as session,
+        ):
+            identity = session.identity
+            record_identity(ledger, study, campaign, entry.name, identity)
+            return run_calls(
+                plan_calls(manifest, identity.hash, recipe, campaign, bins, n),
+                session=session,
+                ledger=ledger,
+                scope=Scope(study, campaign, entry.name, identity.hash),
+                budget=budget,
+                progress=progress,
+                stop=stop,
+                on_bin=bin_ended,
+            )
+    except WaitStopped:
+        unsent = plan_calls(manifest, "", recipe, campaign, bins, n)
+        return RunSummary(planned=len(list(unsent)), stopped=True)
 
 
 def _insist_on_declared(recorded: Identity, entry: ModelEntry, study: str, campaign: str) -> None:

@@ -84,6 +84,12 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
         where = store.open()
         manifest = load_frozen(study, where)
         merged = {bin.bin: bin.merged_into for bin in manifest.bins}
+
+        def waits(sentence: str) -> None:
+            context.log.info(sentence)
+            if watch.on_wait is not None:
+                watch.on_wait(sentence)
+
         budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
 
         with steps.open_ledger(where) as ledger:
@@ -124,6 +130,7 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                     progress=show.narrator(context.log.info, model, watch.on_progress),
                     stop=watch.stop,
                     on_bin=finished,
+                    say=waits,
                 )
                 context.log.info(f"{model}: {json.dumps(watch.calls[model].to_dict())}")
         # Each finished bin has logged its own materialization, so that a crash keeps those before

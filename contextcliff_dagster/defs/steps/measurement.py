@@ -29,7 +29,7 @@ def open_ledger(store: Store) -> Ledger:
     """
     from contextcliff_dagster.inference.ledger import Ledger
 
-    return Ledger.open(store.ledger_path)
+    return Ledger.open(store.ledger)
 
 
 def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
@@ -90,10 +90,12 @@ def measure_bins(
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
     on_bin: Callable[[str, Rows], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> RunSummary:
     """Ask ``model`` what it was not asked before, and write each finished bin's predictions.
 
-    ``on_bin`` is called after a bin's file is written, with its rows.
+    ``on_bin`` is called after a bin's file is written, with its rows; ``say`` where a device must
+    be waited for.
 
     Raises:
         StudyError: no such model, or the manifest was drawn for fewer examples than asked for.
@@ -128,6 +130,7 @@ def measure_bins(
         progress=progress,
         stop=stop,
         on_bin=keep,
+        say=say,
     )
 
 
