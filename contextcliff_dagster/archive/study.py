@@ -106,6 +106,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     Raises:
         StoreError: the file is no such archive, is damaged or newer, or contradicts the store
             (another sample or another serving identity under the same name).
+        StudyError: the user's own folder has another study of that name, which would hide it.
     """
     from contextcliff_dagster.inference.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import load_manifest
@@ -116,7 +117,9 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
         name: container.parquet_table(members[f"ledger/{name}.parquet"], file)
         for name in calls.TABLES
     }
-    study, prompt_texts = _restore(json.loads(members["study.json"]), head, store, file)
+    described = json.loads(members["study.json"])
+    study, prompt_texts = _restore(described, head, store, file)
+    _insist_on_sight(study, described["recipe_hash"], file)
     folder = store.manifest_dir(study.name)
     stands = (folder / _MANIFEST[0]).is_file()
     if stands and load_manifest(folder).sha256 != manifest.sha256:
@@ -173,6 +176,17 @@ def _sound_manifest(members: Mapping[str, bytes], head: Mapping[str, Any], file:
             f"{file} is damaged: its sample is not the one it names; get a fresh copy."
         )
     return manifest
+
+
+def _insist_on_sight(study: Study, recipe_hash: str, file: Path) -> None:
+    from contextcliff_dagster.studies import measures, own_study
+
+    own = own_study(study.name)
+    if own is not None and measures(own[1]) != measures(study, recipe_hash):
+        raise StudyError(
+            f"{own[0]} would hide the study of {file}: both are called {study.name!r} and measure "
+            "different things; rename yours, or import without CONTEXTCLIFF_STUDIES."
+        )
 
 
 def _describe(study: Study) -> dict[str, Any]:

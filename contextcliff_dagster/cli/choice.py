@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.cli.faults import say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, Wanted
 from contextcliff_dagster.contracts import CorpusError, StudyError
 from contextcliff_dagster.store import Store, write_atomic
@@ -30,6 +31,8 @@ def choose_study(wanted: Wanted) -> Study:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
     """
     check_models(wanted.models)
+    if wanted.study is not None:
+        _note_what_is_hidden(wanted.study)
     study = _over_data(wanted) if wanted.data is not None else _by_name(wanted)
     if wanted.seed is not None:
         study = study.with_seed(wanted.seed)
@@ -54,6 +57,16 @@ def check_models(names: tuple[str, ...]) -> None:
         models = load_models()
         for name in names:
             get_model(name, models)
+
+
+def _note_what_is_hidden(name: str) -> None:
+    from contextcliff_dagster.studies import hidden_study
+
+    if files := hidden_study(name):
+        say(
+            f"Note: study {name!r} is {files[0]}, not {files[1]} of this store, which measures "
+            "something else; rename yours to reach that."
+        )
 
 
 def _standing_alone(study: Study) -> Study:

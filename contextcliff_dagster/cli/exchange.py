@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from contextcliff_dagster.cli.choice import keep_definition
+from contextcliff_dagster.cli.faults import say
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.store import Store
@@ -40,10 +41,17 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
 def import_(file: Path, as_json: bool) -> None:
     """Bring the study of FILE into this store; `report` then rebuilds its results."""
     from contextcliff_dagster.archive.study import import_study
+    from contextcliff_dagster.studies import load_studies, measures
 
     store = Store.default()
     study, summary = import_study(store, file)
+    before = load_studies().get(study.name)
     keep_definition(study, store)
+    if before is not None and measures(before) != measures(study):
+        say(
+            f"Note: study {study.name!r} was another one here; in this store the imported one "
+            "takes its place."
+        )
     if as_json:
         print_json(summary.to_dict())
     else:

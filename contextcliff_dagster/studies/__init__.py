@@ -7,11 +7,24 @@ part of it that the room asked for.
 
 from contextcliff_dagster.studies.files import (
     find_study,
+    hidden_study,
     kept_in,
     load_studies,
     load_study,
+    measures,
+    own_study,
     study_folders,
 )
 from contextcliff_dagster.studies.study import Study
 
-__all__ = ["Study", "find_study", "kept_in", "load_studies", "load_study", "study_folders"]
+__all__ = [
+    "Study",
+    "find_study",
+    "hidden_study",
+    "kept_in",
+    "load_studies",
+    "load_study",
+    "measures",
+    "own_study",
+    "study_folders",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import store_root
@@ -55,19 +56,59 @@ def load_studies() -> dict[str, Study]:
     Raises:
         StudyError: a file is malformed, or two files of one folder give the same name.
     """
-    studies: dict[str, Study] = {}
-    for folder in study_folders():
-        here: dict[str, Path] = {}
-        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-            study = load_study(path)
-            if study.name in here:
-                raise StudyError(
-                    f"{here[study.name]} and {path} both name their study {study.name!r}; "
-                    "rename one."
-                )
-            here[study.name] = path
-            studies[study.name] = study
+    studies = {
+        name: study
+        for folder in study_folders()
+        for name, (_, study) in _studies_in(folder).items()
+    }
     return dict(sorted(studies.items()))
+
+
+def _studies_in(folder: Path) -> dict[str, tuple[Path, Study]]:
+    found: dict[str, tuple[Path, Study]] = {}
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        study = load_study(path)
+        if study.name in found:
+            raise StudyError(
+                f"{found[study.name][0]} and {path} both name their study {study.name!r}; "
+                "rename one."
+            )
+        found[study.name] = path, study
+    return found
+
+
+def own_study(name: str) -> tuple[Path, Study] | None:
+    """File and study called ``name`` in the user's own folder, which hides any other of that name.
+
+    Raises:
+        StudyError: as :func:`load_studies`.
+    """
+    if not os.environ.get("CONTEXTCLIFF_STUDIES"):
+        return None
+    return _studies_in(study_folders()[-1]).get(name)
+
+
+def hidden_study(name: str) -> tuple[Path, Path] | None:
+    """The user's file and the store's, where they define different studies called ``name``.
+
+    Raises:
+        StudyError: as :func:`load_studies`.
+    """
+    own, kept = own_study(name), kept_in(store_root()) / f"{name}.yaml"
+    if own is None or not kept.is_file():
+        return None
+    path, study = own
+    return None if measures(study) == measures(load_study(kept)) else (path, kept)
+
+
+def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
+    """What the study measures, wherever its files lie; ``recipe_hash`` where they do not lie yet.
+
+    Raises:
+        StudyError: a prompt file is missing.
+    """
+    words = study.model_dump(mode="json", exclude={"prompt", "description"})
+    return {**words, "recipe": recipe_hash or study.recipe().hash}
 
 
 def find_study(name: str) -> Study:

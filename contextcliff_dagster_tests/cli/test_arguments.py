@@ -8,19 +8,11 @@ import sys
 
 import pytest
 
-from contextcliff_dagster.cli import main
-from contextcliff_dagster_tests.cli.terminal import COMMAND, Ended, assert_one_sentence, run
+from contextcliff_dagster_tests.cli.terminal import COMMAND, assert_one_sentence, call, run
 
 
-def call(capsys: pytest.CaptureFixture[str], *args: str) -> Ended:
-    """The command line in this process: quick, for what needs no process of its own."""
-    code = main(list(args))
-    out, err = capsys.readouterr()
-    return Ended(code, out, err)
-
-
-def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = call(capsys, "--help")
+def test_help_lists_every_command() -> None:
+    ended = call("--help")
     assert ended.code == 0
     for (
         command
@@ -28,8 +20,8 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"\n  {command} " in ended.out
 
 
-def test_without_arguments_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(capsys).out == call(capsys, "--help").out
+def test_without_arguments_shows_help() -> None:
+    assert call().out == call("--help").out
 
 
 @pytest.mark.parametrize(
@@ -67,10 +59,8 @@ def test_without_arguments_shows_help(capsys: pytest.CaptureFixture[str]) -> Non
         ("campaign new nosuch", ["nosuch", "reference"]),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(
-    line: str, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert_one_sentence(call(capsys, *line.split()), *words)
+def test_what_cannot_be_is_refused_in_one_sentence(line: str, words: list[str]) -> None:
+    assert_one_sentence(call(*line.split()), *words)
 
 
 def test_refusals_look_the_same_in_a_process_of_their_own() -> None:

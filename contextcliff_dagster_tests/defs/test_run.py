@@ -12,8 +12,8 @@ import pytest
 
 from contextcliff_dagster.contracts import CorpusError, EngineError, StoreError, StudyError
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
+from contextcliff_dagster.defs.steps.measurement import open_ledger
 from contextcliff_dagster.inference.campaigns import list_campaigns
-from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.progress import Progress
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
@@ -117,7 +117,7 @@ def test_neither_preparing_nor_a_run_that_makes_no_call_begins_a_campaign(
         profile_study(study, models=["far"])
     with pytest.raises(StoreError):
         rebuild_report(study)
-    with Ledger.open(store.ledger_path) as ledger:
+    with open_ledger(store) as ledger:
         assert list_campaigns(ledger) == []
     assert profile_study(study, models=ONE_MODEL).cliffs[0]["n"] == 12
 
