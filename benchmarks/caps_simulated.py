@@ -90,8 +90,9 @@ def judge(documents: Documents) -> tuple[Verdict, int]:
         return finding.verdict, 0
     dip = finding.cliff if finding.verdict is Verdict.DIP else None
     before = None if dip is None else int(dip.location.low)
-    cells, dispersion = finding.fit.cells, finding.fit.dispersion
-    return finding.verdict, certified_cap(cells, dispersion, 0.3, 0.95, before).tokens or 0
+    fit = finding.fit
+    cap = certified_cap(fit.cells, fit.dispersion, 0.3, 0.95, before, fit.degrees)
+    return finding.verdict, cap.tokens or 0
 
 
 def draw(rng: np.random.Generator, kind: str, scale: float, per_bin: int) -> Documents:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.intervals import chi_square_quantile
+from contextcliff_dagster.analysis.intervals import deviance_quantile
 from contextcliff_dagster.analysis.units import Documents
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ WIDTHS = (0.02, 0.045, 0.085, 0.16)
 SMOOTH_KNOTS = 50
 _MU_FLOOR = 1e-3
 _REFINED_PLACES = 50
+_COARSE_DEPTHS, _FINE_DEPTHS = 26, 61
+_PARAMETERS = 3
+"""Of a curve: plateau, place and depth (a step has no width)."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ class DeclineFit:
         baseline: mean of h over the baseline cells (J).
         q: quasi log-likelihood over phi (J).
         dispersion: phi.
+        degrees: documents less the curve's parameters where phi was estimated from them, else
+            ``None``.
     """
 
     cells: Cells
@@ -109,6 +114,7 @@ class DeclineFit:
     baseline: Floats
     q: Floats
     dispersion: float
+    degrees: int | None
 
     @property
     def best(self) -> int:
@@ -119,6 +125,10 @@ class DeclineFit:
         """2 (Q_max - Q) / phi per member (J)."""
         out: Floats = 2.0 * (self.q[self.best] - self.q)
         return out
+
+    def limit(self, confidence: float) -> float:
+        """The deviance within which a member is in the confidence region of one parameter."""
+        return deviance_quantile(confidence, self.degrees)
 
 
 def fit_declines(documents: Documents) -> DeclineFit:
@@ -137,7 +147,10 @@ def _fit(
     q = log_likelihood(plateau, retained, cells)
     best = int(np.argmax(q))
     phi = _dispersion(documents, plateau[best], centre[best], width[best], depth[best])
-    return DeclineFit(cells, centre, width, depth, plateau, retained, baseline, q / phi, phi)
+    degrees = None if _known_dispersion(documents) else max(len(documents.n) - _PARAMETERS, 1)
+    return DeclineFit(
+        cells, centre, width, depth, plateau, retained, baseline, q / phi, phi, degrees
+    )
 
 
 def log_likelihood(plateau: Floats, retained: Floats, cells: Cells) -> Floats:
@@ -202,6 +215,11 @@ def _profile_plateau(retained: Floats, cells: Cells, steps: int = 10) -> Floats:
     return m
 
 
+def _known_dispersion(documents: Documents) -> bool:
+    """Single 0/1 scores are binomial: nothing about their spread is to be estimated."""
+    return documents.binary and bool(documents.n.max() == 1)
+
+
 def _dispersion(
     documents: Documents, plateau: float, centre: float, width: float, depth: float
 ) -> float:
@@ -209,7 +227,7 @@ def _dispersion(
 
     phi = sum_d (s_d - n_d mu_d)^2 / sum_d n_d mu_d (1 - mu_d) * D / (D - 3).
     """
-    if documents.binary and documents.n.max() == 1:
+    if _known_dispersion(documents):
         return 1.0
     x = np.log(documents.length_tokens)
     lost = _share_lost(x, np.array([centre]), np.array([width]))[0]
@@ -217,20 +235,31 @@ def _dispersion(
     residual = documents.s - documents.n * mu
     expected = float((documents.n * mu * (1.0 - mu)).sum())
     count = len(documents.n)
-    phi = float((residual**2).sum()) / expected * count / max(count - 3, 1)
+    phi = float((residual**2).sum()) / expected * count / max(count - _PARAMETERS, 1)
     return max(phi, 1.0 if documents.binary else 0.1)
 
 
 def refine(fit: DeclineFit, documents: Documents) -> DeclineFit:
-    """The members the data leave, with their depth resolved to 2%: for estimates, not for caps."""
+    """The members the data leave, with their depth resolved: for estimates, not for caps.
+
+    In two passes, the second over the depths that the first leaves: an interval ends at the last
+    member inside it, so that a coarse grid would make every interval of the drop too short.
+    """
     near = np.argsort(fit.deviance, kind="stable")
-    near = near[fit.deviance[near] <= 3 * chi_square_quantile(0.95)]
+    near = near[fit.deviance[near] <= 3 * fit.limit(0.95)]
     places = np.column_stack([fit.centre, fit.width])[near]
     _, first = np.unique(places.round(9), axis=0, return_index=True)
     places = places[np.sort(first)[:_REFINED_PLACES]]
-    depths = np.linspace(0.0, 1.0, 51)
-    centre, width = (np.repeat(places[:, i], len(depths)) for i in (0, 1))
-    return _fit(fit.cells, documents, centre, width, np.tile(depths, len(places)))
+
+    def resolved(depths: Floats) -> DeclineFit:
+        centre, width = (np.repeat(places[:, i], len(depths)) for i in (0, 1))
+        return _fit(fit.cells, documents, centre, width, np.tile(depths, len(places)))
+
+    coarse = np.linspace(0.0, 1.0, _COARSE_DEPTHS)
+    first_pass = resolved(coarse)
+    left = first_pass.depth[first_pass.deviance <= 3 * first_pass.limit(0.95)]
+    least, most = left.min() - coarse[1], left.max() + coarse[1]
+    return resolved(np.linspace(max(least, 0.0), min(most, 1.0), _FINE_DEPTHS))
 
 
 def plateau_bounds(

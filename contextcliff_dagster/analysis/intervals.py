@@ -22,6 +22,20 @@ def chi_square_quantile(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + 0.5 * confidence) ** 2
 
 
+def deviance_quantile(confidence: float, degrees: int | None) -> float:
+    """What a deviance of one parameter stays within: 3.84 at 0.95 where the dispersion is known.
+
+    Where it was estimated the deviance follows F(1, ``degrees``) rather than chi-square, hence the
+    squared quantile of Student's t: 4.30 at 0.95 with 22 degrees of freedom (McCullagh and Nelder
+    1989, Generalized Linear Models, section 4.5).
+    """
+    if degrees is None:
+        return chi_square_quantile(confidence)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(degrees, 1), 0.5 + 0.5 * confidence)) ** 2
+
+
 def document_interval(
     n: Floats, s: Floats, *, confidence: float, resamples: int, rng: np.random.Generator
 ) -> tuple[float, float] | None:
@@ -64,15 +78,15 @@ def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float
 
 
 def ratio_interval(
-    low_n: float, low_s: float, high_n: float, high_s: float, dispersion: float, confidence: float
+    low_n: float, low_s: float, high_n: float, high_s: float, dispersion: float, quantile: float
 ) -> tuple[float, float]:
     """Interval of the drop 1 - (S0 / N0) / (S1 / N1) by the log ratio (Katz et al. 1978).
 
     Half a point is added to sums and 1 to counts, so that a sum of 0 has an interval; the variance
-    is ``dispersion`` times the binomial one.
+    is ``dispersion`` times the binomial one, ``quantile`` that of the squared standard error.
     """
     p0, p1 = (low_s + 0.5) / (low_n + 1), (high_s + 0.5) / (high_n + 1)
     variance = dispersion * ((1 - p0) / (low_n * p0) + (1 - p1) / (high_n * p1))
-    half = np.sqrt(chi_square_quantile(confidence) * variance)
+    half = np.sqrt(quantile * variance)
     ratio = p0 / p1
     return float(1 - ratio * np.exp(half)), float(1 - ratio * np.exp(-half))

@@ -173,7 +173,7 @@ def _cap(finding: Finding, tolerance: float, confidence: float) -> Cap:
     dip = finding.cliff if finding.verdict is Verdict.DIP else None
     before = None if dip is None else int(dip.location.low)
     fit = finding.fit
-    return certified_cap(fit.cells, fit.dispersion, tolerance, confidence, before)
+    return certified_cap(fit.cells, fit.dispersion, tolerance, confidence, before, fit.degrees)
 
 
 def _loss(loss: Loss | None) -> dict[str, Any] | None:

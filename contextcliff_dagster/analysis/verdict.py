@@ -114,7 +114,9 @@ def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisS
         and dip.deviance - step.deviance > 3.84 * fit.dispersion
     ):
         low, high = (float(t) for t in dip.starts)
-        least_drop, most_drop = ratio_interval(*dip.counts, fit.dispersion, settings.confidence)
+        least_drop, most_drop = ratio_interval(
+            *dip.counts, fit.dispersion, fit.limit(settings.confidence)
+        )
         drop = Estimate(dip.drop, min(least_drop, dip.drop), max(most_drop, dip.drop))
         loss = Loss(Estimate(float(dip.first_tokens), low, high), drop, dip.p_value)
         degraded = (dip.first_tokens, dip.last_tokens + 1)

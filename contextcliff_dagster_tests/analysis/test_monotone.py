@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from contextcliff_dagster.analysis.cap import certified_cap
 from contextcliff_dagster.analysis.decline import merge_cells
 from contextcliff_dagster.analysis.monotone import isotonic_fits, loss_deviance
 from contextcliff_dagster.analysis.units import Documents
@@ -55,3 +56,16 @@ def test_a_later_loss_is_never_easier_to_refute_nor_a_smaller_one_harder(
         assert np.all(deviance >= 0)
     assert np.all(deviances[0] <= deviances[1] + 1e-6)
     assert np.all(deviances[1] <= deviances[2] + 1e-6)
+
+
+def test_an_estimated_dispersion_certifies_no_more_than_a_known_one() -> None:
+    rng = np.random.default_rng(3)
+    lengths = np.unique(np.geomspace(50, 5_000, 60).astype(np.int64))
+    scores = (rng.random(len(lengths)) < 0.9).astype(float)
+    cells = merge_cells(Documents(lengths, np.ones(len(lengths)), scores, True))
+    caps = [
+        certified_cap(cells, 1.0, 0.3, 0.95, degrees=degrees).tokens or 0
+        for degrees in (2, 5, 25, 1_000_000, None)
+    ]
+    assert caps == sorted(caps)
+    assert caps[0] < caps[-1] == caps[-2]
