@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote
 
 from contextcliff_dagster.contracts import StoreError, Table, conform, validate
 
@@ -66,6 +67,53 @@ def store_root() -> Path:
     return Path(platformdirs.user_data_dir("contextcliff"))
 
 
+_DATABASE_URL = re.compile(
+    r"postgres(?:ql)?://(?:(?P<user>[^@:/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
+    r"(?P<place>(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::\d+)?(?:/[^@/?#\s]*)?)(?:\?(?P<query>[^@#\s]*))?"
+)
+
+
+class DatabaseUrl:
+    """A PostgreSQL database by URL; only `secret` tells the password.
+
+    Raises:
+        StoreError: no such URL. The sentence does not repeat it: it may hold a password.
+    """
+
+    __slots__ = ("_found",)
+
+    def __init__(self, url: str) -> None:
+        # Stricter than libpq: where a password with an unescaped @, / or # is misread, part of it
+        # would come back as a host or port in error messages.
+        found = _DATABASE_URL.fullmatch(url)
+        if found is None:
+            raise StoreError(
+                "CONTEXTCLIFF_LEDGER is no URL of a PostgreSQL database; write it as "
+                "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with any @, :, /, ?, # or % of the "
+                "password percent-encoded, or leave the password to ~/.pgpass."
+            )
+        self._found = found
+
+    @property
+    def secret(self) -> str:
+        """The whole URL, for the database driver alone."""
+        return self._found.string
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must not be shown, as written and decoded."""
+        query = dict(parse_qsl(self._found["query"] or ""))
+        written = [self._found["password"] or "", query.get("password", "")]
+        return [text for word in written for text in (word, unquote(word)) if text]
+
+    def __str__(self) -> str:
+        user = f"{self._found['user']}@" if self._found["user"] else ""
+        return f"postgresql://{user}{self._found['place']}"
+
+    def __repr__(self) -> str:
+        return f"DatabaseUrl({str(self)!r})"
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """Paths under one store root; nothing is created until something is written."""
@@ -77,9 +125,22 @@ class Store:
         return cls(store_root())
 
     @property
-    def ledger_path(self) -> Path:
-        """The call ledger: the one truth about calls made."""
+    def ledger(self) -> Path | DatabaseUrl:
+        """The call ledger, the one truth about calls made: the database that
+        ``CONTEXTCLIFF_LEDGER`` names, else the SQLite file ``state.db``.
+
+        Raises:
+            StoreError: the variable is set and is no URL of a PostgreSQL database.
+        """
+        if url := os.environ.get("CONTEXTCLIFF_LEDGER"):
+            return DatabaseUrl(url)
         return self.root / "state.db"
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether anything may have been recorded; a database by URL has to be asked."""
+        where = self.ledger
+        return isinstance(where, DatabaseUrl) or where.is_file()
 
     @property
     def duckdb_path(self) -> Path:
@@ -127,6 +188,8 @@ def _sentence(path: Path, fault: OSError) -> str:
     reason = {
         errno.ENOSPC: "the disk is full; free some space and run the same command again",
         errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
+        errno.EFBIG: "the file may not grow further; raise the limit (ulimit -f) and run the same "
+        "command again",
         errno.EROFS: "the file system is read-only; point CONTEXTCLIFF_HOME at a writable folder",
         errno.EACCES: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
         errno.EPERM: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.ledger_schema import columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from contextcliff_dagster.inference.database import Database
+    from contextcliff_dagster.inference.ledger import Ledger
 
 # Calls of the study: made for it, or made for another study that asked the same serving identity
 # the same thing (a call's key does not know its study).
 _WANTED = """
 CREATE TEMP TABLE wanted AS
 SELECT DISTINCT c.call_key FROM calls c JOIN campaign_models m
-  ON m.study = :study AND m.campaign = c.campaign AND m.identity_hash = c.identity_hash
-WHERE (:campaign IS NULL OR c.campaign = :campaign)
-  AND (c.study = :study OR c.document_id IN (SELECT document_id FROM manifest_documents))
+  ON m.study = ? AND m.campaign = c.campaign AND m.identity_hash = c.identity_hash
+WHERE c.campaign IN (SELECT campaign FROM mine)
+  AND (c.study = ? OR c.document_id IN (SELECT document_id FROM manifest_documents))
 """
 _CALLS = "call_key IN (SELECT call_key FROM wanted)"
-_MINE = "study = :study AND (:campaign IS NULL OR campaign = :campaign)"
+_MINE = "study = ? AND campaign IN (SELECT campaign FROM mine)"
 # In the order in which they can be inserted; each sorted, so that the same rows are the same bytes.
 TABLES = {
     "documents": f"document_id IN (SELECT document_id FROM calls WHERE {_CALLS})"
@@ -32,7 +34,7 @@ TABLES = {
     " ORDER BY recipe_hash",
     "identities": f"identity_hash IN (SELECT identity_hash FROM calls WHERE {_CALLS} UNION"
     f" SELECT identity_hash FROM campaign_models WHERE {_MINE}) ORDER BY identity_hash",
-    "campaigns": f"{_MINE} ORDER BY rowid",
+    "campaigns": f"{_MINE} ORDER BY created_at, campaign",
     "campaign_models": f"{_MINE} ORDER BY campaign, model",
     "calls": f"{_CALLS} ORDER BY call_key",
     "attempts": f"{_CALLS} ORDER BY attempt_id",
@@ -42,52 +44,43 @@ TABLES = {
 
 
 def read_calls(
-    path: Path, study: str, campaign: str | None, documents: Iterable[str]
+    ledger: Ledger, study: str, campaign: str | None, documents: Iterable[str]
 ) -> dict[str, pa.Table]:
     """The study's rows of every table, all of one moment, without the texts of ``documents``.
 
     Raises:
         StoreError: the ledger cannot be read.
     """
-    from contextcliff_dagster.inference.ledger_schema import prepare
-    from contextcliff_dagster.inference.sqlite_writer import connect, store_error
-
-    try:
-        with closing(connect(path)) as db:
-            prepare(db, path)
-            db.execute("CREATE TEMP TABLE manifest_documents (document_id TEXT PRIMARY KEY)")
-            db.executemany(
-                "INSERT INTO manifest_documents VALUES (?)",
-                ((name,) for name in documents),
-            )
-            db.execute("BEGIN")  # one snapshot: another process may be measuring
-            given = {"study": study, "campaign": campaign}
-            db.execute(_WANTED, given)
-            tables = {name: _rows(db, name, where, given) for name, where in TABLES.items()}
-            db.execute("ROLLBACK")
-            return tables
-    except sqlite3.Error as fault:
-        raise store_error(fault, path) from fault
+    with ledger.snapshot() as db:  # another process may be measuring
+        db.execute("CREATE TEMP TABLE manifest_documents (document_id TEXT PRIMARY KEY)")
+        for name in documents:
+            db.execute("INSERT INTO manifest_documents VALUES (?)", (name,))
+        one = (study,) if campaign is None else (study, campaign)
+        db.execute(
+            "CREATE TEMP TABLE mine AS SELECT campaign FROM campaigns WHERE study = ?"
+            + (" AND campaign = ?" if campaign is not None else ""),
+            one,
+        )
+        db.execute(_WANTED, (study, study))
+        return {name: _rows(db, name, where, study) for name, where in TABLES.items()}
 
 
-def _rows(db: sqlite3.Connection, table: str, where: str, given: Mapping[str, Any]) -> pa.Table:
+def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     import pyarrow as pa
 
     types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLOB": pa.binary()}
-    schema = pa.schema(
-        [(row[1], types[row[2]]) for row in db.execute(f"PRAGMA table_info({table})")]
-    )
+    schema = pa.schema([(name, types[kind]) for name, kind in columns(table).items()])
     rows = db.execute(
-        f"SELECT {', '.join(schema.names)} FROM {table} WHERE {where}", given
+        f"SELECT {', '.join(schema.names)} FROM {table} WHERE {where}", (study,) * where.count("?")
     ).fetchall()
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    values = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pa.table(
-        [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+        [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)], schema=schema
     )
 
 
 def merge_calls(
-    db: sqlite3.Connection, tables: Mapping[str, pa.Table], texts: Mapping[str, str], file: Path
+    db: Database, tables: Mapping[str, pa.Table], texts: Mapping[str, str], file: Path
 ) -> int:
     """Insert what is not there yet, in one transaction; the number of new answers.
 
@@ -112,12 +105,13 @@ def merge_calls(
     needed = set(tables["calls"].column("document_id").to_pylist())
     for document_id in sorted(needed & set(texts)):
         body = texts[document_id].encode()
-        _insert(db, "documents", (document_id, len(body), codec.compress(body, asbytes=True)))
+        zstd = codec.compress(body, asbytes=True)
+        _insert(db, "documents", {"document_id": document_id, "bytes": len(body), "zstd": zstd})
     # A call that was begun here keeps its own history: the archive's attempts would count twice.
-    begun = {key for (key,) in db.execute("SELECT DISTINCT call_key FROM attempts")}
+    begun = {row[0] for row in db.execute("SELECT DISTINCT call_key FROM attempts").fetchall()}
     for name in ("documents", "recipes", "identities", "campaigns", "campaign_models", "calls"):
         for row in tables[name].to_pylist():
-            _insert(db, name, tuple(row.values()))
+            _insert(db, name, row)
     numbers: dict[int, int] = {}
     for row in tables["attempts"].to_pylist():
         if row["call_key"] not in begun:
@@ -125,27 +119,33 @@ def merge_calls(
             numbers[old] = _attempt(db, row)
     for row in tables["failures"].to_pylist():
         if row["attempt_id"] in numbers:
-            _insert(db, "failures", (numbers[row.pop("attempt_id")], *row.values()))
-    return sum(_insert(db, "results", tuple(row.values())) for row in tables["results"].to_pylist())
+            _insert(db, "failures", {**row, "attempt_id": numbers[row["attempt_id"]]})
+    return sum(_insert(db, "results", row) for row in tables["results"].to_pylist())
 
 
-def _insert(db: sqlite3.Connection, table: str, values: tuple[Any, ...]) -> int:
-    marks = ", ".join("?" * len(values))
-    return db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount
-
-
-def _attempt(db: sqlite3.Connection, row: Mapping[str, Any]) -> int:
-    """Insert an attempt under a new number and add what it was charged to the campaign's spend."""
-    cursor = db.execute(
-        f"INSERT INTO attempts ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
+def _insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
+    # By name: an archive of an older version has fewer columns.
+    return db.execute(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
+        " ON CONFLICT DO NOTHING",
         tuple(row.values()),
-    )
+    ).rowcount
+
+
+def _attempt(db: Database, row: Mapping[str, Any]) -> int:
+    """Insert an attempt under a new number and add what it was charged to the campaign's spend."""
+    number = db.execute(
+        f"INSERT INTO attempts ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
+        " RETURNING attempt_id",
+        tuple(row.values()),
+    ).fetchone()[0]
     settled = row["ended_at"] is not None
     usd = row["charged_usd"] if settled else row["reserved_usd"]
     tokens = row["charged_tokens"] if settled else row["reserved_tokens"]
     db.execute(
-        "INSERT INTO spend VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET"
-        " usd = usd + excluded.usd, tokens = tokens + excluded.tokens, calls = calls + 1",
+        "INSERT INTO spend VALUES (?, ?, ?, ?, 1) ON CONFLICT (study, campaign) DO UPDATE SET"
+        " usd = spend.usd + excluded.usd, tokens = spend.tokens + excluded.tokens,"
+        " calls = spend.calls + 1",
         (row["study"], row["campaign"], usd or 0.0, tokens or 0),
     )
-    return int(cursor.lastrowid or 0)
+    return int(number)

@@ -60,10 +60,11 @@ def export_study(
         StudyError: nothing is measured yet, or there is no such campaign.
         StoreError: the store cannot be read or the file not written.
     """
+    from contextcliff_dagster.inference.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import load_manifest
 
     folder = store.manifest_dir(study.name)
-    if not (folder / _MANIFEST[0]).is_file() or not store.ledger_path.is_file():
+    if not (folder / _MANIFEST[0]).is_file() or not store.has_ledger:
         raise StudyError(
             f"Study {study.name!r} has nothing to export in {store.root}; measure it first with "
             f"`contextcliff profile {study.name}`."
@@ -71,7 +72,8 @@ def export_study(
     manifest = load_manifest(folder)  # verifies its hash
     members = {f"manifest/{name}": (folder / name).read_bytes() for name in _MANIFEST}
     texts = _texts(members, file)
-    tables = calls.read_calls(store.ledger_path, study.name, campaign, texts)
+    with Ledger.open(store.ledger) as ledger:
+        tables = calls.read_calls(ledger, study.name, campaign, texts)
     campaigns = tuple(tables["campaigns"].column("campaign").to_pylist())
     if not campaigns:
         named = f"campaign {campaign!r}" if campaign else "campaign"
@@ -127,7 +129,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
             f"{file} holds another sample of study {study.name!r} than {folder}; "
             "import it into a store of its own with --store DIR."
         )
-    with Ledger.open(store.ledger_path) as ledger:
+    with Ledger.open(store.ledger) as ledger:
         new = ledger.write(lambda db: calls.merge_calls(db, tables, _texts(members, file), file))
     for path, text in prompt_texts.items():
         write_atomic(path, text.encode())

@@ -88,7 +88,7 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
 
     store = Store.default()
     chosen = find_study(study).name
-    with Ledger.open(store.ledger_path) as ledger:
+    with Ledger.open(store.ledger) as ledger:
         if name is not None:
             if name in [c.name for c in list_campaigns(ledger, chosen)]:
                 raise StudyError(
@@ -140,9 +140,9 @@ def _campaign_rows(store: Store, study: str | None) -> list[dict[str, Any]]:
     from contextcliff_dagster.inference.campaigns import list_campaigns
     from contextcliff_dagster.inference.ledger import Ledger
 
-    if not store.ledger_path.is_file():
+    if not store.has_ledger:
         return []
-    with Ledger.open(store.ledger_path) as ledger:
+    with Ledger.open(store.ledger) as ledger:
         answered = {
             (row[0], row[1]): int(row[2])
             for row in ledger.read(

@@ -177,15 +177,16 @@ def _studies() -> str:
 def _ledger() -> str:
     from contextcliff_dagster.inference.ledger import Ledger
 
-    path = Store.default().ledger_path
-    if not path.is_file():
-        return f"{path} (will be made)"
-    with Ledger.open(path) as ledger:
-        stats = ledger.stats()
-        sound = ledger.read("PRAGMA quick_check")[0][0]
-    if sound != "ok":
-        raise ContextCliffError(f"{path} is damaged ({sound}); restore it from a backup.")
-    return f"{path}, {stats['answers']:,} answers, {stats['bytes'] / 1e6:.1f} MB"
+    store = Store.default()
+    if not store.has_ledger:
+        return f"{store.ledger} (will be made)"
+    with Ledger.open(store.ledger) as ledger:
+        stats, faults = ledger.stats(), ledger.backend.faults()
+    if faults:
+        raise ContextCliffError(
+            f"{store.ledger} is damaged ({faults[0]}); restore it from a backup."
+        )
+    return f"{store.ledger}, {stats['answers']:,} answers, {stats['bytes'] / 1e6:.1f} MB"
 
 
 def _tokenizers() -> str:

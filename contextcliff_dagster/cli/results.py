@@ -43,7 +43,7 @@ def report(
     if store.root.is_dir() and not os.access(store.root, os.W_OK):
         _print_standing(store, chosen, campaign, as_json=as_json)
         return
-    if not store.ledger_path.is_file():
+    if not store.has_ledger:
         raise _nothing_measured(store, chosen)
     with dagster_log(verbose):
         from contextcliff_dagster.defs.run import rebuild_report

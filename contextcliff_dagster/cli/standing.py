@@ -38,9 +38,9 @@ def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled 
     from contextcliff_dagster.inference.progress import RunSummary
     from contextcliff_dagster.reporting.report import ReportFiles
 
-    if not store.ledger_path.is_file():
+    if not store.has_ledger:
         return None
-    with Ledger.open(store.ledger_path) as ledger:
+    with Ledger.open(store.ledger) as ledger:
         name = campaign or _newest(ledger, study)
         if name is None:
             return None
@@ -68,7 +68,7 @@ def note_standing(
     if not complete:
         return
     with suppress(ContextCliffError):
-        with Ledger.open(store.ledger_path) as ledger:
+        with Ledger.open(store.ledger) as ledger:
             results = _results(ledger)
         note = {
             "made_from": _made_from(store, study, campaign),

@@ -7,11 +7,11 @@ that fails before that leaves none behind.
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.database import Database
 from contextcliff_dagster.inference.engine import Identity
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.ledger_writes import begin
@@ -37,7 +37,7 @@ def new_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> st
     """Begin a new campaign: ``2026-11-21``, the second of a day ``2026-11-21-2``, and so on."""
 
     # Look and insert in one transaction: two processes that ask at once must not make one.
-    def operation(db: sqlite3.Connection) -> str:
+    def operation(db: Database) -> str:
         rows = db.execute("SELECT campaign FROM campaigns WHERE study = ?", (study,)).fetchall()
         names = {row[0] for row in rows}
         day = name = _day(today)
@@ -59,9 +59,9 @@ def ensure_campaign(ledger: Ledger, study: str, campaign: str) -> None:
 def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:
     """The campaigns of ``study`` (or of all studies), oldest first."""
     rows = ledger.read(
-        "SELECT study, campaign, created_at FROM campaigns WHERE ?1 IS NULL OR study = ?1 ORDER "
-        "BY rowid",
-        (study,),
+        f"SELECT study, campaign, created_at FROM campaigns {'WHERE study = ?' if study else ''}"
+        " ORDER BY created_at, study, campaign",
+        (study,) if study else (),
     )
     return [Campaign(row[0], row[1], datetime.fromisoformat(row[2])) for row in rows]
 
@@ -101,11 +101,15 @@ def record_identity(
         if measured:
             raise identity_changed(study, campaign, model, before.differences(identity))
 
-    def operation(db: sqlite3.Connection) -> None:
+    def operation(db: Database) -> None:
         body = json.dumps(dict(identity.fields), sort_keys=True)
-        db.execute("INSERT OR IGNORE INTO identities VALUES (?, ?)", (identity.hash, body))
         db.execute(
-            "INSERT OR REPLACE INTO campaign_models VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO identities VALUES (?, ?) ON CONFLICT DO NOTHING", (identity.hash, body)
+        )
+        db.execute(
+            "INSERT INTO campaign_models VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (study, campaign, model) DO UPDATE SET"
+            " identity_hash = excluded.identity_hash, recorded_at = excluded.recorded_at",
             (study, campaign, model, identity.hash, utc_now()),
         )
 

@@ -7,27 +7,22 @@ one ledger: a call belongs to the owner that claimed it for as long as that owne
 
 from __future__ import annotations
 
-import fcntl
-import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference import ledger_reads, ledger_writes
 from contextcliff_dagster.inference.budget import Budget, Spend
-from contextcliff_dagster.inference.claims import Owner, is_alive, remove_dead
-from contextcliff_dagster.inference.ledger_schema import prepare
+from contextcliff_dagster.inference.database import Backend, Database
 from contextcliff_dagster.inference.ledger_writes import Begun, Description, Scope
 from contextcliff_dagster.inference.outcome import Failure, Orphan, Outcome
-from contextcliff_dagster.inference.sqlite_writer import Writer, connect, store_error
+from contextcliff_dagster.store import DatabaseUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from contextcliff_dagster.inference.calls import PlannedCall
     from contextcliff_dagster.inference.recipe import Prompt
 
@@ -37,46 +32,41 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """One process's door to the ledger file; a context manager. Open one per run."""
+    """One process's door to the ledger; a context manager. Open one per run."""
 
-    def __init__(
-        self, path: Path, owner: Owner, writer: Writer, reader: sqlite3.Connection
-    ) -> None:
-        self.path, self._owner, self._writer, self._reader = path, owner, writer, reader
-        self._reading = threading.Lock()
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
         self._closed = False
         self._known_documents: set[str] = set()
 
     @classmethod
-    def open(cls, path: Path) -> Ledger:
-        """Open the ledger at ``path``, made anew where there is none.
+    def open(cls, where: Path | DatabaseUrl) -> Ledger:
+        """Open the ledger in a SQLite file or a PostgreSQL database, made anew where there is none.
 
         Raises:
-            StoreError: it cannot be written, is damaged, or is of a newer version.
+            StoreError: it cannot be reached or written, is damaged, or is of a newer version.
         """
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            owners = path.with_name(path.name + ".owners")
-            owners.mkdir(exist_ok=True)
-            with _one_at_a_time(owners / "opening"):
-                reader = connect(path)
-                prepare(reader, path)
-                owner = Owner(owners)
-            remove_dead(owners)
-            return cls(path, owner, Writer(path), reader)
-        except (sqlite3.Error, OSError) as fault:
-            raise store_error(fault, path) from fault
+        if isinstance(where, DatabaseUrl):
+            from contextcliff_dagster.inference.postgres_ledger import PostgresLedger
+
+            return cls(PostgresLedger(where))
+        from contextcliff_dagster.inference.sqlite_ledger import SqliteLedger
+
+        return cls(SqliteLedger(where))
+
+    @property
+    def name(self) -> str:
+        """Where it is, as it may be shown."""
+        return self.backend.name
 
     def close(self) -> None:
-        """Commit what was submitted, give up all claims, close the file."""
+        """Commit what was submitted, give up all claims, disconnect."""
         if self._closed:
             return
         self._closed = True
-        owner = self._owner.id
-        self._writer.submit(lambda db: db.execute("DELETE FROM claims WHERE owner = ?", (owner,)))
-        self._writer.close()
-        self._owner.close()
-        self._reader.close()
+        owner = self.backend.owner
+        self.submit(lambda db: ledger_writes.release_all(db, owner))
+        self.backend.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -91,11 +81,11 @@ class Ledger:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def submit(self, operation: Callable[[sqlite3.Connection], T]) -> Future[T]:
+    def submit(self, operation: Callable[[Database], T]) -> Future[T]:
         """Run ``operation`` in a write transaction; done once it is on the disk."""
-        return self._writer.submit(operation)
+        return self.backend.submit(operation)
 
-    def write(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+    def write(self, operation: Callable[[Database], T]) -> T:
         """`submit`, waited for."""
         return self.submit(operation).result()
 
@@ -111,20 +101,25 @@ class Ledger:
     ) -> Future[Begun]:
         """Claim ``call``, reserve what it may cost and note the attempt, all before it is sent.
 
-        With ``repeat`` the call is our own and another attempt of it starts.
-
         The future raises BudgetError (nothing noted) or StoreError.
         """
         description = Description(call, prompt.hash, scope, self._compressed(call))
 
-        def operation(db: sqlite3.Connection) -> Begun:
-            if self._writer.disk_was_full:
-                raise store_error(OSError("no space left"), self.path)
-            if not repeat and (taken := ledger_writes.taken(db, call.call_key, self._owner.id)):
+        def operation(db: Database) -> Begun:
+            if self.backend.disk_was_full:
+                raise StoreError(
+                    f"The call ledger {self.name} failed: the disk is full; free some space and "
+                    "run the same command again, everything measured is kept."
+                )
+            # Before a repeated attempt, too: who lost the connection for a while may have been
+            # taken for dead.
+            if taken := ledger_writes.taken(db, call.call_key, self.backend.owner):
                 return taken
             ledger_writes.reserve(db, scope, reserve, budget)
             ledger_writes.describe(db, description)
-            attempt_id = ledger_writes.attempt(db, call.call_key, self._owner.id, scope, reserve)
+            attempt_id = ledger_writes.attempt(
+                db, call.call_key, self.backend.owner, scope, reserve
+            )
             return Begun("send", attempt_id=attempt_id)
 
         return self._remember(call, self.submit(operation))
@@ -134,10 +129,10 @@ class Ledger:
     ) -> Future[None]:
         """Keep the outcome of a sent call, settle what was reserved, give up the claim."""
 
-        def operation(db: sqlite3.Connection) -> None:
+        def operation(db: Database) -> None:
             ledger_writes.keep(db, call_key, outcome)
             ledger_writes.settle(db, attempt_id, charge)
-            ledger_writes.release(db, call_key, self._owner.id)
+            ledger_writes.release(db, call_key, self.backend.owner)
 
         return self.submit(operation)
 
@@ -146,11 +141,11 @@ class Ledger:
     ) -> Future[None]:
         """Note why an attempt brought no answer; with ``release`` the claim is given up."""
 
-        def operation(db: sqlite3.Connection) -> None:
+        def operation(db: Database) -> None:
             ledger_writes.fail(db, attempt_id, call_key, failure)
             ledger_writes.settle(db, attempt_id, charge)
             if release:
-                ledger_writes.release(db, call_key, self._owner.id)
+                ledger_writes.release(db, call_key, self.backend.owner)
 
         return self.submit(operation)
 
@@ -160,7 +155,7 @@ class Ledger:
         """Keep the outcome of a call that was judged without sending it (context overflow)."""
         description = Description(call, prompt.hash, scope, self._compressed(call))
 
-        def operation(db: sqlite3.Connection) -> None:
+        def operation(db: Database) -> None:
             ledger_writes.describe(db, description)
             ledger_writes.keep(db, call.call_key, outcome)
 
@@ -168,13 +163,13 @@ class Ledger:
 
     def release(self, call_key: str) -> Future[None]:
         """Give up our claim on a call that will not be sent again."""
-        return self.submit(lambda db: ledger_writes.release(db, call_key, self._owner.id))
+        return self.submit(lambda db: ledger_writes.release(db, call_key, self.backend.owner))
 
     def release_dead(self, owner: str) -> bool:
         """Free the claims of ``owner`` if its process is gone. True if they are free."""
-        if is_alive(self._owner.folder, owner):
+        if self.backend.is_alive(owner):
             return False
-        self.write(lambda db: db.execute("DELETE FROM claims WHERE owner = ?", (owner,)))
+        self.write(lambda db: ledger_writes.release_all(db, owner))
         return True
 
     def _compressed(self, call: PlannedCall) -> bytes | None:
@@ -203,13 +198,16 @@ class Ledger:
         """Rows of a query.
 
         Raises:
-            StoreError: the file cannot be read.
+            StoreError: the ledger cannot be read.
         """
-        try:
-            with self._reading:
-                return self._reader.execute(sql, parameters).fetchall()
-        except sqlite3.Error as fault:
-            raise store_error(fault, self.path) from fault
+        return self.backend.read(sql, parameters)
+
+    def snapshot(self) -> AbstractContextManager[Database]:
+        """A connection whose queries all see one moment; nothing written there is kept.
+
+        Entering and leaving raise StoreError as `read` does.
+        """
+        return self.backend.snapshot()
 
     def outcomes(self, call_keys: Iterable[str]) -> dict[str, Outcome]:
         """Call key -> outcome, of those that have one."""
@@ -226,7 +224,7 @@ class Ledger:
     def orphans(self, study: str | None = None, campaign: str | None = None) -> list[Orphan]:
         """Requests whose process died before their answer was kept."""
         owners = self.read("SELECT DISTINCT owner FROM attempts WHERE ended_at IS NULL")
-        alive = {owner: is_alive(self._owner.folder, owner) for (owner,) in owners}
+        alive = {owner: self.backend.is_alive(owner) for (owner,) in owners}
         return ledger_reads.orphans(self, alive, study, campaign)
 
     def spent(self, study: str, campaign: str) -> Spend:
@@ -248,11 +246,3 @@ class Ledger:
     def stats(self) -> dict[str, Any]:
         """Counts of what the ledger holds, orphans among them, and its size in bytes."""
         return ledger_reads.stats(self, len(self.orphans()))
-
-
-@contextmanager
-def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Two processes that make the same ledger at the same moment do so one after the other."""
-    with path.open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -77,11 +77,13 @@ def orphans(
     ledger: Ledger, alive: Mapping[str, bool], study: str | None, campaign: str | None
 ) -> list[Orphan]:
     """Open attempts of owners that are gone."""
+    asked = {"study": study, "campaign": campaign}
+    given = {name: value for name, value in asked.items() if value is not None}
     rows = ledger.read(
-        "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts "
-        "WHERE ended_at IS NULL"
-        " AND (?1 IS NULL OR study = ?1) AND (?2 IS NULL OR campaign = ?2) ORDER BY attempt_id",
-        (study, campaign),
+        "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts"
+        f" WHERE {' AND '.join(['ended_at IS NULL', *(f'{name} = ?' for name in given)])}"
+        " ORDER BY attempt_id",
+        tuple(given.values()),
     )
     return [Orphan(*row[1:]) for row in rows if not alive.get(row[0], True)]
 
@@ -98,14 +100,14 @@ def prompt(ledger: Ledger, call_key: str) -> Prompt:
     )
     if not rows:
         raise StoreError(
-            f"The call ledger {ledger.path} knows no call {call_key!r}; check the key."
+            f"The call ledger {ledger.name} knows no call {call_key!r}; check the key."
         )
     zstd, size, body, question, replicate, prompt_hash = rows[0]
     document = pa.Codec("zstd").decompress(zstd, decompressed_size=size, asbytes=True).decode()
     rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate)
     if rebuilt.hash != prompt_hash:
         raise StoreError(
-            f"The call ledger {ledger.path} does not give back the prompt of call {call_key!r}; "
+            f"The call ledger {ledger.name} does not give back the prompt of call {call_key!r}; "
             "restore a backup."
         )
     return rebuilt
@@ -117,12 +119,8 @@ def stats(ledger: Ledger, orphaned: int) -> dict[str, Any]:
     def count(sql: str) -> int:
         return int(ledger.read(sql)[0][0] or 0)
 
-    usd, tokens, requests = ledger.read("SELECT total(usd), sum(tokens), sum(calls) FROM spend")[0]
-    size = sum(
-        path.stat().st_size
-        for suffix in ("", "-wal")
-        if (path := ledger.path.with_name(ledger.path.name + suffix)).exists()
-    )
+    usd, tokens, requests = ledger.read("SELECT sum(usd), sum(tokens), sum(calls) FROM spend")[0]
+    sizes = ledger.backend.sizes()
     return {
         "documents": count("SELECT count(*) FROM documents"),
         "document_bytes": count("SELECT sum(bytes) FROM documents"),
@@ -136,13 +134,14 @@ def stats(ledger: Ledger, orphaned: int) -> dict[str, Any]:
         ),
         "attempts": count("SELECT count(*) FROM attempts"),
         "failures": count("SELECT count(*) FROM failures"),
-        "maybe_paid": count("SELECT count(*) FROM failures WHERE maybe_paid"),
+        "maybe_paid": count("SELECT count(*) FROM failures WHERE maybe_paid = 1"),
         "orphans": orphaned,
         "campaigns": count("SELECT count(*) FROM campaigns"),
-        "spent_usd": float(usd),
+        "spent_usd": float(usd or 0),
         "spent_tokens": int(tokens or 0),
         "requests": int(requests or 0),
-        "bytes": size,
+        "bytes": sum(sizes.values()),
+        "table_bytes": sizes,
     }
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.inference.budget import Budget, Spend
+from contextcliff_dagster.inference.database import Database
 from contextcliff_dagster.inference.outcome import Failure, Outcome, utc_now
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Description:
     zstd: bytes | None
 
 
-def taken(db: sqlite3.Connection, call_key: str, me: str) -> Begun | None:
+def taken(db: Database, call_key: str, me: str) -> Begun | None:
     """Whether a call has an outcome or another owner; None where it may be sent."""
     if db.execute("SELECT 1 FROM results WHERE call_key = ?", (call_key,)).fetchone():
         return Begun("finished")
@@ -53,7 +53,7 @@ def taken(db: sqlite3.Connection, call_key: str, me: str) -> Begun | None:
     return Begun("held", owner=row[0]) if row and row[0] != me else None
 
 
-def reserve(db: sqlite3.Connection, scope: Scope, most: Spend, budget: Budget) -> None:
+def reserve(db: Database, scope: Scope, most: Spend, budget: Budget) -> None:
     """Add ``most`` to what the campaign has spent. Raises BudgetError where it may not."""
     key = (scope.study, scope.campaign)
     row = db.execute(
@@ -61,29 +61,37 @@ def reserve(db: sqlite3.Connection, scope: Scope, most: Spend, budget: Budget) -
     ).fetchone()
     budget.check(Spend(*row) if row else Spend(), most)
     db.execute(
-        "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-        " usd = usd + excluded.usd, tokens = tokens + excluded.tokens,"
-        " calls = calls + excluded.calls",
+        "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT (study, campaign) DO UPDATE SET"
+        " usd = spend.usd + excluded.usd, tokens = spend.tokens + excluded.tokens,"
+        " calls = spend.calls + excluded.calls",
         (*key, most.usd, most.tokens, most.calls),
     )
 
 
-def begin(db: sqlite3.Connection, study: str, campaign: str) -> None:
+def begin(db: Database, study: str, campaign: str) -> None:
     """Note that the campaign has begun, where it had not."""
-    db.execute("INSERT OR IGNORE INTO campaigns VALUES (?, ?, ?)", (study, campaign, utc_now()))
+    db.execute(
+        "INSERT INTO campaigns VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        (study, campaign, utc_now()),
+    )
 
 
-def describe(db: sqlite3.Connection, what: Description) -> None:
+def describe(db: Database, what: Description) -> None:
     """Note campaign, document, recipe and call, where they are not there."""
     call, scope, example = what.call, what.scope, what.call.example
     begin(db, scope.study, scope.campaign)
     if what.zstd is not None:
         row = (example.document_id, len(call.document.encode()), what.zstd)
-        db.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?)", row)
+        db.execute(
+            "INSERT INTO documents (document_id, bytes, zstd) VALUES (?, ?, ?)"
+            " ON CONFLICT (document_id) DO UPDATE SET zstd = excluded.zstd, pruned_at = NULL"
+            " WHERE documents.pruned_at IS NOT NULL",
+            row,
+        )
     recipe = (call.recipe.hash, call.recipe.body)
-    db.execute("INSERT OR IGNORE INTO recipes VALUES (?, ?)", recipe)
+    db.execute("INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", recipe)
     db.execute(
-        "INSERT OR IGNORE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             call.call_key,
             scope.study,
@@ -101,30 +109,30 @@ def describe(db: sqlite3.Connection, what: Description) -> None:
     )
 
 
-def attempt(db: sqlite3.Connection, call_key: str, me: str, scope: Scope, most: Spend) -> int:
+def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend) -> int:
     """Claim the call and note that it is about to be sent; the attempt's number."""
     now = utc_now()
-    db.execute("INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", (call_key, me, now))
-    cursor = db.execute(
+    db.execute("INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (call_key, me, now))
+    rows = db.execute(
         "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, reserved_usd,"
-        " reserved_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        " reserved_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING attempt_id",
         (call_key, me, scope.study, scope.campaign, scope.model, now, most.usd, most.tokens),
     )
-    return int(cursor.lastrowid or 0)
+    return int(rows.fetchone()[0])
 
 
-def keep(db: sqlite3.Connection, call_key: str, outcome: Outcome) -> None:
+def keep(db: Database, call_key: str, outcome: Outcome) -> None:
     """Keep an outcome. The first one stands: a call is never measured over."""
     values = asdict(outcome)
     columns = ", ".join(values)
     marks = ", ".join("?" * len(values))
     db.execute(
-        f"INSERT OR IGNORE INTO results (call_key, {columns}) VALUES (?, {marks})",
+        f"INSERT INTO results (call_key, {columns}) VALUES (?, {marks}) ON CONFLICT DO NOTHING",
         (call_key, *values.values()),
     )
 
 
-def settle(db: sqlite3.Connection, attempt_id: int, charge: Spend) -> None:
+def settle(db: Database, attempt_id: int, charge: Spend) -> None:
     """End an attempt: ``charge`` takes the place of what was reserved for it."""
     row = db.execute(
         "UPDATE attempts SET ended_at = ?, charged_usd = ?, charged_tokens = ?"
@@ -140,23 +148,28 @@ def settle(db: sqlite3.Connection, attempt_id: int, charge: Spend) -> None:
         )
 
 
-def fail(db: sqlite3.Connection, attempt_id: int, call_key: str, failure: Failure) -> None:
+def fail(db: Database, attempt_id: int, call_key: str, failure: Failure) -> None:
     """Note why an attempt brought no answer."""
     db.execute(
-        "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             attempt_id,
             call_key,
             failure.kind,
-            failure.maybe_paid,
+            int(failure.maybe_paid),
             failure.status,
-            failure.final,
+            int(failure.final),
             failure.message,
             utc_now(),
         ),
     )
 
 
-def release(db: sqlite3.Connection, call_key: str, me: str) -> None:
+def release(db: Database, call_key: str, me: str) -> None:
     """We are not at this call any more."""
     db.execute("DELETE FROM claims WHERE call_key = ? AND owner = ?", (call_key, me))
+
+
+def release_all(db: Database, owner: str) -> None:
+    """``owner`` is not at any call any more."""
+    db.execute("DELETE FROM claims WHERE owner = ?", (owner,))

@@ -1,27 +1,17 @@
-"""One thread that writes to SQLite, and commits what has gathered meanwhile in one go.
-
-A commit with ``synchronous=FULL`` costs a flush of the disk, whatever its size; while one is under
-way the next operations queue up and share the next. A future is done only after its commit.
-"""
+"""Writing to a SQLite file, and what its faults mean for people."""
 
 from __future__ import annotations
 
-import queue
 import shutil
 import sqlite3
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.group_commit import Ended, GroupCommit, Operation, run_each
+from contextcliff_dagster.inference.ledger_schema import insist_on_version
 
-T = TypeVar("T")
-Operation = Callable[[sqlite3.Connection], Any]
-
-_BATCH = 256
 _RESERVE_BYTES = 4 << 20
 _LITTLE_BYTES = 1 << 16
 BUSY_SECONDS = 60.0
@@ -65,34 +55,20 @@ def _is_full(folder: Path) -> bool:
         return False
 
 
-class Writer:
-    """Runs operations, each as a whole or not at all, in the order of `submit`."""
+class Writer(GroupCommit):
+    """The one writing connection of a process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection = connect(path)
-        self._queue: queue.SimpleQueue[tuple[Operation, Future[Any]] | None] = queue.SimpleQueue()
         self._reserve = path.with_name(path.name + ".reserve")
         self._make_reserve()
         self.disk_was_full = False
-        self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
-        self._thread.start()
-
-    def submit(self, operation: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """Run ``operation`` in a transaction; the future is done once it is on the disk.
-
-        The future raises what the operation raised, or StoreError.
-        """
-        future: Future[T] = Future()
-        # Once submitted it will be done: a waiter that is cancelled must not undo a paid answer.
-        future.set_running_or_notify_cancel()
-        self._queue.put((operation, future))
-        return future
+        super().__init__()
 
     def close(self) -> None:
         """Finish what was submitted, then close the connection."""
-        self._queue.put(None)
-        self._thread.join()
+        super().close()
         self._connection.close()
 
     def _make_reserve(self) -> None:
@@ -105,66 +81,32 @@ class Writer:
                 except OSError:
                     self._reserve.unlink(missing_ok=True)
 
-    def _work(self) -> None:
-        while True:
-            batch = [self._queue.get()]
-            while len(batch) < _BATCH:
-                try:
-                    batch.append(self._queue.get_nowait())
-                except queue.Empty:
-                    break
-            jobs = [job for job in batch if job is not None]
-            if jobs:
-                self._commit(jobs)
-            if None in batch:
-                return
+    def _explained(self, fault: Exception) -> Exception:
+        if isinstance(fault, sqlite3.Error | OSError):
+            return store_error(fault, self._path)
+        return fault
 
-    def _commit(self, jobs: list[tuple[Operation, Future[Any]]]) -> None:
+    def _transact(self, operations: Sequence[Operation]) -> Ended:
         try:
-            try:
-                outcomes = self._transaction(jobs)
-            except sqlite3.Error as fault:
-                if "full" not in str(fault).lower():
-                    raise
-                self.disk_was_full = True
-                self._reserve.unlink(missing_ok=True)
-                outcomes = self._transaction(jobs)
-        except Exception as fault:
-            error = (
-                store_error(fault, self._path)
-                if isinstance(fault, (sqlite3.Error, OSError))
-                else fault
-            )
-            for _, future in jobs:
-                future.set_exception(error)
-            return
-        for (_, future), (value, error_) in zip(jobs, outcomes, strict=True):
-            if error_ is not None:
-                future.set_exception(error_)
-            else:
-                future.set_result(value)
+            return self._transaction(operations)
+        except sqlite3.Error as fault:
+            if "full" not in str(fault).lower():
+                raise
+            self.disk_was_full = True
+            self._reserve.unlink(missing_ok=True)
+            return self._transaction(operations)
 
-    def _transaction(
-        self, jobs: list[tuple[Operation, Future[Any]]]
-    ) -> list[tuple[Any, Exception | None]]:
+    def _transaction(self, operations: Sequence[Operation]) -> Ended:
         db = self._connection
-        outcomes: list[tuple[Any, Exception | None]] = []
         db.execute("BEGIN IMMEDIATE")
         try:
-            for operation, _ in jobs:
-                db.execute("SAVEPOINT job")
-                try:
-                    outcomes.append((operation(db), None))
-                except sqlite3.Error:
-                    raise  # the disk, not the job: nothing of this batch counts
-                except Exception as fault:
-                    db.execute("ROLLBACK TO job")
-                    outcomes.append((None, fault))
-                db.execute("RELEASE job")
+            # Another process may have brought the file to a newer version meanwhile.
+            insist_on_version(db.execute("PRAGMA user_version").fetchone()[0], self._path)
+            ended = run_each(db, operations, sqlite3.Error)
             db.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
                 if db.in_transaction:
                     db.execute("ROLLBACK")
             raise
-        return outcomes
+        return ended
