@@ -176,18 +176,26 @@ def open_engine(entry: ModelEntry) -> Engine:
         from contextcliff_dagster.inference.engines.openai import OpenAIEngine
 
         return OpenAIEngine(entry)
+    if entry.engine == "llamacpp":
+        from contextcliff_dagster.inference.engines.llamacpp import LlamaCppEngine
+
+        return LlamaCppEngine(entry)
     raise EngineError(
-        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use reference or "
-        "openai."
+        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use reference, "
+        "llamacpp or openai."
     )
 
 
 def declared_identity(entry: ModelEntry) -> dict[str, Any]:
-    """What is known of the identity without starting the engine (``reference``: all of it)."""
+    """What is known of the identity without starting the engine (in process: nearly all)."""
     if entry.engine == "reference":
         from contextcliff_dagster.inference.engines.reference import reference_identity
 
         return reference_identity(entry)
+    if entry.engine == "llamacpp":
+        from contextcliff_dagster.inference.engines.llamacpp import llamacpp_identity
+
+        return llamacpp_identity(entry)
     from contextcliff_dagster.inference.engines.openai import declared_openai_identity
 
     return declared_openai_identity(entry)

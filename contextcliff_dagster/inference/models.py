@@ -20,10 +20,14 @@ from pydantic import Field
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.yaml_errors import load_validated
 
-EngineKind = Literal["reference", "openai"]
+EngineKind = Literal["reference", "openai", "llamacpp"]
+IN_PROCESS: frozenset[str] = frozenset({"reference", "llamacpp"})
+"""Engines whose whole identity is known, and whose window is, before they start."""
 Gpus = int | Literal["auto"]
 SHIPPED_MODELS = Path(__file__).parent.parent / "models.yaml"
 
+_ONE_AT_A_TIME = ("llamacpp",)
+"""A second call at once would only take processor time from the first, and spoil its times."""
 _ON_DEVICES = frozenset({"vllm", "vllm_server"})
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
@@ -80,7 +84,8 @@ class Quirks(_Strict):
 class ModelEntry(_Strict):
     """One serving configuration under a name.
 
-    ``weights`` is a folder (engine ``reference``; default: the shipped weights of ``model_id``).
+    ``weights`` is a folder (engine ``reference``; default: the shipped weights of ``model_id``)
+    or a GGUF file (engine ``llamacpp``, whose ``threads`` are all cores unless said).
     ``tokenizer`` names the model's own tokenizer where the endpoint is not asked for one:
     with it, prompts are counted before sending and silent truncation is noticed.
     ``revision`` says which weights stand behind an endpoint; where it is given, the endpoint's
@@ -105,6 +110,7 @@ class ModelEntry(_Strict):
     quantization: str | None = None
     kv_cache_dtype: str | None = None
     rope_scaling: dict[str, Any] | None = None
+    threads: int | None = Field(default=None, ge=1, le=1024)
     gpus: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] | None = None
     price: Price | None = None
     quirks: Quirks = Quirks()
@@ -116,13 +122,14 @@ class ModelEntry(_Strict):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _defaults(cls, data: Any) -> Any:
-        if (
-            isinstance(data, Mapping)
-            and not data.get("model_id")
-            and isinstance(data.get("name"), str)
-        ):
-            return {**data, "model_id": data["name"]}
-        return data
+        if not isinstance(data, Mapping):
+            return data
+        given = dict(data)
+        if not given.get("model_id") and isinstance(given.get("name"), str):
+            given["model_id"] = given["name"]
+        if given.get("engine") in _ONE_AT_A_TIME:
+            given.setdefault("concurrency", 1)
+        return given
 
     @pydantic.model_validator(mode="after")
     def _belongs_together(self) -> ModelEntry:
@@ -130,10 +137,13 @@ class ModelEntry(_Strict):
             raise ValueError(
                 "engine 'openai' needs `base_url`, for instance http://127.0.0.1:8000/v1"
             )
-        if self.engine == "reference" and self.base_url:
+        if self.engine in IN_PROCESS and self.base_url:
             raise ValueError(
-                "engine 'reference' runs in process and takes no `base_url`; use engine 'openai'"
+                f"engine {self.engine!r} runs in process and takes no `base_url`; "
+                "use engine 'openai'"
             )
+        if self.engine in _ONE_AT_A_TIME and not self.weights:
+            raise ValueError(f"engine {self.engine!r} needs `weights`, a path on this machine")
         return self
 
     @property
