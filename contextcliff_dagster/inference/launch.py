@@ -38,11 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--for", dest="purpose", default="", help="what others who wait are told")
     parser.add_argument("--tell", type=int, default=2, help="descriptor that messages go to")
     parser.add_argument("--with-parent", type=int, help="end when the process of this id ends")
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command")
-    asked = parser.parse_args(arguments)
-    command = asked.program[1:] if asked.program[:1] == ["--"] else asked.program
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    asked, command = parser.parse_args(given[:end]), given[end + 1 :]
     if not command:
-        parser.error("name the program to run after --")
+        parser.error("write -- and the program to run after the options")
     if asked.with_parent is not None:
         _end_with(asked.with_parent)
 

@@ -97,17 +97,6 @@ def test_each_study_has_its_two_jobs(location: dg.Definitions) -> None:
         assert {f"profile_{name.replace('-', '_')}", f"pilot_{name.replace('-', '_')}"} <= jobs
 
 
-def test_the_executor_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    from contextcliff_dagster.defs.executors import chosen_executor
-
-    assert chosen_executor() is dg.in_process_executor
-    monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR", "multiprocess")
-    assert chosen_executor() is dg.multiprocess_executor
-    monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR", "gpu")
-    with pytest.raises(StudyError, match=r"'gpu'; .*in_process and multiprocess"):
-        chosen_executor()
-
-
 def test_loading_imports_nothing_heavy() -> None:
     code = (
         "import sys; from contextcliff_dagster.definitions import defs;"

@@ -13,6 +13,7 @@ from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_AS
 from contextcliff_dagster.contracts import PREDICTIONS
 from contextcliff_dagster.defs.assets.options import asset_key, described, single_run_asset
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.device_tags import device_tags
 from contextcliff_dagster.defs.partitions import (
     asked_partitions,
     bins_by_model,
@@ -72,6 +73,7 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
             table=PREDICTIONS,
         ),
         partitions_def=study_partitions(study),
+        op_tags=device_tags(study),
         # Nothing passes through an IO manager: downstream reads the store.
         dagster_type=dg.Nothing,
     )
