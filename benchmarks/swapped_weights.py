@@ -1,0 +1,98 @@
+"""Swapping the two weight files swaps the caps: the result follows the weights, not the name.
+
+    python benchmarks/swapped_weights.py [--study reference] [--seed N] [--samples-per-bin N]
+
+Profiles a study of the two reference models twice, each time in a store of its own: once as
+shipped, once with a models.yaml in which `reference-short` points at the folder of the long model's
+weights and the other way round. Sample, prompts and weights are the same and temperature is 0, so
+everything that the scores decide must be equal to the last digit. Exit code 1 where it is not, or
+where the two models have no caps that differ, so that nothing would be shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SHORT, LONG = "reference-short", "reference-long"
+SWAPPED = {SHORT: LONG, LONG: SHORT}
+DECIDED = ("verdict", "safe_cap_tokens", "caps_by_tolerance", "cliff", "baseline", "zones", "n")
+"""What of cliffs.json the scores alone decide; times and identities are no part of it."""
+
+
+def models_yaml(folder: Path) -> Path:
+    """Entries under the shipped names, each with the other one's weights."""
+    weights = files("contextcliff_dagster") / "reference" / "weights"
+    entries = {
+        name: {
+            "engine": "reference",
+            "weights": str(weights / other),
+            "tokenizer": "reference",
+            "window_tokens": 8192,
+            "dtype": "float32",
+            "concurrency": 1,
+        }
+        for name, other in SWAPPED.items()
+    }
+    path = folder / "models.yaml"
+    path.write_text(json.dumps({"models": entries}, indent=1), encoding="utf-8")  # JSON is YAML
+    return path
+
+
+def profile(options: Sequence[str], store: Path, models: Path | None) -> dict[str, dict[str, Any]]:
+    """cliffs.json of each model, by name, measured through the command line."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("CONTEXTCLIFF_", "DAGSTER_"))}
+    if models is not None:
+        env["CONTEXTCLIFF_MODELS"] = str(models)
+    command = (sys.executable, "-m", "contextcliff_dagster.cli", "profile", *options)
+    fixed = ("--model", SHORT, "--model", LONG, "--store", str(store), "--yes", "--json")
+    done = subprocess.run(
+        [*command, *fixed], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return {c["model"]: c for c in json.loads(done.stdout)["cliffs"]}
+
+
+def differences(shipped: dict[str, Any], swapped: dict[str, Any]) -> list[str]:
+    """What of the same weights' results differs under another name."""
+    found = [key for key in DECIDED if shipped[key] != swapped[key]]
+    means = [[row["mean"] for row in one["bins"]] for one in (shipped, swapped)]
+    return found + (["bins"] if means[0] != means[1] else [])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--study", default="reference")
+    parser.add_argument("--seed", help="draw another sample")
+    parser.add_argument("--samples-per-bin", help="instead of the study's own")
+    given = parser.parse_args()
+    options = [given.study]
+    for name, value in (("--seed", given.seed), ("--samples-per-bin", given.samples_per_bin)):
+        options += [name, value] if value else []
+    with tempfile.TemporaryDirectory(prefix="contextcliff-swapped-") as name:
+        folder = Path(name)
+        shipped = profile(options, folder / "shipped", None)
+        swapped = profile(options, folder / "swapped", models_yaml(folder))
+    print(f"{'WEIGHTS':<16} {'CAP AS SHIPPED':>15} {'CAP UNDER THE OTHER NAME':>25}  DIFFERENT")
+    failed = shipped[SHORT]["safe_cap_tokens"] == shipped[LONG]["safe_cap_tokens"]
+    for weights, other in SWAPPED.items():
+        wrong = differences(shipped[weights], swapped[other])
+        caps = [c["safe_cap_tokens"] for c in (shipped[weights], swapped[other])]
+        print(f"{weights:<16} {caps[0]!s:>15} {caps[1]!s:>25}  {', '.join(wrong) or 'nothing'}")
+        failed |= bool(wrong)
+    if failed:
+        print("The caps do not swap with the weights.")
+        sys.exit(1)
+    print("The caps swap with the weights.")
+
+
+if __name__ == "__main__":
+    main()
