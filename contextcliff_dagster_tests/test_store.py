@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,6 +105,29 @@ def test_a_full_disk_is_named_as_such() -> None:
         path.symlink_to("/dev/full")
         with path.open("wb", buffering=0) as file:
             file.write(b"x")
+
+
+@pytest.mark.parametrize(
+    "what", ["write_atomic(path, bytes(200_000))", "write_table(path, rows, t)"]
+)
+def test_a_limit_on_the_size_of_files_is_named_as_such(what: str, tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "from contextcliff_dagster.contracts import LENGTH_MAP as t, StoreError\n"
+        "from contextcliff_dagster.store import write_atomic, write_table\n"
+        "rows = [{'example_id': str(i), 'document_id': str(i * i), 'length_tokens': i}"
+        " for i in range(50_000)]\n"
+        "path = Path(sys.argv[1])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        f"try: {what}\n"
+        "except StoreError as fault: print(fault)\n"
+    )
+    path = tmp_path / "table.parquet"
+    command = [sys.executable, "-c", code, str(path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"Cannot write {path}: ")
+    assert "ulimit -f" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_results_are_as_readable_as_the_users_other_files(tmp_path: Path) -> None:
