@@ -17,7 +17,7 @@ BIN     := $(VENV)/bin
 SOURCES := pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help profile test ui lint types layers check reference-models install install-dev clean
+.PHONY: help profile test ui lint types layers check local-model reference-models install install-dev clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -46,6 +46,9 @@ layers: $(BIN)/.dev  ## no import against the order of the rooms
 
 check: lint types layers  ## lint, types and layers
 
+local-model: $(BIN)/.local  ## fetch a small real language model (98 MB) into data/models, and what runs it
+	@$(BIN)/python -m contextcliff_dagster.inference.local_model
+
 reference-models: $(BIN)/.reference  ## train the reference models again and measure them (torch; up to an hour)
 	$(BIN)/python -m contextcliff_dagster.reference.train $(ARGS)
 	$(BIN)/python -m contextcliff_dagster.reference.measure
@@ -63,10 +66,11 @@ $(BIN)/.base: extra =
 $(BIN)/.test: extra = [test]
 $(BIN)/.dev: extra = [dev]
 $(BIN)/.reference: extra = [reference]
+$(BIN)/.local: extra = [local]
 
-$(BIN)/.test $(BIN)/.dev $(BIN)/.reference: $(BIN)/.base
+$(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local: $(BIN)/.base
 
-$(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference: $(SOURCES) | $(BIN)/.python
+$(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local: $(SOURCES) | $(BIN)/.python
 	@start=$$(date +%s); \
 	echo "Installing contextcliff-dagster$(extra) into $(VENV) ..."; \
 	. $(BIN)/.python; \

@@ -52,6 +52,16 @@ def _lacks_vllm() -> str | None:
     return None
 
 
+def _lacks_local_model() -> str | None:
+    from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, models_folder
+
+    if importlib.util.find_spec("xllamacpp") is None:
+        return "needs xllamacpp, of the local extra: make local-model"
+    if not (models_folder() / LOCAL_MODEL_FILE).is_file():
+        return f"needs {LOCAL_MODEL_FILE}: make local-model"
+    return None
+
+
 def _lacks_browser() -> str | None:
     if chromium() is None or chromedriver() is None:
         return "needs chromium and chromedriver (Debian: chromium chromium-driver)"
@@ -67,6 +77,7 @@ def _lacks_postgres() -> str | None:
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "torch": _lacks_torch,
     "vllm": _lacks_vllm,
+    "local_model": _lacks_local_model,
     "browser": _lacks_browser,
     "postgres": _lacks_postgres,
 }

@@ -13,13 +13,14 @@ from contextcliff_dagster.inference.calls import PlannedCall, SampleSource, plan
 from contextcliff_dagster.inference.campaigns import recorded_identity
 from contextcliff_dagster.inference.engine import Identity, declared_identity
 from contextcliff_dagster.inference.ledger import Ledger
-from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.models import IN_PROCESS, ModelEntry
 from contextcliff_dagster.inference.overflow import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.recipe import Recipe
 
-_ASSUMED_PACE = {"reference": (0.01, 6e-5), "openai": (1.0, 2e-4)}
+_ASSUMED_PACE = {"reference": (0.01, 6e-5), "llamacpp": (0.5, 3e-3)}
+_ASSUMED_PACE_OF_SERVERS = (1.0, 2e-4)
 """Seconds a call and seconds a prompt token, where the ledger has no history of the model: the
-NumPy runtime on one core at some thousand tokens; a guess for servers."""
+NumPy runtime on one core at some thousand tokens; 135M parameters on two; a guess for servers."""
 _HISTORY_CALLS = 20
 
 
@@ -182,7 +183,7 @@ def _likely_identity(
     """The identity whose calls count as paid: the campaign's, else (in process) the entry's own."""
     if ledger and (recorded := recorded_identity(ledger, study, campaign, entry.name)):
         return recorded
-    if entry.engine != "reference":
+    if entry.engine not in IN_PROCESS:
         return None
     try:
         return Identity(declared_identity(entry))
@@ -200,5 +201,5 @@ def _pace(entry: ModelEntry, ledger: Ledger | None) -> tuple[float, float, str]:
         )[0]
         if calls >= _HISTORY_CALLS and tokens:
             return 0.0, milliseconds / 1000 / tokens, f"{calls} calls so far"
-    base_s, token_s = _ASSUMED_PACE[entry.engine]
+    base_s, token_s = _ASSUMED_PACE.get(entry.engine, _ASSUMED_PACE_OF_SERVERS)
     return base_s, token_s, "assumed"

@@ -252,8 +252,14 @@ def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
     folder = path.parent
     entries = load_validated(path, _ModelsFile).models
     return {
-        name: entry.model_copy(update={"weights": str(folder / Path(entry.weights).expanduser())})
+        name: entry.model_copy(update={"weights": _beside(folder, entry.weights)})
         if entry.weights
         else entry
         for name, entry in entries.items()
     }
+
+
+def _beside(folder: Path, weights: str) -> str:
+    """Relative to the file that names them; a bare name may also be that of a fetched model."""
+    path = folder / Path(weights).expanduser()
+    return weights if weights == path.name and not path.exists() else str(path)

@@ -72,7 +72,8 @@ class Recipe:
 
     ``template`` holds ``{document}`` and ``{question}`` once each; ``instructions`` has one wording
     per replicate, each holding ``{question}`` or standing on a line before it; ``answer_prefix`` is
-    the begun answer of mode ``chat_prefill``, or the end of the prompt in mode ``completion``.
+    the begun answer of mode ``chat_prefill``, or the end of the prompt in mode ``completion``; it
+    may hold ``{question}``.
 
     Raises:
         StudyError: a placeholder is missing or doubled, or a mode lacks what it needs.
@@ -170,12 +171,13 @@ class Recipe:
             asked = f"{instruction}\n{question}"
         values = {"document": document, "question": asked}
         text = _FIELD.sub(lambda match: values[match[1]], self.template)
+        begun = (self.answer_prefix or "").replace("{question}", question)
         if self.mode == "completion":
-            return Prompt("completion", text=text + (self.answer_prefix or ""))
+            return Prompt("completion", text=text + begun)
         messages = [Message("system", self.system)] if self.system else []
         messages.append(Message("user", text))
         if self.mode == "chat_prefill":
-            messages.append(Message("assistant", self.answer_prefix or ""))
+            messages.append(Message("assistant", begun))
         return Prompt(self.mode, tuple(messages))
 
     def overhead_tokens(self, count: Callable[[str], int], replicate: int = 0) -> int:

@@ -1,7 +1,7 @@
 """Weights of your own on this machine: where they lie, and which they are.
 
-A relative path is looked for in the working folder, then where `make local-model` keeps models:
-``data/models`` of the checkout, or ``models`` in the store.
+A relative path in models.yaml is one from that file's folder. A bare name is also looked for where
+`make local-model` keeps models: ``data/models`` of the checkout, or ``models`` in the store.
 """
 
 from __future__ import annotations

@@ -74,7 +74,9 @@ class PromptSection(Section):
     mode: PromptMode = "chat"
     template: str | None = Field(default=None, description="File with {document} and {question}")
     system: str | None = Field(default=None, description="File with the system text")
-    answer_prefix: str | None = None
+    answer_prefix: str | None = Field(
+        default=None, description="The beginning of the answer; {question} may stand in it"
+    )
     instructions: str | None = Field(
         default=None, description="File with one wording of the instruction per line"
     )
