@@ -8,8 +8,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from contextcliff_dagster_tests.requirements import postgres_bin
@@ -24,11 +25,40 @@ class PostgresServer:
     user: str
     password: str
     database: str
+    _pg_ctl: Callable[..., None] = field(repr=False, default=lambda *_: None)
 
     @property
     def url(self) -> str:
         where = f"{self.host}:{self.port}/{self.database}"
         return f"postgresql://{self.user}:{self.password}@{where}"
+
+    def stop(self) -> None:
+        """End the server at once, as a crash would; what was committed is kept."""
+        self._pg_ctl("stop", "-m", "immediate")
+
+    def start(self) -> None:
+        """Start it again after `stop`."""
+        self._pg_ctl("start")
+
+    def execute(self, sql: str) -> list[tuple[object, ...]]:
+        """Run one statement as the superuser; its rows, if any."""
+        import psycopg2
+
+        with contextlib.closing(psycopg2.connect(self.url)) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(sql)
+                return cursor.fetchall() if cursor.description else []
+
+    @contextlib.contextmanager
+    def fresh_database(self) -> Iterator[PostgresServer]:
+        """An empty database of its own on the same server, gone afterwards."""
+        name = f"t{uuid.uuid4().hex}"
+        self.execute(f"CREATE DATABASE {name}")
+        try:
+            yield replace(self, database=name)
+        finally:
+            self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def free_port() -> int:
@@ -67,20 +97,17 @@ def running_postgres(database: str = "dagster") -> Iterator[PostgresServer]:
             *(f"--pwfile={folder / 'password'}", f"--pgdata={data}"),
         )
         options = f"-h {server.host} -p {server.port} -k {folder} -c fsync=off"
-        run("pg_ctl", "start", "-w", "-D", data, "-l", folder / "log", "-o", options)
+
+        def pg_ctl(action: str, *more: str) -> None:
+            given = ["-l", folder / "log", "-o", options] if action == "start" else []
+            run("pg_ctl", action, "-w", "-D", data, *given, *more)
+
+        pg_ctl("start")
         try:
-            _create(server)
-            yield server
+            replace(server, database="postgres").execute(f'CREATE DATABASE "{database}"')
+            yield replace(server, _pg_ctl=pg_ctl)
         finally:
-            run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", data)
+            with contextlib.suppress(AssertionError):  # a test may have left it stopped
+                pg_ctl("stop", "-m", "immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _create(server: PostgresServer) -> None:
-    import psycopg2
-
-    connection = psycopg2.connect(server.url.rsplit("/", 1)[0] + "/postgres")
-    connection.autocommit = True
-    with contextlib.closing(connection), connection.cursor() as cursor:
-        cursor.execute(f'CREATE DATABASE "{server.database}"')

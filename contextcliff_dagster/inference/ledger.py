@@ -167,10 +167,16 @@ class Ledger:
 
     def release_dead(self, owner: str) -> bool:
         """Free the claims of ``owner`` if its process is gone. True if they are free."""
-        if self.backend.is_alive(owner):
-            return False
-        self.write(lambda db: ledger_writes.release_all(db, owner))
-        return True
+
+        def operation(db: Database) -> bool:
+            # Looked at again while nobody else writes: an owner that comes back (its connection
+            # was gone for a while) claims nothing meanwhile.
+            if self.backend.is_alive(owner):
+                return False
+            ledger_writes.release_all(db, owner)
+            return True
+
+        return not self.backend.is_alive(owner) and self.write(operation)
 
     def _compressed(self, call: PlannedCall) -> bytes | None:
         """The document compressed, unless this process has stored it already."""

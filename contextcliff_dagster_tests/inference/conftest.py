@@ -1,4 +1,4 @@
-"""A call ledger of the running test's own."""
+"""A call ledger of the running test's own, in SQLite and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,9 +8,37 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.store import DatabaseUrl
+from contextcliff_dagster_tests.postgres import PostgresServer, running_postgres
+from contextcliff_dagster_tests.requirements import require
+
+BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server for all tests of a worker."""
+    require("postgres")
+    with running_postgres("contextcliff") as server:
+        yield server
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "state.db") as opened:
+def postgres(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """An empty database."""
+    with postgres_server.fresh_database() as server:
+        yield server
+
+
+@pytest.fixture(params=BOTH)
+def ledger_at(request: pytest.FixtureRequest, tmp_path: Path) -> Path | DatabaseUrl:
+    """Where a ledger may be made; nothing is there yet."""
+    if request.param == "sqlite":
+        return tmp_path / "state.db"
+    return DatabaseUrl(request.getfixturevalue("postgres").url)
+
+
+@pytest.fixture
+def ledger(ledger_at: Path | DatabaseUrl) -> Iterator[Ledger]:
+    with Ledger.open(ledger_at) as opened:
         yield opened

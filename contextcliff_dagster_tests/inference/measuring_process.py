@@ -1,6 +1,7 @@
 """A measurement in a process of its own, to be killed.
 
-``python -m contextcliff_dagster_tests.inference.measuring_process STATE_DB BASE_URL BINS N DIE``.
+``python -m contextcliff_dagster_tests.inference.measuring_process LEDGER BASE_URL BINS N DIE``.
+LEDGER: the path of a file, or a PostgreSQL URL.
 DIE: ``none``; ``response:K`` kills itself with SIGKILL after the K-th answer has arrived and before
 it is committed. Prints the run's summary as JSON.
 """
@@ -17,6 +18,7 @@ from typing import Any
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.measure import measure
+from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.samples import RECIPE, LedgerSample, openai_entry
 
 
@@ -41,7 +43,7 @@ def main() -> int:
     sample = LedgerSample(int(bins), int(n), max_tokens=300)
     print("ready", flush=True)
     try:
-        with Ledger.open(Path(path)) as ledger:
+        with Ledger.open(DatabaseUrl(path) if "://" in path else Path(path)) as ledger:
             entry = openai_entry(url, concurrency=3, tokenizer="reference")
             summary = measure(
                 sample, entry, RECIPE, ledger, study="s", campaign="c", bins=sample.bins, n=int(n)

@@ -20,6 +20,7 @@ import pytest
 
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.records import prediction_rows
+from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.samples import (
     RECIPE,
     LedgerSample,
@@ -33,10 +34,11 @@ CALLS = BINS * N
 TIMES = {"ttft_ms", "duration_ms", "finished_at"}
 
 
-def start(state: Path, url: str, die: str = "none") -> subprocess.Popen[str]:
+def start(state: Path | DatabaseUrl, url: str, die: str = "none") -> subprocess.Popen[str]:
+    where = str(state) if isinstance(state, Path) else state.secret
     return subprocess.Popen(
         [sys.executable, "-m", "contextcliff_dagster_tests.inference.measuring_process",
-         str(state), url, str(BINS), str(N), die],
+         where, url, str(BINS), str(N), die],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -55,7 +57,7 @@ def wait_for_requests(process: subprocess.Popen[str], log: Path, count: int) -> 
         time.sleep(0.01)
 
 
-def records(state: Path) -> list[dict[str, Any]]:
+def records(state: Path | DatabaseUrl) -> list[dict[str, Any]]:
     with Ledger.open(state) as ledger:
         rows = prediction_rows(
             SAMPLE,
@@ -75,7 +77,7 @@ def paid(log: Path) -> Counter[str]:
 
 
 def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbed_run(
-    tmp_path: Path,
+    tmp_path: Path, ledger_at: Path | DatabaseUrl
 ) -> None:
     log = tmp_path / "log.jsonl"
     rng = random.Random(5)
@@ -83,24 +85,23 @@ def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbe
         finish(start(tmp_path / "undisturbed.db", url))
         undisturbed = records(tmp_path / "undisturbed.db")
         log.unlink()
-        state = tmp_path / "killed.db"
         log_url = url
     with reference_server(
         log=log, delay_ms=30, port=int(log_url.split(":")[2].split("/")[0])
     ) as url:
         deaths = ["response:2", "random", "random"]
         for death in deaths:
-            process = start(state, url, death if death != "random" else "none")
+            process = start(ledger_at, url, death if death != "random" else "none")
             if death == "random":
                 wait_for_requests(process, log, len(read_log(log)) + rng.randint(1, 5))
                 process.kill()
             process.wait(120)
             assert process.returncode == -signal.SIGKILL
-        summary = finish(start(state, url))
+        summary = finish(start(ledger_at, url))
         before = len(read_log(log))
-        again = finish(start(state, url))
+        again = finish(start(ledger_at, url))
         assert len(read_log(log)) == before
-    assert records(state) == undisturbed
+    assert records(ledger_at) == undisturbed
     assert len(undisturbed) == CALLS
     assert again["cached"] == CALLS
     sent_twice = sum(count - 1 for count in paid(log).values())
@@ -109,55 +110,60 @@ def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbe
     assert 1 <= sent_twice <= summary["orphans"] <= 3 * len(deaths)
 
 
-def test_two_runs_at_once_both_finish_and_no_call_is_paid_twice(tmp_path: Path) -> None:
+def test_two_runs_at_once_both_finish_and_no_call_is_paid_twice(
+    tmp_path: Path, ledger_at: Path | DatabaseUrl
+) -> None:
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=50) as url:
-        processes = [start(tmp_path / "state.db", url) for _ in range(2)]
+        processes = [start(ledger_at, url) for _ in range(2)]
         summaries = [finish(process) for process in processes]
     assert all(count == 1 for count in paid(log).values())
     assert sum(paid(log).values()) == CALLS
     assert sum(summary["sent"] for summary in summaries) == CALLS
     for summary in summaries:
         assert summary["cached"] + summary["by_others"] + summary["answered"] == CALLS
-    assert len(records(tmp_path / "state.db")) == CALLS
+    assert len(records(ledger_at)) == CALLS
 
 
 @pytest.mark.slow
-def test_a_waiting_run_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
+def test_a_waiting_run_takes_over_when_the_other_is_killed(
+    tmp_path: Path, ledger_at: Path | DatabaseUrl
+) -> None:
     log = tmp_path / "log.jsonl"
-    with reference_server(log=log, delay_ms=200) as url:
-        first = start(tmp_path / "state.db", url)
+    with reference_server(log=log, delay_ms=400) as url:
+        first, second = start(ledger_at, url), start(ledger_at, url)
+        for process in (first, second):
+            assert process.stdout is not None
+            process.stdout.readline()
         wait_for_requests(first, log, 4)
-        second = start(tmp_path / "state.db", url)
-        assert second.stdout is not None
-        second.stdout.readline()
-        wait_for_requests(first, log, len(read_log(log)) + 4)
         first.kill()
         summary = finish(second)
         assert first.wait() == -signal.SIGKILL
-    assert len(records(tmp_path / "state.db")) == CALLS
+    assert len(records(ledger_at)) == CALLS
     assert sum(count - 1 for count in paid(log).values()) <= summary["orphans"] <= 3
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(
+    tmp_path: Path, ledger_at: Path | DatabaseUrl
+) -> None:
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=150) as url:
-        process = start(tmp_path / "state.db", url)
+        process = start(ledger_at, url)
         wait_for_requests(process, log, 8)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
         assert (process.returncode, out.split()) == (130, ["ready", "interrupted"])
-        summary = finish(start(tmp_path / "state.db", url))
+        summary = finish(start(ledger_at, url))
     assert summary["orphans"] == 0
     assert 0 < summary["cached"] < CALLS
     assert all(count == 1 for count in paid(log).values())
 
 
 @pytest.mark.slow
-def test_a_dozen_runs_at_once_share_the_work(tmp_path: Path) -> None:
+def test_a_dozen_runs_at_once_share_the_work(tmp_path: Path, ledger_at: Path | DatabaseUrl) -> None:
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=20) as url:
-        processes = [start(tmp_path / "state.db", url) for _ in range(6)]
+        processes = [start(ledger_at, url) for _ in range(6)]
         summaries = [finish(process) for process in processes]
     assert sum(paid(log).values()) == sum(summary["sent"] for summary in summaries) == CALLS

@@ -7,11 +7,12 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import uuid
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import BudgetError, StoreError
@@ -20,6 +21,7 @@ from contextcliff_dagster.inference.calls import PlannedCall, plan_calls
 from contextcliff_dagster.inference.claims import Owner, is_alive
 from contextcliff_dagster.inference.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.outcome import Failure, Outcome, utc_now
+from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.samples import RECIPE, LedgerSample
 
 SAMPLE = LedgerSample(2, 4)
@@ -28,11 +30,20 @@ CALLS = plan_calls(SAMPLE, "identity", RECIPE, "c", SAMPLE.bins, 4)
 
 
 def begin(
-    ledger: Ledger, call: PlannedCall, usd: float = 0.0, budget: Budget | None = None, **more: Any
+    ledger: Ledger,
+    call: PlannedCall,
+    usd: float = 0.0,
+    budget: Budget | None = None,
+    scope: Scope = SCOPE,
 ) -> Begun:
-    return ledger.begin(
-        call, call.prompt(), SCOPE, Spend(usd, 10, 1), budget or Budget(), **more
-    ).result()
+    return ledger.begin(call, call.prompt(), scope, Spend(usd, 10, 1), budget or Budget()).result()
+
+
+def source(where: Path | DatabaseUrl) -> str:
+    """Python that gives ``where`` in another process, which has imported this module."""
+    if isinstance(where, Path):
+        return f"Path({str(where)!r})"
+    return f"DatabaseUrl({where.secret!r})"
 
 
 def answer(text: str = "a") -> Outcome:
@@ -54,8 +65,10 @@ def test_the_first_outcome_stands(ledger: Ledger) -> None:
     assert ledger.outcomes([CALLS[0].call_key])[CALLS[0].call_key].raw_output == "first"
 
 
-def test_a_call_is_held_by_one_owner_until_it_lets_go(ledger: Ledger, tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "state.db") as other:
+def test_a_call_is_held_by_one_owner_until_it_lets_go(
+    ledger: Ledger, ledger_at: Path | DatabaseUrl
+) -> None:
+    with Ledger.open(ledger_at) as other:
         begun = begin(ledger, CALLS[0])
         held = begin(other, CALLS[0])
         assert held.state == "held"
@@ -67,12 +80,11 @@ def test_a_call_is_held_by_one_owner_until_it_lets_go(ledger: Ledger, tmp_path: 
 
 
 def test_the_claims_of_a_dead_process_are_free_and_its_attempts_are_orphans(
-    ledger: Ledger, tmp_path: Path
+    ledger: Ledger, ledger_at: Path | DatabaseUrl
 ) -> None:
     code = (
-        "import os; from pathlib import Path; from "
-        "contextcliff_dagster_tests.inference.test_ledger import *;"
-        f"ledger = Ledger.open(Path({str(tmp_path / 'state.db')!r}));"
+        "import os; from contextcliff_dagster_tests.inference.test_ledger import *;"
+        f"ledger = Ledger.open({source(ledger_at)});"
         "begin(ledger, CALLS[0], usd=0.25); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
@@ -124,7 +136,11 @@ def test_calls_and_tokens_can_be_limited_too(ledger: Ledger) -> None:
         begin(ledger, CALLS[1], 0, Budget(tokens=15))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     limit=st.floats(0.1, 3),
     prices=st.lists(
@@ -132,22 +148,24 @@ def test_calls_and_tokens_can_be_limited_too(ledger: Ledger) -> None:
     ),
 )
 def test_several_writers_never_spend_more_than_the_budget(
-    tmp_path_factory: pytest.TempPathFactory, limit: float, prices: list[tuple[float, float, bool]]
+    ledger_at: Path | DatabaseUrl, limit: float, prices: list[tuple[float, float, bool]]
 ) -> None:
-    path = tmp_path_factory.mktemp("budget") / "state.db"
-    with Ledger.open(path) as one, Ledger.open(path) as two:
+    # Each example spends in a campaign of its own, on calls of its own.
+    scope = replace(SCOPE, campaign=uuid.uuid4().hex)
+    calls = plan_calls(SAMPLE, "identity", RECIPE, scope.campaign, SAMPLE.bins, 4)
+    with Ledger.open(ledger_at) as one, Ledger.open(ledger_at) as two:
 
         def work(ledger: Ledger, share: list[int]) -> None:
             for index in share:
                 reserve, used, dies = prices[index]
                 try:
-                    begun = begin(ledger, CALLS[index], reserve, Budget(usd=limit))
+                    begun = begin(ledger, calls[index], reserve, Budget(usd=limit), scope)
                 except BudgetError:
                     continue
                 if not dies:
                     charge = Spend(reserve * used, 1, 1)
                     ledger.finish(
-                        begun.attempt_id, CALLS[index].call_key, answer(), charge
+                        begun.attempt_id, calls[index].call_key, answer(), charge
                     ).result()
 
         threads = [
@@ -158,20 +176,19 @@ def test_several_writers_never_spend_more_than_the_budget(
             thread.start()
         for thread in threads:
             thread.join()
-        assert one.spent("s", "c").usd <= limit * (1 + 1e-9)
+        assert one.spent("s", scope.campaign).usd <= limit * (1 + 1e-9)
 
 
-def test_prompts_are_rebuilt_byte_for_byte_and_documents_stored_once(tmp_path: Path) -> None:
+def test_prompts_are_rebuilt_byte_for_byte_and_documents_stored_once(ledger: Ledger) -> None:
     sample = LedgerSample(1, 3, questions=4)
     calls = plan_calls(sample, "identity", RECIPE, "c", sample.bins, 100)
     assert len(calls) == 12
-    with Ledger.open(tmp_path / "state.db") as ledger:
-        for call in calls:
-            begin(ledger, call)
-            assert ledger.prompt(call.call_key) == call.prompt()
-        assert ledger.stats()["documents"] == 3
-        with pytest.raises(StoreError, match="knows no call"):
-            ledger.prompt("nonsense")
+    for call in calls:
+        begin(ledger, call)
+        assert ledger.prompt(call.call_key) == call.prompt()
+    assert ledger.stats()["documents"] == 3
+    with pytest.raises(StoreError, match="knows no call"):
+        ledger.prompt("nonsense")
 
 
 def test_a_ledger_of_a_newer_version_is_refused_unharmed(tmp_path: Path) -> None:
@@ -223,10 +240,10 @@ def test_on_a_full_disk_answers_already_paid_are_still_kept(tmp_path: Path) -> N
         assert begin(ledger, CALLS[1]).state == "send"
 
 
-def test_many_processes_may_make_the_same_ledger_at_once(tmp_path: Path) -> None:
+def test_many_processes_may_make_the_same_ledger_at_once(ledger_at: Path | DatabaseUrl) -> None:
     code = (
-        "from pathlib import Path; from contextcliff_dagster.inference.ledger import Ledger;"
-        f"Ledger.open(Path({str(tmp_path / 'new' / 'state.db')!r})).close()"
+        "from contextcliff_dagster_tests.inference.test_ledger import *;"
+        f"Ledger.open({source(ledger_at)}).close()"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
     assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
