@@ -18,9 +18,10 @@ import pydantic
 from pydantic import Field
 
 from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.vllm_options import VllmOptions
 from contextcliff_dagster.inference.yaml_errors import load_validated
 
-EngineKind = Literal["reference", "openai", "llamacpp"]
+EngineKind = Literal["reference", "openai", "llamacpp", "vllm", "vllm_server"]
 IN_PROCESS: frozenset[str] = frozenset({"reference", "llamacpp"})
 """Engines whose whole identity is known, and whose window is, before they start."""
 Gpus = int | Literal["auto"]
@@ -91,6 +92,11 @@ class ModelEntry(_Strict):
     ``revision`` says which weights stand behind an endpoint; where it is given, the endpoint's
     address is not part of the serving identity (the server may move).
     ``base_url`` may hold ``${VARIABLE}`` or ``${VARIABLE:-default}``.
+
+    ``concurrency`` is the most requests in flight: the server's 429s lower it, answers raise it
+    again. ``requests_per_minute`` and ``tokens_per_minute`` (prompt and output limit together) are
+    kept to by each process for itself. A request may take ``timeout_s``, a call with all its
+    attempts and the waits between them ``call_deadline_s`` (default: three times ``timeout_s``).
     ``gpus``: how many whole devices the engine is leased while it runs here; ``auto``: one where
     the machine has any, else its CPU lane. Not part of the serving identity.
     """
@@ -114,8 +120,12 @@ class ModelEntry(_Strict):
     gpus: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] | None = None
     price: Price | None = None
     quirks: Quirks = Quirks()
+    vllm: VllmOptions = VllmOptions()
     concurrency: int = Field(default=4, ge=1, le=512)
     timeout_s: float = Field(default=600.0, gt=0)
+    call_deadline_s: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
     max_attempts: int = Field(default=5, ge=1, le=20)
     breaker_failures: int = Field(default=12, ge=1)
 
@@ -142,16 +152,30 @@ class ModelEntry(_Strict):
                 f"engine {self.engine!r} runs in process and takes no `base_url`; "
                 "use engine 'openai'"
             )
+        if self.engine in _ON_DEVICES and self.base_url:
+            raise ValueError(
+                f"engine {self.engine!r} brings its own server and takes no `base_url`; for one "
+                "that is running already, use engine 'openai'"
+            )
+        if self.engine not in _ON_DEVICES and self.vllm != VllmOptions():
+            raise ValueError(f"engine {self.engine!r} takes no `vllm` block")
         if self.engine in _ONE_AT_A_TIME and not self.weights:
             raise ValueError(f"engine {self.engine!r} needs `weights`, a path on this machine")
         return self
 
     @property
     def gpus_wanted(self) -> Gpus:
-        """``gpus``, or where it is not given: ``auto`` for vLLM in process, else none."""
+        """``gpus``, or where it is not given, for vLLM as many as share its tensors, else none."""
         if self.gpus is not None:
             return self.gpus
+        if self.vllm.tensor_parallel > 1:
+            return self.vllm.tensor_parallel
         return "auto" if self.engine in _ON_DEVICES else 0
+
+    @property
+    def longest_call_s(self) -> float:
+        """``call_deadline_s`` or its default."""
+        return self.call_deadline_s or 3 * self.timeout_s
 
     def resolved_base_url(self) -> str:
         """``base_url`` with its environment variables filled in.

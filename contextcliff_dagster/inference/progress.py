@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A snapshot while calls run; ``done`` counts planned calls with an outcome, old or new."""
+    """A snapshot while calls run; ``done`` counts planned calls with an outcome, old or new.
+
+    ``concurrency``: how many requests may be in flight just now.
+    """
 
     planned: int
     done: int
@@ -17,7 +20,9 @@ class Progress:
     waiting: int
     retries: int
     failed: int
+    concurrency: int
     prompt_tokens: int
+    cached_tokens: int
     completion_tokens: int
     cost_usd: float
     elapsed_s: float
@@ -30,8 +35,10 @@ class RunSummary:
 
     ``cached``: outcomes that the ledger had before; ``by_others``: outcomes that another process
     delivered meanwhile. ``orphans``: calls sent by processes that died before an answer was kept
-    (charged to the budget, sent again). ``unchecked_truncation``: answers whose prompt tokens could
-    not be compared, for want of our own count or the server's. ``stopped``: ended on request.
+    (charged to the budget, sent again). ``maybe_paid``: requests of this run that died after they
+    were sent, perhaps paid (charged, too). ``unchecked_truncation``: answers whose prompt tokens
+    could not be compared, for want of our own count or the server's. ``concurrency``: how many
+    requests the server took at once in the end (0: none was sent). ``stopped``: ended on request.
     """
 
     planned: int
@@ -44,8 +51,11 @@ class RunSummary:
     transport_errors: int = 0
     retries: int = 0
     orphans: int = 0
+    maybe_paid: int = 0
     unchecked_truncation: int = 0
+    concurrency: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float = 0.0
     seconds: float = 0.0

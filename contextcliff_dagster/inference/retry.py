@@ -3,6 +3,7 @@ many."""
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -19,9 +20,15 @@ class Backoff:
 
     (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.) What the server
     asks for by Retry-After is waited for on top, at most ``longest_wait_s``.
+
+    A call is given up after ``attempts`` faults, after ``slow_downs`` answers of 429 (which are no
+    faults: fewer requests at a time will do), or when its requests and the waits between them have
+    taken ``deadline_s``.
     """
 
     attempts: int = 5
+    slow_downs: int = 20
+    deadline_s: float = math.inf
     base_s: float = 0.5
     cap_s: float = 30.0
     longest_wait_s: float = 120.0
@@ -31,6 +38,38 @@ class Backoff:
         jitter = rng.uniform(0.0, min(self.cap_s, self.base_s * 2 ** (attempt - 1)))
         asked = min(max(retry_after_s or 0.0, 0.0), self.longest_wait_s)
         return asked + jitter
+
+
+class Tries:
+    """The attempts of one call, counted and timed against the bounds of ``backoff``."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self.sent = self._faults = self._slow_downs = 0
+        self._taken_s = 0.0
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the call's deadline that are left."""
+        return max(0.0, self._backoff.deadline_s - self._taken_s)
+
+    def wait_s(
+        self, status: int | None, took_s: float, retry_after_s: float | None, rng: random.Random
+    ) -> float | None:
+        """Seconds to wait after a failed request, or None where the call is given up.
+
+        ``status``: of the HTTP answer, if any; ``took_s``: what the request took.
+        """
+        slow_down = status == 429
+        self._slow_downs += slow_down
+        self._faults += not slow_down
+        self._taken_s += took_s
+        backoff = self._backoff
+        if self._faults >= backoff.attempts or self._slow_downs > backoff.slow_downs:
+            return None
+        wait_s = backoff.wait_s(self.sent, retry_after_s, rng)
+        self._taken_s += wait_s
+        return wait_s if self._taken_s < backoff.deadline_s else None
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:

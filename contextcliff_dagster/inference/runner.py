@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 
-from contextcliff_dagster.inference.budget import (
-    Budget,
-)
+from contextcliff_dagster.inference.budget import Budget
 from contextcliff_dagster.inference.call_runner import GRACE_S, CallRunner
 from contextcliff_dagster.inference.calls import PlannedCall
 from contextcliff_dagster.inference.ledger import Ledger, Scope
@@ -28,18 +27,22 @@ def run_calls(
     stop: Callable[[], bool] | None = None,
     on_bin: Callable[[str], None] | None = None,
     grace_s: float = GRACE_S,
+    until: float | None = None,
 ) -> RunSummary:
     """Make every call of ``calls`` that has no outcome yet.
 
     ``progress`` (ten times a second at most) and ``on_bin`` (every call of a bin has ended) are
     called in the caller's thread; so is ``stop``, and once it says yes no further call is sent.
+    ``until`` (`time.monotonic()`) is when the sending ends at the latest.
 
     Raises:
-        EngineError, BudgetError, StoreError: after the calls in flight have ended; all is kept.
+        EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended;
+            all is kept.
         KeyboardInterrupt: after the calls in flight have ended or, past ``grace_s``, been given up.
     """
+    left_s = None if until is None else until - time.monotonic()
     runner = CallRunner(
-        calls, session.engine, session.entry, ledger, scope, budget or Budget(), grace_s
+        calls, session.engine, session.entry, ledger, scope, budget or Budget(), grace_s, left_s
     )
     future = session.submit(runner.run())
 
@@ -47,7 +50,7 @@ def run_calls(
         while on_bin and not runner.ended_bins.empty():
             on_bin(runner.ended_bins.get())
         if progress:
-            progress(runner.tally.progress())
+            progress(runner.progress())
 
     try:
         while not future.done():

@@ -22,7 +22,7 @@ class Tally:
             self.failed
         ) = 0
         self.in_flight = self.waiting = self.retries = self.sent = self.unchecked = 0
-        self.prompt_tokens = self.completion_tokens = 0
+        self.maybe_paid = self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
         self.cost_usd = 0.0
 
     def ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
@@ -41,6 +41,7 @@ class Tally:
             self.overflow += outcome.no_answer == "context_overflow"
             self.truncated += outcome.no_answer == "invalid_truncated"
             self.prompt_tokens += outcome.prompt_tokens or 0
+            self.cached_tokens += outcome.cached_tokens or 0
             self.completion_tokens += outcome.completion_tokens or 0
             self.cost_usd += outcome.cost_usd or 0.0
 
@@ -49,7 +50,7 @@ class Tally:
         """Since the run began."""
         return time.perf_counter() - self._started
 
-    def progress(self) -> Progress:
+    def progress(self, concurrency: int) -> Progress:
         """A snapshot; time left by document tokens, which is what calls take their time for."""
         left = None
         if self._tokens_done:
@@ -70,14 +71,16 @@ class Tally:
             waiting=self.waiting,
             retries=self.retries,
             failed=self.failed,
+            concurrency=concurrency,
             prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
             completion_tokens=self.completion_tokens,
             cost_usd=self.cost_usd,
             elapsed_s=self.seconds,
             seconds_left=left,
         )
 
-    def summary(self, orphans: int, *, stopped: bool) -> RunSummary:
+    def summary(self, orphans: int, *, stopped: bool, concurrency: int) -> RunSummary:
         """What the run came to."""
         return RunSummary(
             planned=self.planned,
@@ -90,8 +93,11 @@ class Tally:
             transport_errors=self.failed,
             retries=self.retries,
             orphans=orphans,
+            maybe_paid=self.maybe_paid,
             unchecked_truncation=self.unchecked,
+            concurrency=concurrency,
             prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
             completion_tokens=self.completion_tokens,
             cost_usd=self.cost_usd,
             seconds=self.seconds,
