@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from contextcliff_dagster.inference.budget import Spend, careful_prompt_tokens
 from contextcliff_dagster.inference.calls import PlannedCall
-from contextcliff_dagster.inference.engine import Decoding, Engine, PromptCount, Usage
+from contextcliff_dagster.inference.engine import Decoding, Engine, PromptCount, Timing, Usage
 from contextcliff_dagster.inference.models import Price
 from contextcliff_dagster.inference.outcome import Outcome, utc_now
 from contextcliff_dagster.inference.recipe import Prompt
@@ -30,6 +30,25 @@ class Answer:
     started: float
     first_token: float | None
     ended: float
+    timing: Timing | None = None
+
+    @property
+    def queue_ms(self) -> float | None:
+        """How long the engine let the call wait; None where it does not tell."""
+        return self.timing.queue_ms if self.timing else None
+
+    @property
+    def ttft_ms(self) -> float | None:
+        """To the first token: from when the engine took the call up, where it tells, else from
+        when it was sent."""
+        if self.timing:
+            return self.timing.ttft_ms
+        return None if self.first_token is None else (self.first_token - self.started) * 1000
+
+    @property
+    def duration_ms(self) -> float:
+        """To the last token, counted as `ttft_ms` is."""
+        return (self.ended - self.started) * 1000 - (self.queue_ms or 0.0)
 
 
 def most_a_call_takes(
@@ -51,6 +70,7 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
     finish_reason: str | None = None
     usage: Usage | None = None
     first_token: float | None = None
+    timing: Timing | None = None
     started = ended = time.perf_counter()
     async with aclosing(engine.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
         async for delta in stream:
@@ -61,9 +81,9 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
             reasoning.append(delta.reasoning)
             finish_reason = delta.finish_reason or finish_reason
             usage = delta.usage or usage
-    return Answer(
-        "".join(text), "".join(reasoning), finish_reason, usage, started, first_token, ended
-    )
+            timing = delta.timing or timing
+    whole, thought = "".join(text), "".join(reasoning)
+    return Answer(whole, thought, finish_reason, usage, started, first_token, ended, timing)
 
 
 def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | None:
@@ -98,10 +118,9 @@ def judge(
         cached_tokens=usage.cached_tokens,
         completion_tokens=usage.completion_tokens,
         own_prompt_tokens=own.tokens if own else None,
-        ttft_ms=None
-        if answer.first_token is None
-        else (answer.first_token - answer.started) * 1000,
-        duration_ms=(answer.ended - answer.started) * 1000,
+        ttft_ms=answer.ttft_ms,
+        duration_ms=answer.duration_ms,
+        queue_ms=answer.queue_ms,
         loop_lag_ms=lag_ms,
         attempts=attempts,
         cost_usd=cost,

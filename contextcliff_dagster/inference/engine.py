@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.models import EngineKind, ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt, stable_hash
 
 
@@ -59,14 +59,28 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """Times in ms by the engine's own clock: until it took the call up, and from then on to the
+    first token."""
+
+    queue_ms: float
+    ttft_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of a streamed answer; ``at``: its `time.perf_counter()`, where known."""
+    """A piece of a streamed answer; ``at``: its `time.perf_counter()`, where known.
+
+    ``timing`` comes with the last pieces, where the engine measures it: calls that waited for
+    their turn inside the engine are then not taken for slow ones.
+    """
 
     text: str = ""
     reasoning: str = ""
     finish_reason: str | None = None
     usage: Usage | None = None
     at: float | None = None
+    timing: Timing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +194,17 @@ def open_engine(entry: ModelEntry) -> Engine:
         from contextcliff_dagster.inference.engines.llamacpp import LlamaCppEngine
 
         return LlamaCppEngine(entry)
+    if entry.engine == "vllm":
+        from contextcliff_dagster.inference.engines.vllm import VllmEngine
+
+        return VllmEngine(entry)
+    if entry.engine == "vllm_server":
+        from contextcliff_dagster.inference.engines.vllm_server import VllmServerEngine
+
+        return VllmServerEngine(entry)
     raise EngineError(
-        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use reference, "
-        "llamacpp or openai."
+        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use one of "
+        f"{', '.join(get_args(EngineKind))}."
     )
 
 
@@ -196,6 +218,10 @@ def declared_identity(entry: ModelEntry) -> dict[str, Any]:
         from contextcliff_dagster.inference.engines.llamacpp import llamacpp_identity
 
         return llamacpp_identity(entry)
+    if entry.engine in ("vllm", "vllm_server"):
+        from contextcliff_dagster.inference.engines.vllm_setup import declared_vllm_identity
+
+        return declared_vllm_identity(entry)
     from contextcliff_dagster.inference.engines.openai import declared_openai_identity
 
     return declared_openai_identity(entry)

@@ -65,6 +65,9 @@ ALTER TABLE results ADD COLUMN pruned_at TEXT;
 CREATE INDEX calls_document ON calls (document_id);
 CREATE INDEX calls_campaign ON calls (study, campaign);
 """,
+    3: """
+ALTER TABLE results ADD COLUMN queue_ms REAL;
+""",
 }
 LEDGER_VERSION = max(_STEPS)
 

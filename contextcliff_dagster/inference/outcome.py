@@ -20,7 +20,8 @@ class Outcome:
 
     ``attempts`` counts the requests of the process that finished the call; requests of a process
     that died are orphans, counted apart. ``loop_lag_ms``: how late our own event loop ran meanwhile
-    at worst, a bound on how much of the times is ours.
+    at worst, a bound on how much of the times is ours. ``queue_ms``: waiting inside the engine,
+    which is in neither of the other times.
     """
 
     no_answer: NoAnswer | None = None
@@ -33,6 +34,7 @@ class Outcome:
     own_prompt_tokens: int | None = None
     ttft_ms: float | None = None
     duration_ms: float | None = None
+    queue_ms: float | None = None
     loop_lag_ms: float | None = None
     attempts: int = 0
     cost_usd: float | None = None

