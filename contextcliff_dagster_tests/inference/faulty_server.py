@@ -14,38 +14,50 @@ from pathlib import Path
 PROMPT_TOKENS = 99_999
 
 
-def _head(status: int, kind: str = "application/json", extra: str = "") -> bytes:
+def head(status: int, kind: str = "application/json", extra: str = "") -> bytes:
     return (
         f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nConnection: close\r\n{extra}\r\n".encode()
     )
 
 
-def _error(status: int, message: str, code: str = "", extra: str = "") -> bytes:
+def error(status: int, message: str, code: str = "", extra: str = "") -> bytes:
     return (
-        _head(status, extra=extra)
+        head(status, extra=extra)
         + json.dumps({"error": {"message": message, "code": code}}).encode()
     )
 
 
-def _event(value: object) -> bytes:
+def event(value: object) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-def _chunk(text: str | None, finish: str | None = None, **delta: str) -> bytes:
+def chunk(text: str | None, finish: str | None = None, **delta: str) -> bytes:
     piece = {"content": text, **delta} if text is not None else dict(delta)
-    return _event({"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m",
+    return event({"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m",
                    "choices": [{"index": 0, "delta": piece, "finish_reason": finish}]})  # fmt: skip
 
 
-def _usage(prompt_tokens: int) -> bytes:
-    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 2}
-    return _event({"id": "x", "object": "chat.completion.chunk", "choices": [], "usage": usage})
+def usage(prompt_tokens: int, completion_tokens: int = 2) -> bytes:
+    told = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    return event({"id": "x", "object": "chat.completion.chunk", "choices": [], "usage": told})
 
 
-STREAM = _head(200, "text/event-stream")
-ANSWER = (
-    STREAM + _chunk("", role="assistant") + _chunk("937") + _chunk("915") + _chunk(None, "stop")
-)
+async def read_request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], bytes]:
+    """Path, headers (names in lower case) and body."""
+    lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    pairs = (line.split(": ", 1) for line in lines[1:] if ": " in line)
+    headers = {name.lower(): value for name, value in pairs}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return lines[0].split()[1], headers, body
+
+
+def key_of(headers: dict[str, str]) -> str:
+    return headers.get("authorization", "").removeprefix("Bearer ")
+
+
+STREAM = head(200, "text/event-stream")
+DONE = b"data: [DONE]\n\n"
+ANSWER = STREAM + chunk("", role="assistant") + chunk("937") + chunk("915") + chunk(None, "stop")
 ERRORS = {
     "401": (401, "Incorrect API key provided: {key}", "invalid_api_key"),
     "403": (403, "no access", ""),
@@ -70,48 +82,46 @@ ERRORS = {
 
 async def behave(what: str, key: str, writer: asyncio.StreamWriter) -> None:
     if what == "429":
-        writer.write(_error(429, "slow down", "rate_limit", "retry-after-ms: 10\r\n"))
+        writer.write(error(429, "slow down", "rate_limit", "retry-after-ms: 10\r\n"))
     elif what in ERRORS:
         status, message, code = ERRORS[what]
-        writer.write(_error(status, message.replace("{key}", key), code))
+        writer.write(error(status, message.replace("{key}", key), code))
     elif what == "reset":
         writer.transport.abort()
     elif what == "stall":
         await asyncio.sleep(30)
     elif what == "cut":
-        writer.write(STREAM + _chunk("", role="assistant") + _chunk("937"))
+        writer.write(STREAM + chunk("", role="assistant") + chunk("937"))
     elif what == "cut_hard":
-        writer.write(STREAM + _chunk("937"))
+        writer.write(STREAM + chunk("937"))
         await writer.drain()
         writer.transport.abort()
     elif what == "html":
-        writer.write(_head(200, "text/html") + b"<html>Please log in</html>")
+        writer.write(head(200, "text/html") + b"<html>Please log in</html>")
     elif what == "empty_json":
-        writer.write(_head(200) + b"{}")
+        writer.write(head(200) + b"{}")
     elif what == "broken_json":
         writer.write(STREAM + b"data: {broken\n\n")
     elif what == "stream_error":
-        writer.write(
-            STREAM + _chunk("93") + _event({"error": {"message": f"GPU fell off ({key})"}})
-        )
+        writer.write(STREAM + chunk("93") + event({"error": {"message": f"GPU fell off ({key})"}}))
     elif what == "finish_error":
-        writer.write(STREAM + _chunk("9", "error"))
+        writer.write(STREAM + chunk("9", "error"))
     elif what == "nothing":
-        writer.write(STREAM + _chunk(None, "stop") + _usage(PROMPT_TOKENS) + b"data: [DONE]\n\n")
+        writer.write(STREAM + chunk(None, "stop") + usage(PROMPT_TOKENS) + DONE)
     elif what == "reasoning":
         writer.write(
             STREAM
-            + _chunk(None, reasoning_content="let me see")
+            + chunk(None, reasoning_content="let me see")
             + ANSWER[len(STREAM) :]
-            + _usage(PROMPT_TOKENS)
+            + usage(PROMPT_TOKENS)
         )
     elif what == "truncated":
-        writer.write(ANSWER + _usage(20) + b"data: [DONE]\n\n")
+        writer.write(ANSWER + usage(20) + DONE)
     elif what == "no_usage":
-        writer.write(ANSWER + b"data: [DONE]\n\n")
+        writer.write(ANSWER + DONE)
     else:
         assert what == "ok", what
-        writer.write(ANSWER + _usage(PROMPT_TOKENS) + b"data: [DONE]\n\n")
+        writer.write(ANSWER + usage(PROMPT_TOKENS) + DONE)
 
 
 class FaultyServer:
@@ -126,18 +136,11 @@ class FaultyServer:
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            headers = dict(
-                line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line
-            )
-            body = await reader.readexactly(int(headers.get("content-length", 0)))
-            key = headers.get("authorization", "").removeprefix("bearer ")
-            path = head.split()[1]
+            path, headers, body = await read_request(reader)
+            key = key_of(headers)
             if path.endswith("/models"):
                 models = self.script[0] == "models_401"
-                writer.write(
-                    _error(401, f"bad key {key}") if models else _error(404, "no list here")
-                )
+                writer.write(error(401, f"bad key {key}") if models else error(404, "no list here"))
             else:
                 what = self.next()
                 if self.log:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,20 @@ def faulty_server(script: list[str], log: Path | None = None) -> Iterator[str]:
     module = "contextcliff_dagster_tests.inference.faulty_server"
     with running("-m", module, json.dumps(script), *more) as url:
         yield url
+
+
+@contextmanager
+def unreliable_server(**options: Any) -> Iterator[str]:
+    """One answer a prompt for good, faults and full seats as told, as a separate process."""
+    module = "contextcliff_dagster_tests.inference.unreliable_server"
+    told = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
+    with running("-m", module, json.dumps(told)) as url:
+        yield url
+
+
+def crowded_server(seats: int, log: Path) -> AbstractContextManager[str]:
+    """An endpoint that works on ``seats`` requests at once and answers 429 to the next."""
+    return unreliable_server(seats=seats, log=log)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
