@@ -1,4 +1,8 @@
-"""Bad input, as real processes meet it: one sentence, exit code 2, no traceback, nothing lost."""
+"""Bad input: one sentence, exit code 2, no traceback, nothing lost.
+
+One of each kind is met by a real process, whose streams and exit code are the claim; the others say
+their sentence in this one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster_tests.cli import ledger_files
-from contextcliff_dagster_tests.cli.terminal import COMMAND, Ended, assert_one_sentence, run
+from contextcliff_dagster_tests.cli.terminal import COMMAND, Ended, assert_one_sentence, call, run
 
 SMALL = ("--model", "reference-short", "--samples-per-bin", "2")
 
@@ -27,7 +31,8 @@ def test_a_file_that_cannot_be_measured(
     spoil, words = ledger_files.SPOILED[wrong]
     path = tmp_path / "own.jsonl"
     spoil(path)
-    assert_one_sentence(run("--data", str(path), *SMALL), *words)
+    as_users_do = run if wrong == "a duplicate id" else call
+    assert_one_sentence(as_users_do("--data", str(path), *SMALL), *words)
     assert not list(contextcliff_home.glob("_studies/*")), "a study of nothing was left behind"
 
 
@@ -46,7 +51,7 @@ def test_a_file_that_cannot_be_measured(
 def test_models_yaml_with_a_fault(body: str, words: list[str], tmp_path: Path) -> None:
     path = tmp_path / "models.yaml"
     path.write_text(body)
-    ended = run("profile", "--model", "mine", env={"CONTEXTCLIFF_MODELS": str(path)})
+    ended = call("profile", "--model", "mine", env={"CONTEXTCLIFF_MODELS": str(path)})
     assert_one_sentence(ended, *words)
 
 
@@ -55,7 +60,7 @@ def test_a_study_with_a_key_of_the_wrong_type(tmp_path: Path) -> None:
         "name: mine\ncorpus: {kind: reference}\ntokenizer: reference\nmodels: [reference-short]\n"
         "bins:\n  count: ten\n"
     )
-    ended = run("profile", "mine", env={"CONTEXTCLIFF_STUDIES": str(tmp_path)})
+    ended = call("profile", "mine", env={"CONTEXTCLIFF_STUDIES": str(tmp_path)})
     assert_one_sentence(ended, "mine.yaml", "line 6", "count")
 
 
@@ -73,6 +78,7 @@ def test_an_endpoint_that_nobody_serves(tmp_path: Path) -> None:
     ended = run("profile", "quick", "--model", "mine", env=env)
     assert_one_sentence(ended, "mine", "127.0.0.1:9")
     assert "sk-very-secret" not in ended.err + ended.out
+    assert "Nothing is measured yet" in call("campaign", "list").out
 
 
 @contextmanager
@@ -103,14 +109,14 @@ def _refusing(status: int) -> Iterator[str]:
 
 def test_a_key_that_is_refused(tmp_path: Path) -> None:
     with _refusing(401) as url:
-        ended = run("profile", "quick", "--model", "mine", env=_endpoint(tmp_path, url))
+        ended = call("profile", "quick", "--model", "mine", env=_endpoint(tmp_path, url))
     assert_one_sentence(ended, "mine", "401", "api_key_env")
     assert "sk-very-secret" not in ended.err + ended.out
 
 
 def test_a_key_that_is_not_set(tmp_path: Path) -> None:
     env = {**_endpoint(tmp_path, "http://127.0.0.1:9/v1"), "OUR_TEST_KEY": ""}
-    assert_one_sentence(run("profile", "quick", "--model", "mine", env=env), "OUR_TEST_KEY")
+    assert_one_sentence(call("profile", "quick", "--model", "mine", env=env), "OUR_TEST_KEY")
 
 
 @contextmanager
@@ -228,7 +234,7 @@ def test_a_bin_with_one_example_is_merged_or_refused_as_the_study_says(
         f"bins: {{kind: fixed, width: 100, count: 4, starved: {starved}}}\n"
         "sampling: {samples_per_bin: 5, pilot_per_bin: 2}\n"
     )
-    ended = run("prepare", "mine", "--json", env={"CONTEXTCLIFF_STUDIES": str(tmp_path)})
+    ended = call("prepare", "mine", "--json", env={"CONTEXTCLIFF_STUDIES": str(tmp_path)})
     if starved == "refuse":
         assert_one_sentence(ended, "b0", "starved")
         return

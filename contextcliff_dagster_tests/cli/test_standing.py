@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.cli.terminal import run
+from contextcliff_dagster_tests.cli.terminal import call, run
 
 PROFILE = ("profile", "quick", "--samples-per-bin", "3", "--model", "reference-short")
 FOLDERS = ("profiles", "report", "eval_records", "predictions")
@@ -20,7 +20,7 @@ FOLDERS = ("profiles", "report", "eval_records", "predictions")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A store with a finished study, and what the command said."""
     store = tmp_path_factory.mktemp("finished")
-    ended = run(*PROFILE, "--store", str(store))
+    ended = call(*PROFILE, "--store", str(store))
     assert ended.code == 0, ended.err
     return store, ended.out
 
@@ -72,7 +72,7 @@ def test_what_is_gone_or_changed_is_rebuilt_without_a_call(
     before = files(store)
     time.sleep(0.01)
     spoil(store)
-    ended = run(*PROFILE, "--store", str(store), "--json")
+    ended = call(*PROFILE, "--store", str(store), "--json")
     assert ended.code == 0, ended.err
     said = json.loads(ended.out)
     assert said["calls"]["reference-short"]["sent"] == 0
@@ -82,7 +82,7 @@ def test_what_is_gone_or_changed_is_rebuilt_without_a_call(
 
 def test_another_question_is_another_answer(finished: tuple[Path, str]) -> None:
     store, _ = finished
-    ended = run(
+    ended = call(
         *PROFILE[:2], "--samples-per-bin", "4", *PROFILE[4:], "--store", str(store), "--json"
     )
     calls = json.loads(ended.out)["calls"]["reference-short"]
@@ -100,7 +100,7 @@ def test_other_weights_under_the_same_name_are_noticed(
         f"    window_tokens: 8192\n    weights: {weights_path('reference-long')}\n"
     )
     env = {"CONTEXTCLIFF_MODELS": str(tmp_path / "models.yaml")}
-    ended = run(*PROFILE, "--store", str(store), env=env)
+    ended = call(*PROFILE, "--store", str(store), env=env)
     assert ended.code == 2
     assert "is not what it was" in ended.err
     assert "campaign new quick" in ended.err
