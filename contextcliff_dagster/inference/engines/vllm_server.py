@@ -147,9 +147,10 @@ class VllmServerEngine:
                 return self._remote
             if self._restarts >= self._entry.vllm.restarts:
                 raise EngineError(
-                    f"Model {self._entry.name!r}: its vLLM server died {self._restarts + 1} times; "
-                    "everything measured is kept, so give it more memory or a smaller window and "
-                    f"run the same command to go on. The last that it said: {self._process.said()}"
+                    f"Model {self._entry.name!r}: its vLLM server died, and was started again "
+                    f"{self._restarts} times already (`vllm: restarts`); everything measured is "
+                    "kept, so give it more memory or a smaller window and run the same command to "
+                    f"go on. The last that it said: {self._process.said()}"
                 )
             self._restarts += 1
             await self._stop()
