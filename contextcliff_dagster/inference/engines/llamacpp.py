@@ -162,7 +162,9 @@ class LlamaCppEngine:
         apply_settings(params, entry)
         try:
             server = xllamacpp.Server(params)
-            devices = [d for d in xllamacpp.get_device_info() if not d["type"].name.endswith("_CPU")]
+            devices = [
+                d for d in xllamacpp.get_device_info() if not d["type"].name.endswith("_CPU")
+            ]
         except RuntimeError as fault:
             raise EngineError(
                 f"Model {entry.name!r}: llama.cpp cannot load {self._path} with a window of "
