@@ -190,8 +190,6 @@ def _sentence(path: Path, fault: OSError) -> str:
         errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
         errno.EFBIG: "the file may not grow further; raise the limit (ulimit -f) and run the same "
         "command again",
-        errno.EFBIG: "the file may not grow further; raise the limit (ulimit -f) and run the same "
-        "command again",
         errno.EROFS: "the file system is read-only; point CONTEXTCLIFF_HOME at a writable folder",
         errno.EACCES: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
         errno.EPERM: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",

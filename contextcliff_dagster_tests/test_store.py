@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import LENGTH_MAP, StoreError
 from contextcliff_dagster.store import (
+    DatabaseUrl,
     Store,
     atomic_path,
     read_table,
@@ -174,3 +175,45 @@ def test_every_bin_has_a_file_of_its_own(tmp_path: Path) -> None:
     paths |= {store.eval_records_file(*name) for name in names}
     assert len(paths) == 2 * len(names)
     assert all(os.fspath(path).startswith(os.fspath(tmp_path)) for path in paths)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:Kanarie@rest@host/db",
+        "postgresql://u:Kanarie/rest@host/db",
+        "postgresql://u:Kanarie#rest@host/db",
+        "postgresql://u:Kanarie?rest@host/db",
+        "postgresql://u:1/Kanarie@host/db",
+        "postgresql://u:Kanarie rest@host/db",
+        "mysql://u:Kanarie@host/db",
+        "Kanarie",
+    ],
+)
+def test_a_url_that_libpq_might_misread_is_refused_without_repeating_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_LEDGER", url)
+    with pytest.raises(StoreError, match="percent-encoded") as caught:
+        Store.default().ledger  # noqa: B018
+    assert "anarie" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p%40ss@host:5432/db?sslmode=require", "postgresql://u@host:5432/db"),
+        ("postgres://host/db", "postgresql://host/db"),
+        ("postgresql:///db?host=/run/pg&password=p%40ss", "postgresql:///db"),
+        ("postgresql://u:p%40ss@[::1]:5432/db", "postgresql://u@[::1]:5432/db"),
+    ],
+)
+def test_the_ledgers_url_is_shown_without_its_password(
+    url: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_LEDGER", url)
+    where = Store.default().ledger
+    assert (str(where), repr(where)) == (shown, f"DatabaseUrl({shown!r})")
+    assert isinstance(where, DatabaseUrl)
+    assert where.secret == url
+    assert all(secret in ("p%40ss", "p@ss") for secret in where.secrets)

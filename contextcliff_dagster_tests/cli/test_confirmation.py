@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.cli.terminal import COMMAND, assert_one_sentence, run, served
+from contextcliff_dagster_tests.cli.terminal import COMMAND, assert_one_sentence, call, run, served
 
 TWO = ("profile", "quick", "--samples-per-bin", "2", "--model", "priced")
 
@@ -35,7 +35,7 @@ def test_without_a_terminal_it_refuses_and_names_the_flag(priced: dict[str, str]
 
 
 def test_yes_goes_on_to_the_endpoint(priced: dict[str, str]) -> None:
-    assert_one_sentence(run(*TWO, "--yes", env=priced), "127.0.0.1:9")
+    assert_one_sentence(call(*TWO, "--yes", env=priced), "127.0.0.1:9")
 
 
 def test_on_a_terminal_it_asks_and_no_means_no(priced: dict[str, str]) -> None:
@@ -63,7 +63,7 @@ def test_on_a_terminal_it_asks_and_no_means_no(priced: dict[str, str]) -> None:
 def test_a_budget_stops_before_it_is_exceeded_and_keeps_what_it_bought(tmp_path: Path) -> None:
     with served("reference-short") as url:
         env = priced_at(tmp_path, url)
-        ended = run(*TWO, "--budget", "3", "--yes", env=env)
+        ended = call(*TWO, "--budget", "3", "--yes", env=env)
     assert_one_sentence(ended, "budget", "$3", "kept")
-    listed = run("campaign", "list", "quick", "--json", env=env)
+    listed = call("campaign", "list", "quick", "--json", env=env)
     assert '"answered": 0' not in listed.out

@@ -148,7 +148,9 @@ def test_an_imported_study_that_takes_the_place_of_another_says_so(
     taken = ("import", str(sent), "--store", str(store))
     assert call(*taken).err == ""
     assert call(*taken).err == ""
-    (store / "_studies" / "elsewhere.yaml").write_text(ELSEWHERE + "prompt: {max_output_tokens: 9}\n")
+    (store / "_studies" / "elsewhere.yaml").write_text(
+        ELSEWHERE + "prompt: {max_output_tokens: 9}\n"
+    )
     assert call(*taken).err.startswith("Note: study 'elsewhere' was another one here")
 
 

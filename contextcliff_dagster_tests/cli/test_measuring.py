@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.cli.terminal import Ended, run, served, start
+from contextcliff_dagster_tests.cli.terminal import Ended, call, run, served, start
 
 QUICK = ("quick", "--samples-per-bin", "4")
 PLANNED = 20  # five bins of four
@@ -73,9 +73,9 @@ def test_ctrl_c_ends_cleanly_and_the_next_run_pays_only_the_rest(tmp_path: Path)
         before = received(log).total()
         assert before < PLANNED, "it was over before it could be interrupted"
 
-        again = run("profile", *QUICK, "--model", "served", "--json", env=env)
+        again = call("profile", *QUICK, "--model", "served", "--json", env=env)
         said = calls(again)
-        third = run("profile", *QUICK, "--model", "served", env=env)
+        third = call("profile", *QUICK, "--model", "served", env=env)
     assert said["cached"] + said["sent"] == PLANNED
     # Only what was in flight when it ended may have been paid for twice.
     assert PLANNED <= received(log).total() <= PLANNED + 2
@@ -93,7 +93,7 @@ def test_the_plans_own_line_in_small(tmp_path: Path) -> None:
     with served("reference-long") as url:
         env = models_yaml(tmp_path, url, "Qwen2.5-7B", "reference-long")
         line = "profile --model Qwen2.5-7B --task multi_hop_qa --samples-per-bin 1 --json"
-        ended = run(*line.split(), env=env)
+        ended = call(*line.split(), env=env)
     assert calls(ended, "Qwen2.5-7B")["answered"] == 10
     assert json.loads(ended.out)["cliffs"][0]["task"] == "two_hop"
 

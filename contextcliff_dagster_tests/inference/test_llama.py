@@ -108,7 +108,11 @@ def _resized(folder: Path, **changes: Any) -> LlamaModel:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", REFERENCE_MODELS)
-def test_greedy_tokens_are_those_of_transformers(name: str) -> None:
+@pytest.mark.parametrize(
+    "half",
+    [10, pytest.param(50, marks=pytest.mark.slow)],  # transformers takes 25 s for 100 prompts
+)
+def test_greedy_tokens_are_those_of_transformers(name: str, half: int) -> None:
     require("torch")
     import torch
     from transformers import AutoModelForCausalLM
@@ -117,8 +121,8 @@ def test_greedy_tokens_are_those_of_transformers(name: str) -> None:
     ours = LlamaModel.load(weights_path(name))
     length = TRAINED[name]
     prompts = [
-        *ledger_prompts(11, 50, 39, length),
-        *ledger_prompts(12, 50, length + 1, int(2.5 * length)),
+        *ledger_prompts(11, half, 39, length),
+        *ledger_prompts(12, half, length + 1, int(2.5 * length)),
     ]
     right = 0
     for ids, answer in prompts:
@@ -131,7 +135,7 @@ def test_greedy_tokens_are_those_of_transformers(name: str) -> None:
         )[0, len(ids) :].tolist()
         assert tokens == (expected[:-1] if expected[-1] == STOP else expected)
         right += TOKENIZER.decode(tokens) == answer
-    assert 40 < right < 95, "the prompts should hold right answers and wrong ones"
+    assert 0.8 * half < right < 1.9 * half, "the prompts should hold right answers and wrong ones"
 
 
 @pytest.mark.torch
