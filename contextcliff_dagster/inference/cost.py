@@ -194,12 +194,13 @@ def _likely_identity(
 def _pace(entry: ModelEntry, ledger: Ledger | None) -> tuple[float, float, str]:
     if ledger:
         calls, milliseconds, tokens = ledger.read(
-            "SELECT count(*), total(r.duration_ms), total(r.prompt_tokens) FROM calls c JOIN "
+            "SELECT count(*), sum(r.duration_ms), sum(r.prompt_tokens) FROM calls c JOIN "
             "results r USING (call_key)"
             " WHERE c.model = ? AND r.no_answer IS NULL",
             (entry.name,),
         )[0]
         if calls >= _HISTORY_CALLS and tokens:
-            return 0.0, milliseconds / 1000 / tokens, f"{calls} calls so far"
+            # PostgreSQL sums whole numbers to a Decimal.
+            return 0.0, float(milliseconds) / 1000 / float(tokens), f"{calls} calls so far"
     base_s, token_s = _ASSUMED_PACE.get(entry.engine, _ASSUMED_PACE_OF_SERVERS)
     return base_s, token_s, "assumed"

@@ -130,8 +130,9 @@ def test_two_at_once_get_different_devices_and_a_third_its_turn(start: Start) ->
 
 
 def test_kill_dash_nine_frees_the_device_at_once(start: Start) -> None:
-    first, second = start(2), start(1)
+    first = start(2)
     assert first.visible == "left,right"
+    second = start(1)
     assert second.waits
     began = time.monotonic()
     first.kill()

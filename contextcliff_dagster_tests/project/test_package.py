@@ -60,6 +60,8 @@ def test_every_import_is_a_declared_dependency(path: Path) -> None:
         allowed |= declared(extras["vllm"])
     if "llamacpp" in path.stem:
         allowed |= declared(extras["local"])
+    if path.stem.startswith("postgres_"):
+        allowed |= declared(extras["postgres"])
     for module in imported_by(path):
         names = {d.lower().replace("_", "-") for d in DISTRIBUTIONS.get(module, [module])}
         assert names & allowed, f"{path.relative_to(ROOT)} imports {module}: declare {names}"
