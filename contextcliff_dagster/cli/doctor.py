@@ -86,7 +86,7 @@ def _installed() -> list[Finding]:
             python if supported else f"{python} is not supported: use 3.11, 3.12 or 3.13",
         ),
     ]
-    for name in ("dagster", "dagster-webserver", "openai", "tiktoken"):
+    for name in ("dagster", "dagster-webserver", "aiohttp", "tiktoken"):
         known = version(name)
         found.append(
             Finding(
@@ -219,8 +219,11 @@ async def _reach(name: str) -> Finding:
         return Finding(what, "note", f"its key is read from {entry.api_key_env}, which is not set")
     try:
         engine = open_engine(entry)
-        if entry.weights and entry.engine != "reference":  # may be gigabytes: only looked at
-            return Finding(what, "ok", f"its weights are here; window {engine.window_tokens:,}")
+        loads = entry.engine in ("vllm", "vllm_server") or entry.weights
+        if loads and entry.engine != "reference":  # may be gigabytes: only looked at
+            window = engine.window_tokens
+            said = f"; window {window:,} tokens" if window else ""
+            return Finding(what, "ok", f"what it runs on is here, not started{said}")
         try:
             await asyncio.wait_for(engine.start(), _REACH_SECONDS)
             window = engine.window_tokens

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.recipe import Prompt, Recipe, stable_hash
+from contextcliff_dagster.inference.shared_text import SharedText, shared_text
 
 
 class PlannedSample(Protocol):
@@ -46,11 +47,15 @@ class PlannedCall:
     @property
     def document(self) -> str:
         """The document's text, read when asked for."""
-        return self.document_text(self.example.document_id)
+        return self._shared.text
+
+    @property
+    def _shared(self) -> SharedText:
+        return shared_text(self.example.document_id, self.document_text)
 
     def prompt(self) -> Prompt:
         """The rendered prompt."""
-        return self.recipe.render(self.document, self.example.question, self.replicate)
+        return self.recipe.render(self._shared, self.example.question, self.replicate)
 
 
 def call_key(

@@ -10,11 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from contextcliff_dagster.contracts import PromptMode, StudyError
+from contextcliff_dagster.inference.shared_text import MARK, SharedText
 
 DEFAULT_TEMPLATE = "{document}\n{question}"
 DEFAULT_INSTRUCTION = "{question}"
@@ -26,8 +28,12 @@ _FIELD = re.compile(r"\{(document|question)\}")
 
 def stable_hash(value: Any) -> str:
     """SHA-256 (hex) of ``value`` as canonical JSON: sorted keys, no spaces, UTF-8."""
+    return hashlib.sha256(_canonical(value)).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return text.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +49,27 @@ class Prompt:
     """A rendered prompt: chat ``messages``, or (mode ``completion``) plain ``text``.
 
     With mode ``chat_prefill`` the last message is the assistant's, begun and to be continued.
+    ``document`` and ``outline`` (the prompt with `MARK` in the document's place) say the same
+    again, for those who would rather not go through the document for every question.
     """
 
     mode: PromptMode
     messages: tuple[Message, ...] = ()
     text: str = ""
+    document: SharedText | None = field(default=None, compare=False, repr=False)
+    outline: Prompt | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def hash(self) -> str:
         """SHA-256 of all that the engine is given to read."""
+        if self.document and self.outline:
+            with suppress(ValueError):
+                return self.document.sha256_within(_canonical(self.outline._read()))
+        return stable_hash(self._read())
+
+    def _read(self) -> list[Any]:
         turns = [[message.role, message.content] for message in self.messages]
-        return stable_hash(
-            [self.mode == "completion", self.mode == "chat_prefill", turns, self.text]
-        )
+        return [self.mode == "completion", self.mode == "chat_prefill", turns, self.text]
 
     def contents(self) -> tuple[str, ...]:
         """The texts inside, without roles and template: a lower bound of what a model reads."""
@@ -159,11 +173,15 @@ class Recipe:
         """Hash of what one replicate asks: adding a wording later leaves the others' calls paid."""
         return stable_hash({**self._scaffold(), "instruction": self.instructions[replicate]})
 
-    def render(self, document: str, question: str, replicate: int = 0) -> Prompt:
+    def render(self, document: str | SharedText, question: str, replicate: int = 0) -> Prompt:
         """The prompt for one question over one document.
 
         Placeholders that happen to stand inside the document are left as they are.
         """
+        if isinstance(document, SharedText):
+            whole = self.render(document.text, question, replicate)
+            outline = self.render(MARK, question, replicate)
+            return replace(whole, document=document, outline=outline)
         instruction = self.instructions[replicate]
         if "{question}" in instruction:
             asked = instruction.replace("{question}", question)

@@ -81,7 +81,7 @@ def test_lists_need_no_dagster(command: str) -> None:
     code = (
         "import sys; from contextcliff_dagster.cli import main; "
         f"code = main(['{command}']); "
-        "heavy = {'dagster', 'openai', 'pandas', 'pyarrow', 'scipy', 'matplotlib'}; "
+        "heavy = {'dagster', 'aiohttp', 'pandas', 'pyarrow', 'scipy', 'matplotlib'}; "
         "loaded = heavy & set(sys.modules); "
         "assert not loaded, loaded; sys.exit(code)"
     )

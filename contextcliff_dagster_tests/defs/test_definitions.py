@@ -27,7 +27,7 @@ CHAIN = {
     "cliffs",
     "report",
 }
-HEAVY = ("torch", "vllm", "matplotlib.pyplot", "openai", "scipy.stats", "onnxruntime")
+HEAVY = ("torch", "vllm", "matplotlib.pyplot", "openai", "aiohttp", "scipy.stats", "onnxruntime")
 SCRIPTS = Path(sys.executable).parent
 
 

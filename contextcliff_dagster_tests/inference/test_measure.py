@@ -108,7 +108,7 @@ def test_importing_what_defs_import_loads_no_heavy_library() -> None:
     code = (
         "import sys, contextcliff_dagster.inference.measure, contextcliff_dagster.inference.cost,"
         "contextcliff_dagster.inference.records, contextcliff_dagster.inference.campaigns;"
-        "print([m for m in ('openai', 'httpx2', 'numpy', 'pyarrow', 'tokenizers', 'starlette') "
+        "print([m for m in ('aiohttp', 'httpx2', 'numpy', 'pyarrow', 'tokenizers', 'starlette') "
         "if m in sys.modules])"
     )
     assert (

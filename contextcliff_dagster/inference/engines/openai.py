@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
@@ -18,19 +19,18 @@ from contextcliff_dagster.inference.engine import (
     Identity,
     PromptCount,
     TransportError,
-    Usage,
 )
 from contextcliff_dagster.inference.engines.openai_faults import FaultSorter
+from contextcliff_dagster.inference.engines.openai_http import Endpoint, StatusError
+from contextcliff_dagster.inference.engines.openai_wire import read_delta, read_error, request
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
 from contextcliff_dagster.inference.redact import public_url, redact
+from contextcliff_dagster.inference.shared_text import MARK
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
-
     from contextcliff_dagster.sampling.tokenizers import Tokenizer
 
-CONNECT_SECONDS = 5.0
 START_ATTEMPTS = 3
 START_SECONDS = 15.0
 _TOLD_FIELDS = ("max_model_len", "root", "meta")
@@ -67,7 +67,7 @@ class OpenAIEngine:
         self._secrets: list[str] = (
             [self._base_url] if public_url(self._base_url) != self._base_url.rstrip("/") else []
         )
-        self._client: AsyncOpenAI | None = None
+        self._endpoint: Endpoint | None = None
         self._told: dict[str, Any] = {}
         self._tokenizer: Tokenizer | None = None
         self._faults = FaultSorter(entry.name, public_url(self._base_url), self._redact)
@@ -93,45 +93,26 @@ class OpenAIEngine:
     async def start(self) -> None:
         """Make the client and ask the server what it serves."""
         entry = self._entry
-        key = self._secret(entry.api_key_env, "its key") if entry.api_key_env else None
+        # Nobody else's key is ever sent: what goes out is what the entry names.
         headers = {
             name: self._secret(variable, f"header {name}")
             for name, variable in entry.headers_env.items()
         }
+        if entry.api_key_env:
+            headers.setdefault(
+                "Authorization", f"Bearer {self._secret(entry.api_key_env, 'its key')}"
+            )
         if entry.tokenizer:
             from contextcliff_dagster.sampling.tokenizers import open_tokenizer
 
             self._tokenizer = open_tokenizer(entry.tokenizer)
-        self._client = self._make_client(key, headers)
-        self._told = await self._ask_models()
-
-    def _make_client(self, key: str | None, headers: dict[str, str]) -> AsyncOpenAI:
-        import httpx2
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-        entry = self._entry
-
-        async def send_no_key(request: httpx2.Request) -> None:
-            # The client insists on some key, and would take somebody else's from OPENAI_API_KEY.
-            for header in ("Authorization", "OpenAI-Organization", "OpenAI-Project"):
-                if header in request.headers and header.lower() not in own_headers:
-                    del request.headers[header]
-
-        own_headers = {header.lower() for header in headers}
-        timeout = httpx2.Timeout(entry.timeout_s, connect=min(CONNECT_SECONDS, entry.timeout_s))
-        return AsyncOpenAI(
-            base_url=self._base_url,
-            api_key=key or "none",
-            default_headers=headers,
-            max_retries=0,
-            timeout=timeout,
-            http_client=DefaultAsyncHttpxClient(
-                timeout=timeout,
-                event_hooks={"request": [] if key else [send_no_key]},
-                # Long-kept connections race with the server closing them.
-                limits=httpx2.Limits(max_connections=entry.concurrency + 2, keepalive_expiry=2),
-            ),
+        self._endpoint = Endpoint(
+            self._base_url,
+            headers,
+            timeout_s=entry.timeout_s,
+            connections=entry.concurrency + 2,
         )
+        self._told = await self._ask_models()
 
     async def _ask_models(self) -> dict[str, Any]:
         """What /v1/models says about our model; {} where the server has no such list.
@@ -157,16 +138,20 @@ class OpenAIEngine:
         raise AssertionError("not reached")
 
     async def _list_models(self) -> list[dict[str, Any]]:
-        assert self._client is not None
+        assert self._endpoint is not None
         try:
-            async with asyncio.timeout(START_SECONDS):
-                answer = await self._client.get("/models", cast_to=object)
-        except TimeoutError:
+            reply = await self._endpoint.ask("GET", "/models", within_s=START_SECONDS)
+        except TimeoutError as fault:
+            if type(fault) is not TimeoutError:
+                raise self._faults.sort(fault, sent=False) from None
             raise TransportError("timeout", f"no answer within {START_SECONDS:g} s") from None
         except Exception as fault:
-            if getattr(fault, "status_code", None) in {400, 404, 405, 422, 501}:
-                return []
             raise self._faults.sort(fault, sent=False) from None
+        if reply.status in {400, 404, 405, 422, 501}:
+            return []
+        if reply.status != 200:
+            raise self._faults.sort(StatusError(reply), sent=False)
+        answer = reply.json()
         data = answer.get("data") if isinstance(answer, dict) else None
         return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
@@ -184,41 +169,51 @@ class OpenAIEngine:
         if self._tokenizer is None:
             return None
         # In a thread: half a megabyte takes long enough to be seen in the times of other calls.
-        counts = await asyncio.to_thread(
-            lambda count: [count(text) for text in prompt.contents()], self._tokenizer.count
-        )
-        tokens = sum(counts)
-        return PromptCount(tokens, exact=False)
+        return PromptCount(await asyncio.to_thread(self._count, self._tokenizer, prompt), False)
+
+    def _count(self, tokenizer: Tokenizer, prompt: Prompt) -> int:
+        if not prompt.document or not prompt.outline:
+            return sum(map(tokenizer.count, prompt.contents()))
+        # The document is counted once. Pieces of text may merge at its ends, a token or two: well
+        # within the slack that is left where a count is not exact.
+        pieces = [piece for text in prompt.outline.contents() for piece in text.split(MARK)]
+        document = prompt.document.count(tokenizer.fingerprint, tokenizer.count)
+        return document + sum(tokenizer.count(piece) for piece in pieces if piece)
 
     async def stop(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        if self._endpoint is not None:
+            await self._endpoint.close()
+            self._endpoint = None
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """One streamed completion; without a finish reason at its end it is a transport fault."""
-        sent = False
+        import orjson
+
+        assert self._endpoint is not None, "start() comes first"
         finish_reason: str | None = None
         chunks = 0
         try:
-            async with asyncio.timeout(self._entry.timeout_s):
-                response = await self._create(prompt, decoding)
-                sent = True
-                async with response:
-                    async for chunk in response:
-                        chunks += 1
-                        delta = _delta(chunk)
+            async with (
+                asyncio.timeout(self._entry.timeout_s),
+                aclosing(self._endpoint.events(*request(self._entry, prompt, decoding))) as events,
+            ):
+                async for event in events:
+                    chunk = orjson.loads(event)
+                    if error := read_error(chunk):
+                        raise self._faults.in_stream(error)
+                    chunks += 1
+                    if delta := read_delta(chunk):
                         finish_reason = delta.finish_reason or finish_reason
                         yield delta
         except (GeneratorExit, asyncio.CancelledError):
             raise
-        except TimeoutError:
+        except Exception as fault:
+            if type(fault) is not TimeoutError:
+                raise self._faults.sort(fault, sent=chunks > 0) from None
             raise TransportError(
                 "timeout", f"no complete answer within {self._entry.timeout_s:g} s", maybe_paid=True
             ) from None
-        except Exception as fault:
-            raise self._faults.sort(fault, sent=sent) from None
         if chunks == 0:
             raise TransportError(
                 "no_stream", "the answer with status 200 was no event stream", maybe_paid=True
@@ -231,54 +226,3 @@ class OpenAIEngine:
             raise TransportError(
                 "server_error", "the server ended the answer with an error", maybe_paid=True
             )
-
-    async def _create(self, prompt: Prompt, decoding: Decoding) -> Any:
-        assert self._client is not None, "start() comes first"
-        quirks = self._entry.quirks
-        body: dict[str, Any] = {"model": self._entry.model_id, "stream": True}
-        if quirks.stream_usage == "send":
-            body["stream_options"] = {"include_usage": True}
-        if quirks.temperature == "send":
-            body["temperature"] = decoding.temperature
-        if prompt.mode == "completion":
-            return await self._client.completions.create(
-                **body, prompt=prompt.text, max_tokens=decoding.max_output_tokens
-            )
-        body[quirks.max_tokens_parameter] = decoding.max_output_tokens
-        if prompt.mode == "chat_prefill" and quirks.prefill == "continue_final_message":
-            body["extra_body"] = {"continue_final_message": True, "add_generation_prompt": False}
-        return await self._client.chat.completions.create(**body, messages=prompt.as_dicts())  # type: ignore[arg-type]
-
-
-def _delta(chunk: Any) -> Delta:
-    """A chunk of either interface; servers leave out what they please."""
-    choices = getattr(chunk, "choices", None) or []
-    text = reasoning = ""
-    finish_reason = None
-    if choices:
-        choice = choices[0]
-        finish_reason = getattr(choice, "finish_reason", None)
-        piece = getattr(choice, "delta", None)
-        if piece is not None:
-            text = piece.content or ""
-            extra = piece.model_extra or {}
-            reasoning = extra.get("reasoning_content") or extra.get("reasoning") or ""
-        else:
-            text = getattr(choice, "text", None) or ""
-    return Delta(
-        text,
-        reasoning if isinstance(reasoning, str) else "",
-        finish_reason,
-        _usage(getattr(chunk, "usage", None)),
-    )
-
-
-def _usage(usage: Any) -> Usage | None:
-    if usage is None or getattr(usage, "prompt_tokens", None) is None:
-        return None
-    details = getattr(usage, "prompt_tokens_details", None)
-    return Usage(
-        usage.prompt_tokens,
-        getattr(usage, "completion_tokens", None),
-        getattr(details, "cached_tokens", None),
-    )

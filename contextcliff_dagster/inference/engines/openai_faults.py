@@ -8,6 +8,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import RejectedError, TransportError
+from contextcliff_dagster.inference.engines.openai_http import Reply, StatusError
 from contextcliff_dagster.inference.retry import retry_after_s
 
 _OVERFLOW_SIGNS = (
@@ -34,41 +35,57 @@ class FaultSorter:
 
     def sort(self, fault: Exception, *, sent: bool) -> Exception:
         """``sent``: the response had begun, so the model may have worked."""
-        import openai
+        import aiohttp
 
         if isinstance(fault, (TransportError, RejectedError, EngineError)):
             return fault
-        if isinstance(fault, openai.APITimeoutError):
-            return self._timeout(fault)
-        if isinstance(fault, openai.APIConnectionError):
-            return self._connection(fault)
-        if isinstance(fault, openai.APIStatusError):
-            return self._status(fault)
+        if isinstance(fault, StatusError):
+            return self._status(fault.reply)
         if isinstance(fault, json.JSONDecodeError):
             return TransportError(
                 "broken_json", "the server's answer was broken JSON", maybe_paid=True
             )
-        if isinstance(fault, openai.APIError):
-            said = self._redact(str(fault.message))
+        if isinstance(fault, aiohttp.InvalidURL):
+            return EngineError(
+                f"Model {self._model!r}: {self._endpoint} is no address; correct `base_url` in "
+                "models.yaml."
+            )
+        if isinstance(fault, aiohttp.ConnectionTimeoutError):
             return TransportError(
-                "stream_error", f"the server broke off with an error: {said}", maybe_paid=sent
+                "connect", f"{self._endpoint} did not take the connection in time"
+            )
+        if isinstance(fault, (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)):
+            return TransportError(
+                "connect", self._redact(f"no connection to {self._endpoint}: {fault}")
             )
         name = type(fault).__name__
-        if type(fault).__module__.split(".")[0] in {
-            "httpx2",
-            "httpcore2",
-            "httpx",
-            "httpcore",
-            "h11",
-            "anyio",
-            "ssl",
-        } or isinstance(fault, OSError):
-            return TransportError(
-                "drop", f"the connection broke while the answer came ({name})", maybe_paid=True
-            )
+        if isinstance(fault, TimeoutError):
+            return TransportError("timeout", "the server did not answer in time", maybe_paid=True)
+        if isinstance(fault, (aiohttp.ClientError, OSError)):
+            when = "while the answer came" if sent else "before an answer came"
+            return TransportError("drop", f"the connection broke {when} ({name})", maybe_paid=True)
         said = self._redact(str(fault))
         return TransportError(
             "bad_answer", f"the answer could not be read ({name}: {said})", maybe_paid=True
+        )
+
+    def in_stream(self, error: Any) -> Exception:
+        """An error that the server tells after it has begun to answer with status 200."""
+        told = error if isinstance(error, dict) else {"message": str(error)}
+        said = self._redact(str(told.get("message") or told))
+        lower = f"{told.get('code') or ''} {told.get('type') or ''} {said}".lower()
+        if any(sign in lower for sign in _OVERFLOW_SIGNS):
+            return RejectedError(said, overflow=True)
+        if "insufficient_quota" in lower:
+            return self._quota(said)
+        return TransportError(
+            "stream_error", f"the server broke off with an error: {said}", maybe_paid=True
+        )
+
+    def _quota(self, said: str) -> EngineError:
+        return EngineError(
+            f"Model {self._model!r} at {self._endpoint}: the account's quota is used up ({said}); "
+            "top it up and run the same command to go on."
         )
 
     def unreachable(self, fault: TransportError) -> EngineError:
@@ -79,36 +96,24 @@ class FaultSorter:
             "in models.yaml, and run the same command again."
         )
 
-    def _timeout(self, fault: Exception) -> TransportError:
-        cause = type(fault.__cause__).__name__
-        if cause == "ConnectTimeout":
-            return TransportError(
-                "connect", f"{self._endpoint} did not take the connection in time"
-            )
-        if cause == "PoolTimeout":
-            return TransportError("pool_timeout", "no free connection in time")
-        return TransportError("timeout", "the server did not answer in time", maybe_paid=True)
-
-    def _connection(self, fault: Exception) -> TransportError:
-        cause = fault.__cause__
-        name = type(cause).__name__
-        if name in {"ConnectError", "UnsupportedProtocol", "ProxyError"}:
-            return TransportError(
-                "connect", self._redact(f"no connection to {self._endpoint}: {cause}")
-            )
-        return TransportError("drop", f"the connection broke ({name})", maybe_paid=True)
-
-    def _status(self, fault: Any) -> Exception:
-        status = int(fault.status_code)
-        body = fault.body if isinstance(fault.body, dict) else {}
-        code = str(body.get("code") or body.get("type") or "")
-        said = self._redact(str(body.get("message") or _text(fault)))
+    def _status(self, reply: Reply) -> Exception:
+        status = reply.status
+        body = reply.json()
+        told = body.get("error", body) if isinstance(body, dict) else {}
+        if not isinstance(told, dict):
+            told = {"message": str(told)}
+        code = f"{told.get('code') or ''} {told.get('type') or ''}"
+        text = told.get("message") or told.get("detail") or reply.data.decode(errors="replace")
+        said = self._redact(str(text))
         lower = f"{code} {said}".lower()
         where = f"Model {self._model!r} at {self._endpoint}"
         if status == 402 or "insufficient_quota" in lower:
+            return self._quota(f"status {status}: {said}")
+        if 300 <= status < 400:
+            target = self._redact(reply.headers.get("location", "nowhere"))
             return EngineError(
-                f"{where}: the account's quota is used up (status {status}: {said}); top it up "
-                "and run the same command to go on."
+                f"{where} sends on to another address ({status}: {target}); write the right one "
+                "into `base_url` in models.yaml."
             )
         if status == 401:
             return EngineError(
@@ -126,7 +131,7 @@ class FaultSorter:
                 "or `base_url` in models.yaml."
             )
         if status in {408, 409, 425, 429} or status >= 500:
-            wait = retry_after_s(fault.response.headers)
+            wait = retry_after_s(reply.headers)
             return TransportError(
                 f"http_{status}",
                 f"status {status}: {said}",
@@ -143,13 +148,6 @@ class FaultSorter:
                 "models.yaml."
             )
         return RejectedError(f"status {status}: {said}", status=status)
-
-
-def _text(fault: Any) -> str:
-    try:
-        return str(fault.response.text)
-    except Exception:  # a streamed response that was never read has no text
-        return str(fault)
 
 
 def _wanted_setting(said: str) -> str | None:

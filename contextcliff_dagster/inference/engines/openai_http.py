@@ -1,0 +1,212 @@
+"""A lean HTTP client for streamed completions: aiohttp, and a reader of server-sent events.
+
+It never sends a request twice, follows no redirect, and takes no credentials from the environment
+or a netrc file; only proxies are taken from there. Measured against the vendor's client by
+``benchmarks/overhead.py``: that one costs ten times the CPU a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+if TYPE_CHECKING:
+    import aiohttp
+    from aiohttp.abc import AbstractStreamWriter
+
+CONNECT_SECONDS = 5.0
+KEEP_ALIVE_SECONDS = 2.0
+"""Long-kept connections race with the server closing them."""
+_MOST_OF_AN_ERROR = 64 * 1024
+_MOST_OF_AN_ANSWER = 256 << 20
+_WRITE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+    def json(self) -> Any:
+        """The body as JSON; None where it is none."""
+        import orjson
+
+        try:
+            return orjson.loads(self.data)
+        except orjson.JSONDecodeError:
+            return None
+
+
+class StatusError(Exception):
+    """A status other than 200."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(f"status {reply.status}")
+        self.reply = reply
+
+
+class Endpoint:
+    """One server, under one base URL, for one event loop. Faults are aiohttp's own, TimeoutError
+    and `StatusError`."""
+
+    def __init__(
+        self, base_url: str, headers: Mapping[str, str], *, timeout_s: float, connections: int
+    ) -> None:
+        import aiohttp
+
+        self._base_url = base_url
+        self._proxy = _proxy_for(base_url)
+        self._proxy_auth = aiohttp.BasicAuth.from_url(_url(self._proxy)) if self._proxy else None
+        # The timeout of the whole answer is the caller's; here only what is sooner known.
+        waiting = aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, timeout_s))
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=KEEP_ALIVE_SECONDS),
+            timeout=waiting,
+            headers={"User-Agent": "contextcliff", "Content-Type": "application/json", **headers},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    def _request(
+        self, method: str, url: str, parts: Sequence[bytes] = ()
+    ) -> aiohttp.client._RequestContextManager:
+        return self._session.request(
+            method,
+            _url(url),
+            data=_payload(parts) if parts else None,
+            allow_redirects=False,
+            proxy=self._proxy,
+            proxy_auth=self._proxy_auth,
+        )
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, within_s: float, beside: bool = False
+    ) -> Reply:
+        """One request and its whole answer, whatever the status. ``beside``: ``path`` starts beside
+        the ``/v1`` of the base URL, where servers keep what is not OpenAI's."""
+        import orjson
+
+        parts = () if body is None else (orjson.dumps(body),)
+        base = self._base_url.removesuffix("/v1") if beside else self._base_url
+        async with (
+            asyncio.timeout(within_s),
+            self._request(method, base + path, parts) as response,
+        ):
+            data = await response.content.read(_MOST_OF_AN_ANSWER)
+            while more := await response.content.read(_MOST_OF_AN_ANSWER):
+                data += more
+            return Reply(response.status, response.headers, data)
+
+    async def events(self, path: str, parts: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
+        """POST ``parts``, one after the other, and yield the data of each server-sent event.
+
+        Ends where the stream ends, or with the event ``[DONE]``, which is not yielded. What comes
+        without the form of events yields nothing.
+        """
+        async with self._request("POST", self._base_url + path, parts) as response:
+            if response.status != 200:
+                data = await response.content.read(_MOST_OF_AN_ERROR)
+                raise StatusError(Reply(response.status, response.headers, data))
+            reader = EventReader()
+            async for piece in response.content.iter_any():
+                for event in reader.feed(piece):
+                    if event == b"[DONE]":
+                        # What is left is a few bytes of framing: read, the connection is reused.
+                        async for _ in response.content.iter_any():
+                            pass
+                        return
+                    yield event
+            for event in reader.end():
+                yield event
+
+
+class EventReader:
+    """Splits bytes into the data of server-sent events.
+
+    (WHATWG HTML, 9.2.6: lines end with LF or CRLF; a line without colon, comments and fields other
+    than ``data`` mean nothing here; the ``data`` lines of one event are joined by LF.)
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The events that ``piece`` completes."""
+        *lines, self._rest = (self._rest + piece if self._rest else piece).split(b"\n")
+        events: list[bytes] = []
+        for line in lines:
+            line = line.rstrip(b"\r")
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+            elif not line and self._data:
+                events.append(b"\n".join(self._data))
+                self._data = []
+        return events
+
+    def end(self) -> list[bytes]:
+        """What the end of the stream completes: some servers leave out the last empty line."""
+        return self.feed(b"\n\n")
+
+
+def _payload(parts: Sequence[bytes]) -> Any:
+    """Short bodies in one piece, so that they leave in one; a long document is not copied."""
+    if sum(map(len, parts)) <= _WRITE_BYTES:
+        return b"".join(parts)
+    return _parts_payload()(parts)
+
+
+@cache
+def _parts_payload() -> type[aiohttp.payload.Payload]:
+    import aiohttp
+
+    class Parts(aiohttp.payload.Payload):
+        """Buffers, sent one after the other."""
+
+        _autoclose = True
+
+        def __init__(self, buffers: Sequence[bytes]) -> None:
+            super().__init__(buffers, content_type="application/json")
+            self._size = sum(map(len, buffers))
+
+        def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+            return b"".join(self._value).decode(encoding, errors)
+
+        async def write(self, writer: AbstractStreamWriter) -> None:
+            for buffer in self._value:
+                # In pieces: the kernel takes them as it can, and nothing piles up in between.
+                for start in range(0, len(buffer), _WRITE_BYTES):
+                    await writer.write(memoryview(buffer)[start : start + _WRITE_BYTES])
+
+        async def write_with_length(
+            self, writer: AbstractStreamWriter, content_length: int | None
+        ) -> None:
+            await self.write(writer)  # the length is our own
+
+    return Parts
+
+
+def _url(url: str) -> Any:
+    from yarl import URL
+
+    return URL(url)
+
+
+def _proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for this host."""
+    parts = urlsplit(url)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")

@@ -1,0 +1,92 @@
+"""The wire format of chat completions and completions, seen from the client's side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contextcliff_dagster.inference.engine import Decoding, Delta, Usage
+from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.recipe import Prompt
+
+
+def request(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> tuple[str, list[bytes]]:
+    """Path and body of a streamed request; the body in pieces, the document encoded only once."""
+    import orjson
+
+    path = "/completions" if prompt.mode == "completion" else "/chat/completions"
+    if prompt.document and prompt.outline:
+        outline = orjson.dumps(_body(entry, prompt.outline, decoding))
+        try:
+            return path, prompt.document.within(outline)
+        except ValueError:  # somebody asks about the mark itself
+            pass
+    return path, [orjson.dumps(_body(entry, prompt, decoding))]
+
+
+def _body(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
+    quirks = entry.quirks
+    body: dict[str, Any] = {"model": entry.model_id, "stream": True}
+    if quirks.stream_usage == "send":
+        body["stream_options"] = {"include_usage": True}
+    if quirks.temperature == "send":
+        body["temperature"] = decoding.temperature
+    if prompt.mode == "completion":
+        return {**body, "prompt": prompt.text, "max_tokens": decoding.max_output_tokens}
+    body[quirks.max_tokens_parameter] = decoding.max_output_tokens
+    if goes_on(entry, prompt):
+        body |= GO_ON
+    return {**body, "messages": prompt.as_dicts()}
+
+
+GO_ON = {"continue_final_message": True, "add_generation_prompt": False}
+"""vLLM's way of going on with a begun answer."""
+
+
+def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
+    """Whether the begun answer is handed over vLLM's way."""
+    return prompt.mode == "chat_prefill" and entry.quirks.prefill == "continue_final_message"
+
+
+def read_delta(chunk: dict[str, Any]) -> Delta | None:
+    """What a chunk of either interface brings, None for nothing; servers leave out what they
+    please."""
+    text = reasoning = ""
+    finish_reason = None
+    choices = chunk.get("choices")
+    if choices:
+        choice = choices[0]
+        finish_reason = choice.get("finish_reason")
+        piece = choice.get("delta")
+        if piece is None:
+            text = choice.get("text") or ""
+        else:
+            text = piece.get("content") or ""
+            reasoning = piece.get("reasoning_content") or piece.get("reasoning") or ""
+            if not isinstance(reasoning, str):
+                reasoning = ""
+    usage = _usage(chunk.get("usage"))
+    if not (text or reasoning or finish_reason or usage):
+        return None
+    return Delta(text, reasoning, finish_reason, usage)
+
+
+def read_error(chunk: Any) -> Any:
+    """The error that an event tells instead of a piece of the answer, None where it tells none."""
+    if not isinstance(chunk, dict):
+        return {"message": f"an event that is no object: {chunk!r}"}
+    if chunk.get("object") == "error":
+        return chunk
+    return chunk.get("error")
+
+
+def _usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict) or usage.get("prompt_tokens") is None:
+        return None
+    read = usage.get("prompt_tokens_details") or {}
+    written = usage.get("completion_tokens_details") or {}
+    return Usage(
+        usage["prompt_tokens"],
+        usage.get("completion_tokens"),
+        read.get("cached_tokens"),
+        written.get("reasoning_tokens"),
+    )
