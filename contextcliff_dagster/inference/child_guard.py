@@ -3,18 +3,23 @@
 ``python child_guard.py GRACE_SECONDS COMMAND ...`` in a session of its own. It prints the program's
 process id on stdout. When its stdin ends (closed on purpose, or because the process that held the
 other end was killed), the program is asked to end, and after the grace killed with its whole
-process group; when the program ends by itself, so is what it leaves behind.
+process group; when the program ends by itself, so is what it leaves behind. On Linux the program
+is asked to end, too, when this guard itself is killed.
 
 It imports nothing of the package: it is run as a script, to be there in some milliseconds.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+
+_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -23,7 +28,13 @@ def main() -> None:
         os.setsid()  # the group that is killed in the end must not be somebody else's
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the asking process's to handle
     # Descriptors that were passed on (device leases) are the program's too.
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, close_fds=False)
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        close_fds=False,
+        preexec_fn=_end_with_the_parent,  # safe: there is no other thread yet
+    )
     print(child.pid, flush=True)
 
     def wait_for_the_end_of_stdin() -> None:
@@ -38,6 +49,11 @@ def main() -> None:
     threading.Thread(target=wait_for_the_end_of_stdin, daemon=True).start()
     child.wait()
     os.killpg(0, signal.SIGKILL)  # this process, too
+
+
+def _end_with_the_parent() -> None:
+    with suppress(OSError, AttributeError):  # not on macOS
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -51,11 +51,15 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts by the server; None where it does not tell."""
+    """Token counts by the server; None where it does not tell.
+
+    ``reasoning_tokens`` are part of ``completion_tokens``, ``cached_tokens`` of ``prompt_tokens``.
+    """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,10 @@ def open_engine(entry: ModelEntry) -> Engine:
         from contextcliff_dagster.inference.engines.llamacpp import LlamaCppEngine
 
         return LlamaCppEngine(entry)
+    if entry.engine == "transformers":
+        from contextcliff_dagster.inference.engines.transformers import TransformersEngine
+
+        return TransformersEngine(entry)
     if entry.engine == "vllm":
         from contextcliff_dagster.inference.engines.vllm import VllmEngine
 
@@ -218,6 +226,10 @@ def declared_identity(entry: ModelEntry) -> dict[str, Any]:
         from contextcliff_dagster.inference.engines.llamacpp import llamacpp_identity
 
         return llamacpp_identity(entry)
+    if entry.engine == "transformers":
+        from contextcliff_dagster.inference.engines.transformers import transformers_identity
+
+        return transformers_identity(entry)
     if entry.engine in ("vllm", "vllm_server"):
         from contextcliff_dagster.inference.engines.vllm_setup import declared_vllm_identity
 

@@ -21,13 +21,13 @@ from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.vllm_options import VllmOptions
 from contextcliff_dagster.inference.yaml_errors import load_validated
 
-EngineKind = Literal["reference", "openai", "llamacpp", "vllm", "vllm_server"]
-IN_PROCESS: frozenset[str] = frozenset({"reference", "llamacpp"})
+EngineKind = Literal["reference", "openai", "llamacpp", "transformers", "vllm", "vllm_server"]
+IN_PROCESS: frozenset[str] = frozenset({"reference", "llamacpp", "transformers"})
 """Engines whose whole identity is known, and whose window is, before they start."""
 Gpus = int | Literal["auto"]
 SHIPPED_MODELS = Path(__file__).parent.parent / "models.yaml"
 
-_ONE_AT_A_TIME = ("llamacpp",)
+_ONE_AT_A_TIME = ("llamacpp", "transformers")
 """A second call at once would only take processor time from the first, and spoil its times."""
 _ON_DEVICES = frozenset({"vllm", "vllm_server"})
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
@@ -39,12 +39,13 @@ class _Strict(pydantic.BaseModel):
 
 
 class Price(_Strict):
-    """US dollars per million tokens. ``as_of`` says when somebody last looked."""
+    """US dollars per million tokens. ``as_of`` says when somebody last looked, ``source`` where."""
 
     input_usd_per_mtok: float = Field(ge=0)
     output_usd_per_mtok: float = Field(ge=0)
     cached_input_usd_per_mtok: float | None = Field(default=None, ge=0)
     as_of: str | None = None
+    source: str | None = None
 
     @pydantic.field_validator("as_of", mode="before")
     @classmethod
@@ -86,7 +87,9 @@ class ModelEntry(_Strict):
     """One serving configuration under a name.
 
     ``weights`` is a folder (engine ``reference``; default: the shipped weights of ``model_id``)
-    or a GGUF file (engine ``llamacpp``, whose ``threads`` are all cores unless said).
+    a GGUF file (engine ``llamacpp``) or either (``transformers``).
+    ``threads`` and ``attention`` are of these two: processor threads, all cores unless said; and
+    the attention implementation of ``transformers``.
     ``tokenizer`` names the model's own tokenizer where the endpoint is not asked for one:
     with it, prompts are counted before sending and silent truncation is noticed.
     ``revision`` says which weights stand behind an endpoint; where it is given, the endpoint's
@@ -116,6 +119,7 @@ class ModelEntry(_Strict):
     quantization: str | None = None
     kv_cache_dtype: str | None = None
     rope_scaling: dict[str, Any] | None = None
+    attention: Literal["sdpa", "eager", "flash_attention_2"] | None = None
     threads: int | None = Field(default=None, ge=1, le=1024)
     gpus: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] | None = None
     price: Price | None = None
@@ -165,12 +169,13 @@ class ModelEntry(_Strict):
 
     @property
     def gpus_wanted(self) -> Gpus:
-        """``gpus``, or where it is not given, for vLLM as many as share its tensors, else none."""
+        """``gpus``, or where it is not given, for vLLM as many as share its tensors, for
+        transformers one where there is any, else none."""
         if self.gpus is not None:
             return self.gpus
         if self.vllm.tensor_parallel > 1:
             return self.vllm.tensor_parallel
-        return "auto" if self.engine in _ON_DEVICES else 0
+        return "auto" if self.engine in {*_ON_DEVICES, "transformers"} else 0
 
     @property
     def longest_call_s(self) -> float:

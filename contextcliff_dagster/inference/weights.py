@@ -16,11 +16,25 @@ from pathlib import Path
 
 from contextcliff_dagster.contracts import EngineError, StoreError
 from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.recipe import stable_hash
 from contextcliff_dagster.store import checkout_root, store_root, write_json
 
 LOCAL_MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 """What `make local-model` fetches (see `local_model`)."""
 
+_PARTS = {
+    "weights": ("*.safetensors", "*.bin", "*.pt", "*.gguf", "*.index.json"),
+    "config": ("config.json", "generation_config.json"),
+    "tokenizer": (
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "tokenizer.model",
+        "special_tokens_map.json",
+        "vocab.json",
+        "merges.txt",
+    ),
+    "chat_template": ("chat_template.jinja", "chat_template.json"),
+}
 _REMEMBERED_FROM_BYTES = 16 << 20
 """Smaller files are hashed in a blink; larger ones once per change, noted in the store."""
 
@@ -116,6 +130,21 @@ def _noted(notes: Path) -> dict[str, list[int | str]]:
         return {str(path): list(note) for path, note in known.items() if len(note) == 3}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
+
+
+def folder_hashes(folder: Path) -> dict[str, str]:
+    """``weights_sha256``, ``config_sha256``, ...: what a Hugging Face folder's parts are made of.
+
+    Raises:
+        EngineError: a file cannot be read.
+    """
+    found: dict[str, str] = {}
+    for part, patterns in _PARTS.items():
+        files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
+        if files:
+            hashes = {path.name: file_sha256(path) for path in files}
+            found[f"{part}_sha256"] = stable_hash(hashes)
+    return found
 
 
 def _hash(path: Path) -> str:

@@ -53,6 +53,12 @@ def test_settings_become_vllms_arguments(installed: None) -> None:
     }
 
 
+def test_on_the_cpu_the_cache_does_not_take_all_memory(installed: None) -> None:
+    assert vllm_setup.engine_args(entry())["kv_cache_memory_bytes"] == 4 << 30
+    asked = vllm_setup.engine_args(entry(vllm={"gpu_memory_utilization": 0.5}))
+    assert "kv_cache_memory_bytes" not in asked
+
+
 def test_rope_scaling_keeps_the_models_own_base(installed: None) -> None:
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
     args = vllm_setup.engine_args(entry(rope_scaling=scaling))

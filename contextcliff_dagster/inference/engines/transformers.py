@@ -1,0 +1,273 @@
+"""Local weights run in this process by transformers: a safetensors folder, or a dequantised GGUF.
+
+Greedy, token by token over a cache of its own: `generate` would take a repetition penalty and the
+like from the model's folder. The slowest engine here, and the one whose inside is within reach.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engine import Decoding, Delta, Identity, PromptCount, Usage
+from contextcliff_dagster.inference.engines.threaded import stream_from
+from contextcliff_dagster.inference.gguf import gguf_header, trained_window
+from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.recipe import Prompt
+from contextcliff_dagster.inference.weights import (
+    file_sha256,
+    find_weights,
+    folder_hashes,
+    installed_version,
+)
+
+DTYPES = ("float32", "bfloat16", "float16")
+_DEFAULT_ATTENTION = "sdpa"
+
+
+def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
+    """All that decides the answers, but for the device; nothing is loaded for it.
+
+    Raises:
+        EngineError: a library or the weights are missing, or a setting is not known here.
+    """
+    path = model_path(entry)
+    names = ("torch", "transformers", *(("gguf",) if path.is_file() else ()))
+    runtime = " ".join(f"{name} {installed_version(name, entry, 'transformers')}" for name in names)
+    hashes = {"weights_sha256": file_sha256(path)} if path.is_file() else folder_hashes(path)
+    fields = {
+        "engine": "transformers",
+        "runtime": runtime,
+        **hashes,
+        "dtype": _dtype(entry, path),
+        "attention": entry.attention or _DEFAULT_ATTENTION,
+        "rope_scaling": entry.rope_scaling,
+        "window_tokens": _window(entry, path),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def model_path(entry: ModelEntry) -> Path:
+    """The folder with config.json, tokenizer and weights, or a GGUF file.
+
+    Raises:
+        EngineError: it is not there, or a setting of the entry is another engine's.
+    """
+    for name in ("kv_cache_dtype", "quantization"):
+        if getattr(entry, name) is not None:
+            raise EngineError(
+                f"Model {entry.name!r}: engine 'transformers' takes no `{name}`; leave it out of "
+                "models.yaml, or use engine llamacpp or vllm."
+            )
+    path = find_weights(entry)
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise EngineError(
+            f"Model {entry.name!r}: {path} has no config.json; name the folder that holds it and "
+            "the weights in `weights` of models.yaml."
+        )
+    return path
+
+
+def _config(entry: ModelEntry, path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise EngineError(
+            f"Model {entry.name!r}: {path / 'config.json'} cannot be read ({fault}); fetch the "
+            "weights again."
+        ) from fault
+    return config if isinstance(config, dict) else {}
+
+
+def _dtype(entry: ModelEntry, path: Path) -> str:
+    dtype = entry.dtype
+    if dtype is None and path.is_dir():
+        config = _config(entry, path)
+        dtype = config.get("dtype") or config.get("torch_dtype")
+    dtype = dtype or "float32"
+    if dtype not in DTYPES:
+        raise EngineError(
+            f"Model {entry.name!r}: engine 'transformers' computes in no {dtype!r}; set `dtype` "
+            f"in models.yaml to one of {', '.join(DTYPES)}."
+        )
+    return dtype
+
+
+def _window(entry: ModelEntry, path: Path) -> int:
+    if entry.window_tokens:  # beyond the trained length, too: how far that carries is measured
+        return entry.window_tokens
+    if path.is_file():
+        trained: Any = trained_window(gguf_header(path))
+    else:
+        trained = _config(entry, path).get("max_position_embeddings")
+    if not isinstance(trained, int):
+        raise EngineError(
+            f"Model {entry.name!r}: {path} does not say how long its window is; give "
+            "`window_tokens` in models.yaml."
+        )
+    return trained
+
+
+class TransformersEngine:
+    """See `engine.Engine`."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry = entry
+        self._path = model_path(entry)
+        for name in ("torch", "transformers", *(("gguf",) if self._path.is_file() else ())):
+            installed_version(name, entry, "transformers")
+        _dtype(entry, self._path)
+        self._threads: ThreadPoolExecutor | None = None
+        self._model: Any = None
+        self._tokenizer: Any = None
+        self._device = ""
+        self._ends: frozenset[int] = frozenset()
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The entry's window, else the one that the weights were trained to."""
+        return _window(self._entry, self._path)
+
+    async def start(self) -> None:
+        """Import torch (seconds) and load the weights."""
+        import asyncio
+
+        self._threads = ThreadPoolExecutor(
+            self._entry.concurrency, thread_name_prefix="transformers-engine"
+        )
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
+
+    def _load(self) -> None:
+        entry, path = self._entry, self._path
+        try:
+            import torch
+            from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+            from transformers.utils import logging
+
+            logging.set_verbosity_error()
+            logging.disable_progress_bar()
+            if entry.threads:
+                torch.set_num_threads(entry.threads)
+            source: dict[str, Any] = {"local_files_only": True}
+            if path.is_file():
+                source["gguf_file"] = path.name
+            folder = str(path.parent if path.is_file() else path)
+            config = AutoConfig.from_pretrained(folder, **source)
+            if entry.rope_scaling:
+                own = getattr(config, "rope_parameters", None) or {}
+                config.rope_parameters = {**own, **entry.rope_scaling}
+            self._tokenizer = AutoTokenizer.from_pretrained(folder, **source)
+            model = AutoModelForCausalLM.from_pretrained(
+                folder,
+                config=config,
+                dtype=getattr(torch, _dtype(entry, path)),
+                attn_implementation=entry.attention or _DEFAULT_ATTENTION,
+                **source,
+            )
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            self._model = model.to(device).eval()
+            is_gpu = device.type == "cuda"
+            self._device = f"cuda: {torch.cuda.get_device_name()}" if is_gpu else "cpu"
+        except Exception as fault:  # transformers raises whatever it stumbles over
+            said = " ".join(str(fault).split())[:300]
+            raise EngineError(
+                f"Model {entry.name!r}: transformers cannot load {path} ({said}); correct its "
+                "entry in models.yaml, or fetch the weights again."
+            ) from fault
+        ends = self._model.generation_config.eos_token_id
+        listed = ends if isinstance(ends, list) else [ends]
+        found = {*listed, self._tokenizer.eos_token_id} - {None}
+        self._ends = frozenset(int(end) for end in found)
+
+    async def stop(self) -> None:
+        """Let the threads end and the memory go."""
+        import asyncio
+
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
+        self._model = self._tokenizer = None
+
+    def identity(self) -> Identity:
+        """Weights by hash, versions, dtype, attention, window; and the device, once it is known."""
+        fields = transformers_identity(self._entry)
+        if self._device:
+            fields["server_device"] = self._device
+        return Identity(fields)
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """Exact: the weights' own chat template and tokenizer."""
+        import asyncio
+
+        return PromptCount(len(await asyncio.to_thread(self.encode, prompt)))
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of the prompt as it will be read.
+
+        Raises:
+            EngineError: the tokenizer has no chat template, or one that refuses these turns.
+        """
+        assert self._tokenizer is not None, "start() comes first"
+        if prompt.mode == "completion":
+            ids: list[int] = self._tokenizer(prompt.text)["input_ids"]
+            return ids
+        begun = prompt.mode == "chat_prefill"
+        try:
+            ids = self._tokenizer.apply_chat_template(
+                prompt.as_dicts(),
+                add_generation_prompt=not begun,
+                continue_final_message=begun,
+                return_dict=False,
+            )
+        except Exception as fault:  # Jinja's own errors, and ValueError without a template
+            said = " ".join(str(fault).split())[:200]
+            raise EngineError(
+                f"Model {self._entry.name!r}: its chat template cannot render this prompt ({said}"
+                "); use prompt mode completion, or leave the system text out."
+            ) from fault
+        return ids
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come."""
+        assert self._threads is not None, "start() comes first"
+        pieces = stream_from(self._threads, lambda: self._generate(prompt, decoding))
+        async with aclosing(pieces) as stream:  # type: ignore[type-var]
+            async for delta in stream:
+                yield delta
+
+    def _generate(self, prompt: Prompt, decoding: Decoding) -> Iterator[Delta]:
+        ids = self.encode(prompt)
+        tokens: list[int] = []
+        shown, finish_reason = "", "length"
+        for token in self._tokens(ids, decoding.max_output_tokens):
+            if token in self._ends:
+                finish_reason = "stop"
+                break
+            tokens.append(token)
+            text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+            # A character may span tokens; its bytes are held back until they are whole.
+            if not text.endswith("\ufffd"):
+                yield Delta(text[len(shown) :], at=time.perf_counter())
+                shown = text
+        rest = self._tokenizer.decode(tokens, skip_special_tokens=True)[len(shown) :]
+        usage = Usage(prompt_tokens=len(ids), completion_tokens=len(tokens), cached_tokens=0)
+        yield Delta(rest, finish_reason=finish_reason, usage=usage, at=time.perf_counter())
+
+    def _tokens(self, ids: list[int], most: int) -> Iterator[int]:
+        import torch
+        from transformers import DynamicCache
+
+        cache = DynamicCache(config=self._model.config)
+        read = torch.tensor([ids], device=self._model.device)
+        for _ in range(most):
+            with torch.inference_mode():
+                out = self._model(read, past_key_values=cache, use_cache=True, logits_to_keep=1)
+                token = out.logits[:, -1:].argmax(-1)
+            yield int(token)
+            read = token

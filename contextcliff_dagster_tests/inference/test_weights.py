@@ -1,0 +1,129 @@
+"""Weights on this machine: found, told apart, read as far as they describe themselves."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference import weights
+from contextcliff_dagster.inference.gguf import gguf_header, trained_window
+from contextcliff_dagster.inference.models import ModelEntry, load_models
+from contextcliff_dagster.inference.weights import file_sha256, find_weights, installed_version
+
+
+def text(value: str) -> bytes:
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def gguf(entries: dict[str, str | int]) -> bytes:
+    """A header as llama.cpp writes it, with arrays of numbers, texts and arrays in between."""
+    numbers = struct.pack("<IQ3i", 5, 3, -1, 0, 1)
+    words = struct.pack("<IQ", 8, 2) + text("a") + text("bc")
+    arrays = [numbers, words, struct.pack("<IQ", 9, 2) + numbers + words]
+    body = b"".join(text(f"array.{n}") + struct.pack("<I", 9) + a for n, a in enumerate(arrays))
+    for key, value in entries.items():
+        kind, data = (8, text(value)) if isinstance(value, str) else (4, struct.pack("<I", value))
+        body += text(key) + struct.pack("<I", kind) + data
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries) + len(arrays)) + body
+
+
+ENTRIES = {"general.architecture": "tiny", "tiny.context_length": 777}
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text() | st.integers(0, 2**32 - 1), max_size=5))
+def test_a_header_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, entries: dict[str, str | int]
+) -> None:
+    path = tmp_path_factory.mktemp("gguf") / "m.gguf"
+    path.write_bytes(gguf({**entries, **ENTRIES}))
+    header = gguf_header(path)
+    assert header == {**entries, **ENTRIES}
+    assert trained_window(header) == 777
+
+
+def test_a_cut_header_is_one_sentence(tmp_path: Path) -> None:
+    whole = gguf(ENTRIES)
+    for length in range(0, len(whole), 7):
+        path = tmp_path / f"{length}.gguf"
+        path.write_bytes(whole[:length])
+        with pytest.raises(EngineError, match="not a GGUF file, or a damaged one"):
+            gguf_header(path)
+
+
+def entry(**values: object) -> ModelEntry:
+    return ModelEntry.model_validate({"name": "m", "engine": "llamacpp", **values})
+
+
+def test_a_bare_name_is_found_where_fetched_models_are_kept(
+    contextcliff_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models.yaml").write_text(
+        "models:\n  bare: {engine: llamacpp, weights: m.gguf}\n"
+        "  beside: {engine: llamacpp, weights: ./sub/m.gguf}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = load_models([tmp_path / "models.yaml"])
+    with pytest.raises(EngineError, match=r"m\.gguf are neither here nor in"):
+        find_weights(found["bare"])
+    kept = contextcliff_home / "models" / "m.gguf"
+    kept.parent.mkdir()
+    kept.write_bytes(b"x")
+    assert find_weights(found["bare"]) == kept
+    with pytest.raises(EngineError, match="neither here"):
+        find_weights(found["beside"])
+    beside = tmp_path / "sub" / "m.gguf"
+    beside.parent.mkdir()
+    beside.write_bytes(b"y")
+    assert find_weights(found["beside"]) == beside
+
+
+def test_the_missing_local_model_says_how_to_fetch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "models_folder", lambda: tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EngineError, match="make local-model"):
+        find_weights(entry(weights=weights.LOCAL_MODEL_FILE))
+
+
+def test_a_missing_library_names_the_extra() -> None:
+    with pytest.raises(EngineError, match=r"contextcliff-dagster\[local\]"):
+        installed_version("no-such-library", entry(weights="m.gguf"), "local")
+
+
+def test_a_large_file_is_hashed_once_per_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "_REMEMBERED_FROM_BYTES", 1)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"one")
+    first = file_sha256(path)
+    weights._sha256.cache_clear()  # another process
+
+    hashed: list[Path] = []
+    honest = weights._hash
+    monkeypatch.setattr(weights, "_hash", lambda path: hashed.append(path) or honest(path))
+    assert file_sha256(path) == first
+    assert hashed == []
+    path.write_bytes(b"two")
+    os.utime(path, ns=(1, 1))
+    assert file_sha256(path) != first
+    assert len(hashed) == 1
+
+
+def test_engines_in_process_want_weights_and_no_address(tmp_path: Path) -> None:
+    from contextcliff_dagster.contracts import StudyError
+
+    path = tmp_path / "models.yaml"
+    for given_, says in (("", "needs `weights`"), ("weights: x, base_url: 'http://x'", "no `base")):
+        path.write_text(f"models:\n  m: {{engine: llamacpp, {given_}}}\n")
+        with pytest.raises(StudyError, match=says):
+            load_models([path])
+        os.utime(path, ns=(1, 1))
