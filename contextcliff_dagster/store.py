@@ -25,6 +25,9 @@ from contextcliff_dagster.contracts import StoreError, Table, conform, validate
 if TYPE_CHECKING:
     import pyarrow as pa
 
+STORE_LAYOUT = 1
+"""Which files lie where; higher numbers are refused. What lies in them has versions of its own."""
+_MARK = "store.json"
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 
 
@@ -122,7 +125,32 @@ class Store:
 
     @classmethod
     def default(cls) -> Store:
-        return cls(store_root())
+        """The store of this process's environment.
+
+        Raises:
+            StoreError: a newer version of this program laid it out; it is left as it is.
+        """
+        store = cls(store_root())
+        try:
+            version = json.loads((store.root / _MARK).read_bytes())["layout"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return store  # nothing there yet, or laid out before layouts had numbers
+        if version > STORE_LAYOUT:
+            raise StoreError(
+                f"The store {store.root} was laid out by a newer version of this program (layout "
+                f"{version}, known here: {STORE_LAYOUT}) and is left as it is; upgrade this "
+                "program, or set CONTEXTCLIFF_HOME to another folder."
+            )
+        return store
+
+    def mark(self) -> None:
+        """Note in a fresh store which layout it has.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        if not (self.root / _MARK).exists():
+            write_json(self.root / _MARK, {"layout": STORE_LAYOUT})
 
     @property
     def ledger(self) -> Path | DatabaseUrl:

@@ -131,6 +131,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
         )
     with Ledger.open(store.ledger) as ledger:
         new = ledger.write(lambda db: calls.merge_calls(db, tables, _texts(members, file), file))
+    store.mark()
     for path, text in prompt_texts.items():
         write_atomic(path, text.encode())
     # Documents first: a manifest.json that stands vouches for the file beside it.

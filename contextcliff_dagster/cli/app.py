@@ -20,6 +20,7 @@ _COMMANDS = {
     "models": ("catalogue", "models"),
     "studies": ("catalogue", "studies"),
     "campaign": ("catalogue", "campaign"),
+    "ledger": ("ledger", "ledger"),
     "doctor": ("doctor", "doctor"),
     "serve": ("services", "serve"),
     "ui": ("services", "ui"),

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 def profile(
     wanted: Wanted,
     budget: float | None,
+    deadline: float | None,
+    dry_run: bool,
     campaign: str | None,
     yes: bool,
     verbose: bool,
@@ -60,7 +62,7 @@ def profile(
         from contextcliff_dagster.inference.budget import Budget
 
         asked = as_asked(chosen, wanted)
-        if standing := find_standing(store, asked, campaign):
+        if not dry_run and (standing := find_standing(store, asked, campaign)):
             print_profiled(standing, as_json=as_json)
             return
         instance = open_instance(store)
@@ -74,6 +76,10 @@ def profile(
         )
         keep_definition(chosen, store)  # not before: unreadable data leave no study behind
         say_audit(prepared.audit)
+        say_prices(prepared)
+        if dry_run:
+            print_prepared(prepared, store, as_json=as_json)
+            return
         limit = budget if budget is not None else chosen.budget.usd
         agree_on_cost(prepared, chosen, limit, yes=yes)
         with ProgressBar() as bar, interruption_says(store, chosen, campaign):
@@ -83,6 +89,7 @@ def profile(
                 samples_per_bin=wanted.samples_per_bin,
                 campaign=campaign,
                 budget=Budget(usd=limit),
+                deadline_s=deadline,
                 on_progress=bar,
                 on_wait=say,
                 store=store,
@@ -119,6 +126,12 @@ def prepare(
         )
     keep_definition(chosen, store)
     say_audit(prepared.audit)
+    say_prices(prepared)
+    print_prepared(prepared, store, as_json=as_json)
+
+
+def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
+    """The frozen sample bin by bin, and what measuring it would take."""
     folder = store.manifest_dir(prepared.study.name)
     if as_json:
         print_json(
@@ -164,6 +177,12 @@ def say_audit(audit: Mapping[str, Any] | None) -> None:
     """The advice of the distribution audit on stderr, where it has any."""
     if audit and audit.get("verdict") == "warn" and audit.get("advice"):
         say(f"Note: {audit['advice']}")
+
+
+def say_prices(prepared: Prepared) -> None:
+    """Notes on old prices on stderr."""
+    for note in prepared.estimate.notes:
+        say(f"Note: {note}")
 
 
 def estimate_sentence(prepared: Prepared) -> str:

@@ -120,6 +120,15 @@ spending_options = together(
         metavar="USD",
         help="Hard limit on what this campaign may cost.",
     ),
+    click.option(
+        "--deadline",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Send nothing more after this time; what is measured is kept.",
+    ),
+    click.option(
+        "--dry-run", is_flag=True, help="Say what would be measured and its cost; make no call."
+    ),
     click.option("--campaign", metavar="NAME", help="Go on with this campaign (default: newest)."),
     click.option("--yes", is_flag=True, help="Do not ask before spending money."),
     click.option("--verbose", is_flag=True, help="Show Dagster's own log."),

@@ -98,6 +98,7 @@ def profile_study(
     seed: int | None = None,
     campaign: str | None = None,
     budget: Budget | None = None,
+    deadline_s: float | None = None,
     on_progress: OnProgress | None = None,
     on_wait: Callable[[str], None] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -111,6 +112,7 @@ def profile_study(
             (see :meth:`Study.with_seed`).
         campaign: the current one when None.
         budget: the study's own when None.
+        deadline_s: seconds after which no call is sent; the study's own when None.
         on_progress: called while calls run.
         on_wait: told once, in a sentence, where a device that a model needs is in use.
         stop: asked between calls; True ends cleanly, with what is measured kept.
@@ -127,7 +129,7 @@ def profile_study(
         get_model(model)
     with measurement.open_ledger(store) as ledger:
         campaign = measurement.campaign_of(ledger, study, campaign)
-    watch = Watch(on_progress, stop, budget, on_wait)
+    watch = Watch(on_progress, stop, budget, on_wait, deadline_s=deadline_s)
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = preparation.find_frozen(study, store) is not None
     chosen = (*(() if frozen else PREPARATION), "predictions", *JUDGEMENT)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
-from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.contracts import BudgetError, StudyError
+
+DAY_VARIABLE = "CONTEXTCLIFF_BUDGET_USD_PER_DAY"
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits for one campaign of one study, over all its models and runs; None means no limit.
+
+    ``usd_per_day`` is a limit for all studies of one ledger together, by the day in UTC on which a
+    request begins.
 
     The most that a call may cost is reserved in the ledger before it is sent and settled after it,
     so that several processes share one budget, and a call whose process died stays charged.
@@ -19,25 +25,41 @@ class Budget:
     usd: float | None = None
     tokens: int | None = None
     calls: int | None = None
+    usd_per_day: float | None = None
 
-    def check(self, spent: Spend, reserve: Spend) -> None:
+    @property
+    def limits_money(self) -> bool:
+        """Whether prices must be known to keep to it."""
+        return self.usd is not None or self.usd_per_day is not None
+
+    def check(self, spent: Spend, reserve: Spend, today_usd: float = 0.0) -> None:
         """
+        Args:
+            spent: by the campaign so far, what is reserved included.
+            today_usd: by all studies today, likewise.
+
         Raises:
-            BudgetError: ``spent`` + ``reserve`` exceeds a limit.
+            BudgetError: what is spent and ``reserve`` together exceed a limit.
         """
-        for limit, used, more, shown in (
-            (self.usd, spent.usd, reserve.usd, "${:,.4f}"),
-            (self.tokens, spent.tokens, reserve.tokens, "{:,.0f} tokens"),
-            (self.calls, spent.calls, reserve.calls, "{:,.0f} calls"),
+        campaign, day = (
+            ("The budget", "raise --budget"),
+            (
+                "Today's budget",
+                f"go on tomorrow (UTC), or raise {DAY_VARIABLE}",
+            ),
+        )
+        for limit, used, more, shown, (what, way_out) in (
+            (self.usd, spent.usd, reserve.usd, "${:,.4f}", campaign),
+            (self.usd_per_day, today_usd, reserve.usd, "${:,.4f}", day),
+            (self.tokens, spent.tokens, reserve.tokens, "{:,.0f} tokens", campaign),
+            (self.calls, spent.calls, reserve.calls, "{:,.0f} calls", campaign),
         ):
             # The small slack is for sums of floats: ten times 0.1 fits into 1.0.
             if limit is not None and used + more > limit * (1 + 1e-9):
                 raise BudgetError(
-                    f"The budget of {shown.format(limit)} is used up: {shown.format(used)} are "
-                    "spent or reserved and the "
-                    f"next call may take {shown.format(more)}; everything measured is kept, so "
-                    "raise --budget and run "
-                    "the same command to go on."
+                    f"{what} of {shown.format(limit)} is used up: {shown.format(used)} are spent "
+                    f"or reserved and the next call may take {shown.format(more)}; everything "
+                    f"measured is kept, so {way_out} and run the same command to go on."
                 )
 
 
@@ -56,3 +78,21 @@ def careful_prompt_tokens(length_tokens: int, document_chars: int, prompt_chars:
     A quarter above the study's count of the document, and two characters a token for the rest.
     """
     return math.ceil(1.25 * length_tokens) + math.ceil(max(prompt_chars - document_chars, 0) / 2)
+
+
+def with_day_limit(budget: Budget) -> Budget:
+    """``budget`` with the limit of ``CONTEXTCLIFF_BUDGET_USD_PER_DAY``, where it has none.
+
+    Raises:
+        StudyError: the variable holds no amount of money.
+    """
+    text = os.environ.get(DAY_VARIABLE, "").strip()
+    if budget.usd_per_day is not None or not text:
+        return budget
+    try:
+        usd = float(text)
+    except ValueError:
+        usd = math.nan
+    if not 0 <= usd < math.inf:
+        raise StudyError(f"{DAY_VARIABLE} is {text!r}; set it to an amount in USD, such as 25.")
+    return replace(budget, usd_per_day=usd)

@@ -15,9 +15,14 @@ from contextcliff_dagster.inference.engine import Identity, declared_identity
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.models import IN_PROCESS, ModelEntry
 from contextcliff_dagster.inference.overflow import SCAFFOLD_CHARS_PER_TOKEN
+from contextcliff_dagster.inference.prices import price_notes, priced
 from contextcliff_dagster.inference.recipe import Recipe
 
-_ASSUMED_PACE = {"reference": (0.01, 6e-5), "llamacpp": (0.5, 3e-3)}
+_ASSUMED_PACE = {
+    "reference": (0.01, 6e-5),
+    "llamacpp": (0.5, 3e-3),
+    "transformers": (0.5, 3e-3),
+}
 _ASSUMED_PACE_OF_SERVERS = (1.0, 2e-4)
 """Seconds a call and seconds a prompt token, where the ledger has no history of the model: the
 NumPy runtime on one core at some thousand tokens; 135M parameters on two; a guess for servers."""
@@ -46,10 +51,14 @@ class CostLine:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The lines and their sums. ``pace``: per model, where its seconds come from."""
+    """The lines and their sums. ``pace``: per model, where its seconds come from.
+
+    ``notes``: sentences about prices that are old.
+    """
 
     lines: tuple[CostLine, ...]
     pace: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def calls(self) -> int:
@@ -97,6 +106,7 @@ class CostEstimate:
             **{name: getattr(self, name) for name in names},
             "unpriced": list(self.unpriced),
             "pace": dict(self.pace),
+            "notes": list(self.notes),
             "lines": [asdict(line) for line in self.lines],
         }
 
@@ -115,7 +125,9 @@ def estimate(
     """What measuring ``entries`` would take; makes no call, starts no engine, reads no document."""
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
-    for entry in entries:
+    notes: list[str] = []
+    for entry in map(priced, entries):
+        before = len(lines)
         identity = _likely_identity(entry, ledger, study, campaign)
         base_s, token_s, pace[entry.name] = _pace(entry, ledger)
         for name in bins:
@@ -133,7 +145,9 @@ def estimate(
                     token_s,
                 )
             )
-    return CostEstimate(tuple(lines), pace)
+        if any(line.usd for line in lines[before:]):
+            notes += price_notes(entry)
+    return CostEstimate(tuple(lines), pace, tuple(notes))
 
 
 def _line(

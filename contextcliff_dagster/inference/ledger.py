@@ -19,7 +19,7 @@ from contextcliff_dagster.inference import ledger_reads, ledger_writes
 from contextcliff_dagster.inference.budget import Budget, Spend
 from contextcliff_dagster.inference.database import Backend, Database
 from contextcliff_dagster.inference.ledger_writes import Begun, Description, Scope
-from contextcliff_dagster.inference.outcome import Failure, Orphan, Outcome
+from contextcliff_dagster.inference.outcome import Failure, Orphan, Outcome, utc_now
 from contextcliff_dagster.store import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -115,10 +115,11 @@ class Ledger:
             # taken for dead.
             if taken := ledger_writes.taken(db, call.call_key, self.backend.owner):
                 return taken
-            ledger_writes.reserve(db, scope, reserve, budget)
+            now = utc_now()  # one moment for both: at midnight, too, a call is of one day
+            ledger_writes.reserve(db, scope, reserve, budget, now)
             ledger_writes.describe(db, description)
             attempt_id = ledger_writes.attempt(
-                db, call.call_key, self.backend.owner, scope, reserve
+                db, call.call_key, self.backend.owner, scope, reserve, now
             )
             return Begun("send", attempt_id=attempt_id)
 
@@ -177,6 +178,10 @@ class Ledger:
             return True
 
         return not self.backend.is_alive(owner) and self.write(operation)
+
+    def forget_documents(self) -> None:
+        """Offer documents anew with the next calls: some were removed."""
+        self._known_documents.clear()
 
     def _compressed(self, call: PlannedCall) -> bytes | None:
         """The document compressed, unless this process has stored it already."""
@@ -241,6 +246,11 @@ class Ledger:
         )
         return Spend(*rows[0]) if rows else Spend()
 
+    def spent_usd_on(self, day: str) -> float:
+        """Money of all studies for requests that began on ``day`` (UTC, as 2026-01-31)."""
+        rows = self.read("SELECT usd FROM spend_days WHERE day = ?", (day,))
+        return float(rows[0][0]) if rows else 0.0
+
     def prompt(self, call_key: str) -> Prompt:
         """The prompt of a call, rebuilt byte for byte from its parts.
 
@@ -252,3 +262,7 @@ class Ledger:
     def stats(self) -> dict[str, Any]:
         """Counts of what the ledger holds, orphans among them, and its size in bytes."""
         return ledger_reads.stats(self, len(self.orphans()))
+
+    def stats_by_campaign(self) -> list[dict[str, Any]]:
+        """Counts and money for each study, campaign and model."""
+        return ledger_reads.stats_by_campaign(self, self.orphans())

@@ -73,6 +73,19 @@ def prompts(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def pruned(ledger: Ledger, call_keys: Iterable[str]) -> set[str]:
+    """Those of the calls whose output was removed."""
+    found: set[str] = set()
+    for keys in _chunks(call_keys):
+        rows = ledger.read(
+            f"SELECT call_key FROM results WHERE pruned_at IS NOT NULL AND call_key IN"
+            f" ({_marks(keys)})",
+            keys,
+        )
+        found.update(row[0] for row in rows)
+    return found
+
+
 def orphans(
     ledger: Ledger, alive: Mapping[str, bool], study: str | None, campaign: str | None
 ) -> list[Orphan]:
@@ -93,7 +106,8 @@ def prompt(ledger: Ledger, call_key: str) -> Prompt:
     import pyarrow as pa
 
     rows = ledger.read(
-        "SELECT d.zstd, d.bytes, r.body, c.question, c.replicate, c.prompt_hash FROM calls c"
+        "SELECT d.pruned_at, d.zstd, d.bytes, r.body, c.question, c.replicate, c.prompt_hash"
+        " FROM calls c"
         " JOIN documents d USING (document_id) JOIN recipes r USING (recipe_hash) WHERE "
         "c.call_key = ?",
         (call_key,),
@@ -102,10 +116,18 @@ def prompt(ledger: Ledger, call_key: str) -> Prompt:
         raise StoreError(
             f"The call ledger {ledger.name} knows no call {call_key!r}; check the key."
         )
-    zstd, size, body, question, replicate, prompt_hash = rows[0]
+    pruned_at, zstd, size, body, question, replicate, prompt_hash = rows[0]
+    gone = StoreError(
+        f"The texts of call {call_key!r} were removed from the call ledger {ledger.name}, so its "
+        "prompt cannot be rebuilt."
+    )
+    if pruned_at is not None:
+        raise gone
     document = pa.Codec("zstd").decompress(zstd, decompressed_size=size, asbytes=True).decode()
     rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate)
     if rebuilt.hash != prompt_hash:
+        if not question:  # pruned, and its document came back with a later call
+            raise gone
         raise StoreError(
             f"The call ledger {ledger.name} does not give back the prompt of call {call_key!r}; "
             "restore a backup."
@@ -143,6 +165,39 @@ def stats(ledger: Ledger, orphaned: int) -> dict[str, Any]:
         "bytes": sum(sizes.values()),
         "table_bytes": sizes,
     }
+
+
+def stats_by_campaign(ledger: Ledger, orphaned: Iterable[Orphan]) -> list[dict[str, Any]]:
+    """A row for each study, campaign and model: calls, answers, requests, orphans, money."""
+    from collections import Counter
+
+    calls = ledger.read(
+        "SELECT c.study, c.campaign, c.model, count(*), count(r.call_key) FROM calls c"
+        " LEFT JOIN results r ON r.call_key = c.call_key AND r.no_answer IS NULL GROUP BY 1, 2, 3"
+    )
+    attempts = {
+        tuple(row[:3]): row[3:]
+        for row in ledger.read(
+            "SELECT study, campaign, model, count(*),"
+            " sum(coalesce(charged_usd, reserved_usd)) FROM attempts GROUP BY 1, 2, 3"
+        )
+    }
+    lost = Counter((orphan.study, orphan.campaign, orphan.model) for orphan in orphaned)
+    rows = []
+    for study, campaign, model, number, answers in sorted(calls):
+        key = (study, campaign, model)
+        requests, usd = attempts.get(key, (0, 0.0))
+        rows.append(
+            {
+                **dict(zip(("study", "campaign", "model"), key, strict=True)),
+                "calls": int(number),
+                "answers": int(answers),
+                "attempts": int(requests),
+                "orphans": lost[key],
+                "spent_usd": float(usd or 0.0),
+            }
+        )
+    return rows
 
 
 def _marks(keys: list[str]) -> str:

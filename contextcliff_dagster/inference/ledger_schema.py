@@ -68,6 +68,12 @@ CREATE INDEX calls_campaign ON calls (study, campaign);
     3: """
 ALTER TABLE results ADD COLUMN queue_ms REAL;
 """,
+    # Money by day over all studies: the day in UTC on which a request began.
+    4: """
+CREATE TABLE spend_days (day TEXT PRIMARY KEY, usd REAL NOT NULL) WITHOUT ROWID;
+INSERT INTO spend_days SELECT substr(started_at, 1, 10), sum(coalesce(charged_usd, reserved_usd))
+    FROM attempts GROUP BY substr(started_at, 1, 10);
+""",
 }
 LEDGER_VERSION = max(_STEPS)
 
@@ -92,7 +98,7 @@ def columns(table: str) -> dict[str, str]:
 @cache
 def table_names() -> tuple[str, ...]:
     """The tables, each after those that it refers to."""
-    return tuple(re.findall(r"CREATE TABLE (\w+)", _STEPS[1]))
+    return tuple(re.findall(r"CREATE TABLE (\w+)", "".join(steps(0))))
 
 
 def insist_on_version(version: int, where: object, *, older: bool = False) -> None:

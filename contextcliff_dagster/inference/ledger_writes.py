@@ -53,18 +53,25 @@ def taken(db: Database, call_key: str, me: str) -> Begun | None:
     return Begun("held", owner=row[0]) if row and row[0] != me else None
 
 
-def reserve(db: Database, scope: Scope, most: Spend, budget: Budget) -> None:
-    """Add ``most`` to what the campaign has spent. Raises BudgetError where it may not."""
+def reserve(db: Database, scope: Scope, most: Spend, budget: Budget, now: str) -> None:
+    """Add ``most`` to what campaign and day have spent. Raises BudgetError where it may not."""
     key = (scope.study, scope.campaign)
     row = db.execute(
         "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key
     ).fetchone()
-    budget.check(Spend(*row) if row else Spend(), most)
+    day = now[:10]
+    today = db.execute("SELECT usd FROM spend_days WHERE day = ?", (day,)).fetchone()
+    budget.check(Spend(*row) if row else Spend(), most, today[0] if today else 0.0)
     db.execute(
         "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT (study, campaign) DO UPDATE SET"
         " usd = spend.usd + excluded.usd, tokens = spend.tokens + excluded.tokens,"
         " calls = spend.calls + excluded.calls",
         (*key, most.usd, most.tokens, most.calls),
+    )
+    db.execute(
+        "INSERT INTO spend_days VALUES (?, ?)"
+        " ON CONFLICT (day) DO UPDATE SET usd = spend_days.usd + excluded.usd",
+        (day, most.usd),
     )
 
 
@@ -109,9 +116,8 @@ def describe(db: Database, what: Description) -> None:
     )
 
 
-def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend) -> int:
+def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend, now: str) -> int:
     """Claim the call and note that it is about to be sent; the attempt's number."""
-    now = utc_now()
     db.execute("INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (call_key, me, now))
     rows = db.execute(
         "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, reserved_usd,"
@@ -137,14 +143,18 @@ def settle(db: Database, attempt_id: int, charge: Spend) -> None:
     row = db.execute(
         "UPDATE attempts SET ended_at = ?, charged_usd = ?, charged_tokens = ?"
         " WHERE attempt_id = ? AND ended_at IS NULL"
-        " RETURNING study, campaign, reserved_usd, reserved_tokens",
+        " RETURNING study, campaign, reserved_usd, reserved_tokens, started_at",
         (utc_now(), charge.usd, charge.tokens, attempt_id),
     ).fetchone()
     if row:
-        study, campaign, usd, tokens = row
+        study, campaign, usd, tokens, started_at = row
         db.execute(
             "UPDATE spend SET usd = usd + ?, tokens = tokens + ? WHERE study = ? AND campaign = ?",
             (charge.usd - usd, charge.tokens - tokens, study, campaign),
+        )
+        db.execute(
+            "UPDATE spend_days SET usd = usd + ? WHERE day = ?",
+            (charge.usd - usd, started_at[:10]),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.budget import Budget
+from contextcliff_dagster.inference.budget import Budget, with_day_limit
 from contextcliff_dagster.inference.calls import SampleSource, plan_calls
 from contextcliff_dagster.inference.campaigns import (
     ensure_campaign,
@@ -19,6 +19,7 @@ from contextcliff_dagster.inference.leased import leased
 from contextcliff_dagster.inference.leases import WaitStopped
 from contextcliff_dagster.inference.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.prices import insist_on_price, priced
 from contextcliff_dagster.inference.progress import Progress, RunSummary
 from contextcliff_dagster.inference.recipe import Recipe
 from contextcliff_dagster.inference.records import prediction_rows
@@ -42,6 +43,7 @@ def measure(
     on_bin: Callable[[str, list[dict[str, Any]]], None] | None = None,
     engine: Engine | None = None,
     say: Callable[[str], None] | None = None,
+    until: float | None = None,
 ) -> RunSummary:
     """Make every call that has no outcome yet, with one start of the engine for all bins.
 
@@ -49,11 +51,14 @@ def measure(
     and ``on_bin`` (every call of a bin has ended; its prediction rows) are called in the caller's
     thread. ``engine`` stands in for the entry's own, not yet started. Where the entry wants
     devices, they are leased before it starts; ``say`` is told once if that has to wait, and why.
+    Nothing more is sent after ``until`` (`time.monotonic()`).
 
     Raises:
         EngineError: the engine cannot start or be trusted further, or it is not the one that this
             campaign began with. What was measured is kept.
-        BudgetError: the next call would exceed the budget. What was measured is kept.
+        BudgetError: the next call would exceed the budget of the campaign or of the day (the
+            environment's ``CONTEXTCLIFF_BUDGET_USD_PER_DAY``), or would come after ``until``. What
+            was measured is kept.
         StoreError: the ledger cannot be written.
         KeyboardInterrupt: after the calls in flight have ended or been given up.
     """
@@ -89,6 +94,8 @@ def measure(
             orphans = len(ledger.orphans(study, campaign))
             return RunSummary(planned=len(keys), cached=len(keys), orphans=orphans)
 
+    entry, budget = priced(entry), with_day_limit(budget or Budget())
+    insist_on_price(entry, budget)
     purpose = f"Model {entry.name} of study {study}"
     try:
         # Leased before the engine is made: CUDA reads what it may see when it is first loaded.
@@ -107,6 +114,7 @@ def measure(
                 progress=progress,
                 stop=stop,
                 on_bin=bin_ended,
+                until=until,
             )
     except WaitStopped:
         unsent = plan_calls(manifest, "", recipe, campaign, bins, n)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference import ledger_reads
 from contextcliff_dagster.inference.calls import PlannedCall, SampleSource, plan_calls
 from contextcliff_dagster.inference.campaigns import recorded_identity
@@ -32,6 +33,9 @@ def prediction_rows(
 
     In the order of the plan. A call that a run gave up is a row with ``no_answer`` transport_error
     (a later run tries it again); a call that was never made, or interrupted, has no row.
+
+    Raises:
+        StoreError: outputs were pruned: an output that is gone is never taken for an empty one.
     """
     name = model if isinstance(model, str) else model.name
     identity = recorded_identity(ledger, study, campaign, name)
@@ -40,6 +44,12 @@ def prediction_rows(
     calls = plan_calls(manifest, identity.hash, recipe, campaign, bins, n)
     keys = [call.call_key for call in calls]
     outcomes = ledger.outcomes(keys)
+    if gone := len(ledger_reads.pruned(ledger, outcomes)):
+        raise StoreError(
+            f"The outputs of {gone:,} calls of campaign {campaign} of study {study!r} were removed "
+            "by `contextcliff ledger prune --texts`, so its records cannot be rebuilt; read its "
+            f"report as it stands, or measure again with `contextcliff campaign new {study}`."
+        )
     failures = ledger.failures([key for key in keys if key not in outcomes])
     prompt_hashes = ledger_reads.prompts(ledger, keys)
     rows: list[dict[str, Any]] = []

@@ -115,6 +115,19 @@ class AnalysisSection(Section):
     resamples: int = Field(default=2000, ge=100)
 
 
+class CallsSection(Section):
+    """How the calls are made, where it is the study's business and not the model's."""
+
+    concurrency: int | None = Field(
+        default=None,
+        ge=1,
+        description="At most so many calls at once, whatever the model's entry says; 1 for TTFT",
+    )
+    deadline_s: float | None = Field(
+        default=None, gt=0, description="Seconds after which one run sends nothing more"
+    )
+
+
 class BudgetSection(Section):
     """Money: a hard limit, and the estimate above which the terminal asks first."""
 

@@ -16,6 +16,7 @@ from contextcliff_dagster.studies.sections import (
     AnalysisSection,
     BinsSection,
     BudgetSection,
+    CallsSection,
     CorpusSection,
     PromptSection,
     SamplingSection,
@@ -45,6 +46,7 @@ class Study(Section):
     models: tuple[str, ...] = Field(min_length=1)
     scoring: ScoringSection = ScoringSection()
     analysis: AnalysisSection = AnalysisSection()
+    calls: CallsSection = CallsSection()
     budget: BudgetSection = BudgetSection()
 
     _folder: Path = PrivateAttr(default_factory=Path.cwd)

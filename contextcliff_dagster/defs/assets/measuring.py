@@ -4,6 +4,7 @@
 # annotations of an asset and does not resolve strings.
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +39,8 @@ class MeasureConfig(dg.Config):
     """A dated measurement; the current one when empty."""
     budget_usd: float | None = None
     """Hard limit of the campaign in USD; the study's own when empty."""
+    deadline_s: float | None = None
+    """Seconds after which this run sends nothing more; the study's own when empty."""
     from_ledger_only: bool = False
     """Write the tables again from the call ledger and make no call."""
 
@@ -93,6 +96,8 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                 watch.on_wait(sentence)
 
         budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
+        deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
+        until = None if deadline_s is None else time.monotonic() + deadline_s
 
         with steps.open_ledger(where) as ledger:
             campaign = steps.campaign_of(ledger, study, config.campaign)
@@ -133,6 +138,7 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                     stop=watch.stop,
                     on_bin=finished,
                     say=waits,
+                    until=until,
                 )
                 context.log.info(f"{model}: {json.dumps(watch.calls[model].to_dict())}")
         # Each finished bin has logged its own materialization, so that a crash keeps those before

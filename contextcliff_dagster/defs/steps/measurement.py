@@ -90,6 +90,7 @@ def measure_bins(
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
     on_bin: Callable[[str, Rows], None] | None = None,
+    until: float | None = None,
     say: Callable[[str], None] | None = None,
 ) -> RunSummary:
     """Ask ``model`` what it was not asked before, and write each finished bin's predictions.
@@ -117,9 +118,13 @@ def measure_bins(
         if on_bin is not None:
             on_bin(bin, rows)
 
+    entry = get_model(model)
+    if study.calls.concurrency is not None:
+        fewer = min(entry.concurrency, study.calls.concurrency)
+        entry = entry.model_copy(update={"concurrency": fewer})
     return measure(
         manifest,
-        get_model(model),
+        entry,
         study.recipe(),
         ledger,
         study=study.name,
@@ -130,6 +135,7 @@ def measure_bins(
         progress=progress,
         stop=stop,
         on_bin=keep,
+        until=until,
         say=say,
     )
 

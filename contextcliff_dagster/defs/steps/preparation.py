@@ -225,6 +225,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     folder = store.manifest_dir(study.name)
     # Beside the manifest, not in it: its windows are the models', and the sample is not.
     write_json(_kept_audit(study, store), audit)
+    store.mark()
     save_manifest(manifest, folder)
     return load_manifest(folder)
 

@@ -1,0 +1,67 @@
+"""Taking a study's measurements, or its texts, out of a store: the ledger and the files beside it.
+
+Profiles and reports hold numbers, and stay. Everything else that could only be rebuilt from what
+the ledger has lost goes with it, so that no file outlives what it was made from.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError, Table
+from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.ledger_prune import PrunePlan, prune
+from contextcliff_dagster.store import Store, read_table, write_table
+
+_TEXTS = ("raw_output", "parsed_answer", "error")
+
+
+def prune_store(
+    store: Store, ledger: Ledger, study: str, campaign: str | None = None, *, texts: bool = False
+) -> PrunePlan:
+    """`inference.ledger_prune.prune`, and the study's files to match.
+
+    Without ``texts``: predictions and scored records of the pruned campaigns go. With ``texts``:
+    they lose the columns of text, and for a whole study its sample and the corpus it was drawn from
+    (documents, questions, answers) go.
+
+    Raises:
+        StudyError: no such study or campaign.
+        StoreError: a run is measuring it, or ledger or files cannot be written.
+    """
+    plan = prune(ledger, study, campaign, texts=texts)
+    for table in (PREDICTIONS, EVAL_RECORDS):
+        for name in plan.campaigns:
+            folder = store.campaign_dir(table.name, study, name)
+            if texts:
+                for file in sorted(folder.rglob("*.parquet")):
+                    _without_texts(file, table)
+            else:
+                _remove(folder)
+    if texts and campaign is None:
+        _remove(store.manifest_dir(study))
+        _remove(store.preparation_dir(study))
+    return plan
+
+
+def _without_texts(file: Path, table: Table) -> None:
+    import pyarrow as pa
+
+    data = read_table(file, table)
+    for name in _TEXTS:
+        if name in data.column_names:
+            index, field = data.column_names.index(name), data.schema.field(name)
+            data = data.set_column(index, field, pa.nulls(data.num_rows, field.type))
+    write_table(file, data, table)
+
+
+def _remove(folder: Path) -> None:
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+    except OSError as fault:
+        raise StoreError(
+            f"Cannot remove {fault.filename or folder} ({fault.strerror}); the ledger is pruned "
+            f"already, so delete {folder} by hand."
+        ) from fault

@@ -1,0 +1,98 @@
+"""What a call costs: the entry's own price, else that of a kept-up table, and how old it is.
+
+The table is the library genai-prices (MIT, extra ``prices``): it knows public endpoints by their
+address, so that a server of one's own never gets a price by the name of its model.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from functools import cache
+from typing import Any
+
+from contextcliff_dagster.contracts import BudgetError, EngineError
+from contextcliff_dagster.inference.budget import Budget
+from contextcliff_dagster.inference.models import ModelEntry, Price
+from contextcliff_dagster.inference.redact import public_url
+
+STALE_DAYS = 180
+"""A price that nobody has looked at for this long is worth a look."""
+
+
+def priced(entry: ModelEntry) -> ModelEntry:
+    """``entry`` with the table's price, where it has none itself and the table knows its endpoint.
+
+    Prices are not part of the serving identity.
+    """
+    if entry.price is not None or entry.engine != "openai":
+        return entry
+    try:
+        url = public_url(entry.resolved_base_url())
+    except EngineError:
+        return entry
+    price = _listed(entry.model_id, url)
+    return entry if price is None else entry.model_copy(update={"price": price})
+
+
+def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
+    """Sentences about a price that should be checked before it is trusted."""
+    price = entry.price
+    if price is None or not price.as_of:
+        return []
+    try:
+        seen = date.fromisoformat(price.as_of[:10])
+    except ValueError:
+        return [f"The price of model {entry.name!r} is as of {price.as_of!r}, which is no date."]
+    days = ((today or datetime.now(UTC).date()) - seen).days
+    if days <= STALE_DAYS:
+        return []
+    return [
+        f"The price of model {entry.name!r} was last looked at on {seen}, {days} days ago; check "
+        "the provider's list and correct `price` and its `as_of` in models.yaml."
+    ]
+
+
+def insist_on_price(entry: ModelEntry, budget: Budget) -> None:
+    """A limit in money cannot be kept where nobody knows what a call costs.
+
+    Raises:
+        BudgetError: money is limited, and ``entry`` is a server without a price.
+    """
+    if budget.limits_money and entry.price is None and entry.engine == "openai":
+        raise BudgetError(
+            f"Model {entry.name!r} has no price, so a budget in USD cannot be kept; give it "
+            "`price: {input_usd_per_mtok: ..., output_usd_per_mtok: ...}` in models.yaml (zeros "
+            'where it is free), or install the extra "prices" for those of public endpoints.'
+        )
+
+
+@cache
+def _listed(model_id: str, url: str) -> Price | None:
+    """The table's price, at its dearest tier: a reservation must not be too small."""
+    try:
+        from genai_prices import Usage, __version__, calc_price
+    except ImportError:
+        return None
+    try:
+        found = calc_price(
+            Usage(input_tokens=1, output_tokens=1), model_id, provider_api_url=url
+        ).model_price
+    except LookupError:
+        return None
+    rates = [_dearest(getattr(found, name)) for name in ("input_mtok", "output_mtok")]
+    if rates[0] is None or rates[1] is None:
+        return None
+    return Price(
+        input_usd_per_mtok=rates[0],
+        output_usd_per_mtok=rates[1],
+        cached_input_usd_per_mtok=_dearest(found.cache_read_mtok),
+        source=f"genai-prices {__version__}",
+    )
+
+
+def _dearest(rate: Any) -> float | None:
+    """USD per million tokens; of a price with steps over the prompt's length, the highest."""
+    if rate is None:
+        return None
+    tiers = [tier.price for tier in getattr(rate, "tiers", ())]
+    return float(max([getattr(rate, "base", rate), *tiers]))
