@@ -10,7 +10,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,29 +17,22 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.inference.ledger import Ledger
-from contextcliff_dagster.inference.records import prediction_rows
 from contextcliff_dagster.store import DatabaseUrl
-from contextcliff_dagster_tests.inference.samples import (
-    RECIPE,
-    LedgerSample,
-    read_log,
-    reference_server,
-)
+from contextcliff_dagster_tests.inference.measuring_process import Told
+from contextcliff_dagster_tests.inference.samples import read_log, reference_server
 
 BINS, N = 3, 8
-SAMPLE = LedgerSample(BINS, N, max_tokens=300)
 CALLS = BINS * N
-TIMES = {"ttft_ms", "duration_ms", "finished_at"}
+TIMES = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at"}
 
 
-def start(state: Path | DatabaseUrl, url: str, die: str = "none") -> subprocess.Popen[str]:
+def told(state: Path | DatabaseUrl, url: str, die_after: int = 0) -> Told:
     where = str(state) if isinstance(state, Path) else state.secret
-    return subprocess.Popen(
-        [sys.executable, "-m", "contextcliff_dagster_tests.inference.measuring_process",
-         where, url, str(BINS), str(N), die],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    return Told(where, url, BINS, N, die_after=die_after)
+
+
+def start(state: Path | DatabaseUrl, url: str, die_after: int = 0) -> subprocess.Popen[str]:
+    return told(state, url, die_after).start()
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -58,17 +50,7 @@ def wait_for_requests(process: subprocess.Popen[str], log: Path, count: int) -> 
 
 
 def records(state: Path | DatabaseUrl) -> list[dict[str, Any]]:
-    with Ledger.open(state) as ledger:
-        rows = prediction_rows(
-            SAMPLE,
-            ledger,
-            study="s",
-            campaign="c",
-            model="remote",
-            recipe=RECIPE,
-            bins=SAMPLE.bins,
-            n=N,
-        )
+    rows = told(state, "").rows()
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 
@@ -89,10 +71,10 @@ def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbe
     with reference_server(
         log=log, delay_ms=30, port=int(log_url.split(":")[2].split("/")[0])
     ) as url:
-        deaths = ["response:2", "random", "random"]
+        deaths = [2, 0, 0]
         for death in deaths:
-            process = start(ledger_at, url, death if death != "random" else "none")
-            if death == "random":
+            process = start(ledger_at, url, death)
+            if not death:
                 wait_for_requests(process, log, len(read_log(log)) + rng.randint(1, 5))
                 process.kill()
             process.wait(120)
