@@ -117,6 +117,7 @@ def judge(
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,
         completion_tokens=usage.completion_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
         own_prompt_tokens=own.tokens if own else None,
         ttft_ms=answer.ttft_ms,
         duration_ms=answer.duration_ms,

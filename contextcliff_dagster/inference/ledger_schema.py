@@ -74,6 +74,9 @@ CREATE TABLE spend_days (day TEXT PRIMARY KEY, usd REAL NOT NULL) WITHOUT ROWID;
 INSERT INTO spend_days SELECT substr(started_at, 1, 10), sum(coalesce(charged_usd, reserved_usd))
     FROM attempts GROUP BY substr(started_at, 1, 10);
 """,
+    5: """
+ALTER TABLE results ADD COLUMN reasoning_tokens INTEGER;
+""",
 }
 LEDGER_VERSION = max(_STEPS)
 

@@ -21,7 +21,7 @@ class Outcome:
     ``attempts`` counts the requests of the process that finished the call; requests of a process
     that died are orphans, counted apart. ``loop_lag_ms``: how late our own event loop ran meanwhile
     at worst, a bound on how much of the times is ours. ``queue_ms``: waiting inside the engine,
-    which is in neither of the other times.
+    which is in neither of the other times. ``reasoning_tokens`` are part of ``completion_tokens``.
     """
 
     no_answer: NoAnswer | None = None
@@ -31,6 +31,7 @@ class Outcome:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
     own_prompt_tokens: int | None = None
     ttft_ms: float | None = None
     duration_ms: float | None = None
