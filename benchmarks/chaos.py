@@ -49,7 +49,7 @@ BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
 STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"
 STARTUP_S = {"api": 3, "profile": 10}
 """A kill while the run starts comes within this time."""
-TIMES = {"ttft_ms", "duration_ms", "finished_at", "ttft_excess"}
+TIMES = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at", "ttft_excess"}
 
 
 def sample() -> LedgerSample:

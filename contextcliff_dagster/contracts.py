@@ -130,13 +130,17 @@ class LengthBin:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: Arrow type by name, unit, and a description for people."""
+    """One column of a table: Arrow type by name, unit, and a description for people.
+
+    ``later``: files written before the column was declared are read with nulls in it.
+    """
 
     name: str
     type: Literal["string", "int64", "float64", "bool", "timestamp", "list<string>", "json"]
     description: str
     unit: str | None = None
     nullable: bool = True
+    later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +210,15 @@ def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
     """``data`` in ``table``'s column order and types, or a sentence saying what ``where`` lacks.
 
     Raises:
-        StoreError: a declared column is missing or has another type.
+        StoreError: a declared column is missing (and not ``later``) or has another type.
     """
+    import pyarrow as pa
+
     schema = table.arrow_schema()
+    for column in table.columns:
+        if column.later and column.name not in data.column_names:
+            field = schema.field(column.name)
+            data = data.append_column(field, pa.nulls(data.num_rows, field.type))
     if missing := [n for n in schema.names if n not in data.column_names]:
         raise StoreError(
             f"{where} is not a {table.name!r} table: column {missing[0]!r} is missing; rebuild it."
@@ -296,10 +306,31 @@ _CALL_COLUMNS = (
     Column("raw_output", "string", "What the model said, untouched"),
     Column("finish_reason", "string", "Why generation stopped"),
     Column("prompt_tokens", "int64", "Prompt tokens by the server's count", "tokens"),
+    Column(
+        "own_prompt_tokens",
+        "int64",
+        "Prompt tokens by our own count before sending",
+        "tokens",
+        later=True,
+    ),
     Column("cached_tokens", "int64", "Prompt tokens served from a cache", "tokens"),
     Column("completion_tokens", "int64", "Tokens generated", "tokens"),
     Column("ttft_ms", "float64", "Time to the first token", "ms"),
     Column("duration_ms", "float64", "Time to the last token", "ms"),
+    Column(
+        "queue_ms",
+        "float64",
+        "Wait inside the engine, in neither of the other times",
+        "ms",
+        later=True,
+    ),
+    Column(
+        "loop_lag_ms",
+        "float64",
+        "How late our own event loop ran meanwhile, at most",
+        "ms",
+        later=True,
+    ),
     Column("attempts", "int64", "Times the call was sent", nullable=False),
     Column("cost_usd", "float64", "Price of the call by the model's price entry", "USD"),
     Column("error", "string", "Why there is no answer, where there is none"),

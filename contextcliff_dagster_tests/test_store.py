@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.contracts import LENGTH_MAP, StoreError
+from contextcliff_dagster.contracts import LENGTH_MAP, Column, StoreError, Table
 from contextcliff_dagster.store import (
     DatabaseUrl,
     Store,
@@ -155,6 +155,17 @@ def test_a_table_without_a_declared_column_is_refused(tmp_path: Path) -> None:
         write_table(
             tmp_path / "t", pa.table({"example_id": ["e"], "document_id": ["d"]}), LENGTH_MAP
         )
+
+
+def test_a_column_that_came_later_is_null_in_older_files(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    newer = Table(
+        "length_map", "", (*LENGTH_MAP.columns, Column("more", "float64", "Later", later=True))
+    )
+    write_table(tmp_path / "old.parquet", [ROW], LENGTH_MAP)
+    assert "more" not in pq.ParquetFile(tmp_path / "old.parquet").schema_arrow.names
+    assert read_table(tmp_path / "old.parquet", newer).to_pylist() == [{**ROW, "more": None}]
 
 
 def test_json_has_no_nan(tmp_path: Path) -> None:

@@ -36,14 +36,17 @@ def view_sql(declared: Table, root: Path) -> str:
     """
     pattern = f"{root}/*/{declared.name}/campaign=*/model=*/bin=*/*.parquet"
     columns = ", ".join(f'"{name}"' for name in declared.column_names)
+    nulls = ", ".join(
+        f'CAST(NULL AS {_DUCKDB_TYPES[c.type]}) AS "{c.name}"' for c in declared.columns
+    )
+    source = f"SELECT {nulls} WHERE false"
     if any(root.glob(f"*/{declared.name}/campaign=*/model=*/bin=*/*.parquet")):
         quoted = pattern.replace("'", "''")
-        source = f"SELECT {columns} FROM read_parquet('{quoted}', hive_partitioning = false)"
-    else:
-        nulls = ", ".join(
-            f'CAST(NULL AS {_DUCKDB_TYPES[c.type]}) AS "{c.name}"' for c in declared.columns
+        # The empty table stays in it: files of an earlier version lack columns that came later.
+        source = (
+            f"SELECT {columns} FROM ({source} UNION ALL BY NAME SELECT * FROM "
+            f"read_parquet('{quoted}', hive_partitioning = false, union_by_name = true))"
         )
-        source = f"SELECT {nulls} WHERE false"
     return f"CREATE OR REPLACE VIEW {declared.name} AS {source}"
 
 

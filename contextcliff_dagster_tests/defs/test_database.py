@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dagster as dg
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from dagster_duckdb import DuckDBResource
 
+from contextcliff_dagster.contracts import PREDICTIONS
 from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.store import Store
@@ -54,3 +56,21 @@ def test_sql_sees_records_and_verdicts(run: Run, study: Study, store: Store) -> 
     build(study, store)
     with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
         assert database.execute("SELECT count(*) FROM cliffs").fetchone() == (2,)
+
+
+def test_sql_sees_files_from_before_a_column_was_there(
+    run: Run, study: Study, store: Store
+) -> None:
+    run()
+    later = [column.name for column in PREDICTIONS.columns if column.later]
+    files = sorted(store.root.glob("tiny/predictions/**/*.parquet"))
+    for old in files[:-1]:
+        pq.write_table(pq.ParquetFile(old).read().drop_columns(later), old)
+    for how_many in (files, files[:-1]):
+        for gone in set(files) - set(how_many):
+            gone.unlink()
+        build(study, store)
+        with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
+            asked = f"SELECT count(*), count({later[0]}) FROM predictions"
+            found = database.execute(asked).fetchone()
+            assert found == (4 * len(how_many), 4 if files[-1] in how_many else 0)

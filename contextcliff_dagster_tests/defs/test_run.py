@@ -66,7 +66,7 @@ def records(store: Store, study: str) -> list[dict[str, object]]:
         for path in (store.root / study / "eval_records").rglob("*.parquet")
         for row in pq.ParquetFile(path).read().to_pylist()
     ]
-    timeless = ("ttft_ms", "duration_ms", "finished_at")
+    timeless = ("ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at")
     kept = [{k: v for k, v in row.items() if k not in timeless} for row in rows]
     return sorted(kept, key=lambda row: str(row["call_key"]))
 
