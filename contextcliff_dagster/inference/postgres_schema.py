@@ -49,7 +49,10 @@ def prepare(db: PostgresConnection, url: DatabaseUrl) -> None:
 
 
 def _version(db: PostgresConnection) -> int:
-    there = db.execute("SELECT to_regclass(?)", (f"{SCHEMA}.ledger_version",)).fetchone()[0]
+    # Not to_regclass: it may answer from the session's cache what was so before another process,
+    # for whose lock we have waited, made the tables.
+    sql = "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'ledger_version'"
+    there = db.execute(sql, (SCHEMA,)).fetchone()
     return int(db.execute("SELECT version FROM ledger_version").fetchone()[0]) if there else 0
 
 
