@@ -30,6 +30,7 @@ class Identity:
             self.fields.get("window_tokens"),
             self.fields.get("declared_window_tokens"),
             self.fields.get("server_max_model_len"),
+            self.fields.get("server_window_tokens"),
             meta.get("n_ctx") if isinstance(meta, Mapping) else None,
         )
         return min((n for n in stated if isinstance(n, int) and n > 0), default=None)

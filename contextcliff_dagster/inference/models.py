@@ -74,13 +74,14 @@ class Quirks(_Strict):
     name under which the output limit is sent. ``prefill``: how a begun answer is handed over;
     ``continue_final_message`` is vLLM's way, ``last_message`` that of servers which go on from a
     final assistant message by themselves. ``stream_usage``: ``omit`` for servers that refuse
-    ``stream_options``.
+    ``stream_options``. ``probes``: ``omit`` where the server is not to be asked what kind it is.
     """
 
     temperature: Literal["send", "omit"] = "send"
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     prefill: Literal["continue_final_message", "last_message"] = "continue_final_message"
     stream_usage: Literal["send", "omit"] = "send"
+    probes: Literal["send", "omit"] = "send"
 
 
 class ModelEntry(_Strict):

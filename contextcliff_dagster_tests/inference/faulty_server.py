@@ -141,6 +141,8 @@ class FaultyServer:
             if path.endswith("/models"):
                 models = self.script[0] == "models_401"
                 writer.write(error(401, f"bad key {key}") if models else error(404, "no list here"))
+            elif not path.endswith("/completions"):
+                writer.write(error(404, "nothing here"))
             else:
                 what = self.next()
                 if self.log:

@@ -122,7 +122,7 @@ class LlamaCppEngine:
                     update={
                         "engine": "openai",
                         "base_url": f"{address}/v1",
-                        "quirks": Quirks(prefill="last_message"),
+                        "quirks": Quirks(prefill="last_message", probes="omit"),
                     }
                 )
             )

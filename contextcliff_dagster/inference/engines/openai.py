@@ -20,12 +20,14 @@ from contextcliff_dagster.inference.engine import (
     PromptCount,
     TransportError,
 )
+from contextcliff_dagster.inference.engines.openai_counting import ServerCount, find_server_count
+from contextcliff_dagster.inference.engines.openai_dialects import Dialect, Probes, detect
 from contextcliff_dagster.inference.engines.openai_faults import FaultSorter
 from contextcliff_dagster.inference.engines.openai_http import Endpoint, StatusError
 from contextcliff_dagster.inference.engines.openai_wire import read_delta, read_error, request
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
-from contextcliff_dagster.inference.redact import public_url, redact
+from contextcliff_dagster.inference.redact import HIDDEN, public_url, redact
 from contextcliff_dagster.inference.shared_text import MARK
 
 if TYPE_CHECKING:
@@ -69,8 +71,10 @@ class OpenAIEngine:
         )
         self._endpoint: Endpoint | None = None
         self._told: dict[str, Any] = {}
+        self.dialect = Dialect()
         self._tokenizer: Tokenizer | None = None
-        self._faults = FaultSorter(entry.name, public_url(self._base_url), self._redact)
+        self._server_count: ServerCount | None = None
+        self._faults = FaultSorter(entry, public_url(self._base_url), self._redact)
 
     def _redact(self, text: str) -> str:
         return redact(text, self._secrets)
@@ -91,7 +95,7 @@ class OpenAIEngine:
         return self.identity().window_tokens
 
     async def start(self) -> None:
-        """Make the client and ask the server what it serves."""
+        """Make the client, and ask the server what it serves and what it is."""
         entry = self._entry
         # Nobody else's key is ever sent: what goes out is what the entry names.
         headers = {
@@ -112,7 +116,25 @@ class OpenAIEngine:
             timeout_s=entry.timeout_s,
             connections=entry.concurrency + 2,
         )
-        self._told = await self._ask_models()
+        listed = await self._ask_models()
+        self._told = {name: listed[name] for name in _TOLD_FIELDS if listed.get(name) is not None}
+        if entry.quirks.probes == "send":
+            await self._probe(self._endpoint, listed)
+
+    async def _probe(self, endpoint: Endpoint, listed: dict[str, Any]) -> None:
+        probes = Probes(endpoint, self._faults)
+        try:
+            self.dialect = await detect(probes, listed)
+            if self._tokenizer is None:
+                self._server_count = await find_server_count(
+                    self.dialect, listed, self._entry, endpoint, self._faults, probes
+                )
+        except TransportError as fault:
+            raise EngineError(
+                f"Model {self._entry.name!r}: {public_url(self._base_url)} does not say what kind "
+                f"of server it is ({fault}); run the same command again, or set `quirks: {{probes: "
+                "omit}` for it in models.yaml."
+            ) from None
 
     async def _ask_models(self) -> dict[str, Any]:
         """What /v1/models says about our model; {} where the server has no such list.
@@ -130,11 +152,7 @@ class OpenAIEngine:
             mine = next((item for item in listed if item.get("id") == self._entry.model_id), None)
             if mine is None and len(listed) == 1:
                 mine = listed[0]  # servers of one model answer to any name
-            return (
-                {name: mine[name] for name in _TOLD_FIELDS if mine.get(name) is not None}
-                if mine
-                else {}
-            )
+            return mine or {}
         raise AssertionError("not reached")
 
     async def _list_models(self) -> list[dict[str, Any]]:
@@ -157,17 +175,30 @@ class OpenAIEngine:
 
     def identity(self) -> Identity:
         """What the entry declares and the server tells."""
+        told = {**self._told, **self.dialect.told}
         return Identity(
             {
                 **declared_openai_identity(self._entry),
-                **{f"server_{k}": v for k, v in self._told.items()},
+                **{f"server_{name}": self._without_secrets(told[name]) for name in told},
             }
         )
 
+    def _without_secrets(self, value: Any) -> Any:
+        """Some servers echo what they were sent."""
+        if isinstance(value, str):
+            for secret in sorted((s for s in self._secrets if len(s) >= 4), key=len, reverse=True):
+                value = value.replace(secret, HIDDEN)
+        elif isinstance(value, list):
+            return [self._without_secrets(item) for item in value]
+        elif isinstance(value, dict):
+            return {name: self._without_secrets(item) for name, item in value.items()}
+        return value
+
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """The texts under the entry's ``tokenizer``; the server's chat template comes on top."""
+        """The texts under the entry's ``tokenizer``, template not counted; without one, what the
+        server counts, where it does."""
         if self._tokenizer is None:
-            return None
+            return await self._server_count.tokens(prompt) if self._server_count else None
         # In a thread: half a megabyte takes long enough to be seen in the times of other calls.
         return PromptCount(await asyncio.to_thread(self._count, self._tokenizer, prompt), False)
 

@@ -9,6 +9,8 @@ from typing import Any
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import RejectedError, TransportError
 from contextcliff_dagster.inference.engines.openai_http import Reply, StatusError
+from contextcliff_dagster.inference.engines.openai_parameters import wanted_setting
+from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.retry import retry_after_s
 
 _OVERFLOW_SIGNS = (
@@ -30,8 +32,9 @@ class FaultSorter:
     ``redact`` is applied to whatever the server said: some echo the key.
     """
 
-    def __init__(self, model: str, endpoint: str, redact: Callable[[str], str]) -> None:
-        self._model, self._endpoint, self._redact = model, endpoint, redact
+    def __init__(self, entry: ModelEntry, endpoint: str, redact: Callable[[str], str]) -> None:
+        self._model, self._quirks = entry.name, entry.quirks
+        self._endpoint, self._redact = endpoint, redact
 
     def sort(self, fault: Exception, *, sent: bool) -> Exception:
         """``sent``: the response had begun, so the model may have worked."""
@@ -142,34 +145,11 @@ class FaultSorter:
             )
         if status == 413 or any(sign in lower for sign in _OVERFLOW_SIGNS):
             return RejectedError(f"status {status}: {said}", status=status, overflow=True)
-        if setting := _wanted_setting(lower):
+        if "could not finish the message" in lower:
+            said += "; raise `prompt: max_output_tokens` of the study"
+        elif wanted := wanted_setting(told, said, self._quirks):
             return EngineError(
-                f"{where} refuses a parameter (status {status}: {said}); set {setting} for it in "
-                "models.yaml."
+                f"{where} refuses a parameter (status {status}: {said}); {wanted}, and run the "
+                "same command again."
             )
         return RejectedError(f"status {status}: {said}", status=status)
-
-
-def _wanted_setting(said: str) -> str | None:
-    """The models.yaml setting that a refusal of a parameter asks for."""
-    if not any(
-        word in said
-        for word in (
-            "unsupported",
-            "not support",
-            "unrecognized",
-            "not permitted",
-            "extra",
-            "unknown",
-        )
-    ):
-        return None
-    if "max_tokens" in said:
-        return "`quirks: {max_tokens_parameter: max_completion_tokens}`"
-    if "temperature" in said:
-        return "`quirks: {temperature: omit}`"
-    if "stream_options" in said:
-        return "`quirks: {stream_usage: omit}`"
-    if "continue_final_message" in said or "add_generation_prompt" in said:
-        return "`quirks: {prefill: last_message}`"
-    return None

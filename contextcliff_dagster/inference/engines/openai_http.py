@@ -91,13 +91,16 @@ class Endpoint:
         )
 
     async def ask(
-        self, method: str, path: str, body: Any = None, *, within_s: float, beside: bool = False
+        self,
+        method: str,
+        path: str,
+        parts: Sequence[bytes] = (),
+        *,
+        within_s: float,
+        beside: bool = False,
     ) -> Reply:
         """One request and its whole answer, whatever the status. ``beside``: ``path`` starts beside
         the ``/v1`` of the base URL, where servers keep what is not OpenAI's."""
-        import orjson
-
-        parts = () if body is None else (orjson.dumps(body),)
         base = self._base_url.removesuffix("/v1") if beside else self._base_url
         async with (
             asyncio.timeout(within_s),

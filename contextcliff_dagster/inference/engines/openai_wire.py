@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from contextcliff_dagster.inference.engine import Decoding, Delta, Usage
@@ -11,16 +13,18 @@ from contextcliff_dagster.inference.recipe import Prompt
 
 def request(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> tuple[str, list[bytes]]:
     """Path and body of a streamed request; the body in pieces, the document encoded only once."""
+    path = "/completions" if prompt.mode == "completion" else "/chat/completions"
+    return path, encoded(prompt, lambda part: _body(entry, part, decoding))
+
+
+def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:
+    """The JSON of ``body(prompt)`` in pieces, of which the document is one, where it can be."""
     import orjson
 
-    path = "/completions" if prompt.mode == "completion" else "/chat/completions"
     if prompt.document and prompt.outline:
-        outline = orjson.dumps(_body(entry, prompt.outline, decoding))
-        try:
-            return path, prompt.document.within(outline)
-        except ValueError:  # somebody asks about the mark itself
-            pass
-    return path, [orjson.dumps(_body(entry, prompt, decoding))]
+        with suppress(ValueError):  # somebody asks about the mark itself
+            return prompt.document.within(orjson.dumps(body(prompt.outline)))
+    return [orjson.dumps(body(prompt))]
 
 
 def _body(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
@@ -84,9 +88,10 @@ def _usage(usage: Any) -> Usage | None:
         return None
     read = usage.get("prompt_tokens_details") or {}
     written = usage.get("completion_tokens_details") or {}
-    return Usage(
-        usage["prompt_tokens"],
-        usage.get("completion_tokens"),
-        read.get("cached_tokens"),
-        written.get("reasoning_tokens"),
-    )
+    prompt, completion = usage["prompt_tokens"], usage.get("completion_tokens")
+    reasoning, total = written.get("reasoning_tokens"), usage.get("total_tokens")
+    # Some leave the reasoning out of what they call completion, and bill it all the same.
+    if isinstance(total, int) and isinstance(completion, int) and total > prompt + completion:
+        reasoning = max(reasoning or 0, total - prompt - completion)
+        completion = total - prompt
+    return Usage(prompt, completion, read.get("cached_tokens"), reasoning)

@@ -63,7 +63,7 @@ class VllmServerEngine:
             "vllm": type(self._entry.vllm)(),
             "api_key_env": None,
             "headers_env": {},
-            "quirks": Quirks(),
+            "quirks": Quirks(probes="omit"),
         }
         self._remote = OpenAIEngine(self._entry.model_copy(update=update))
         await self._remote.start()
