@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ class ProfileContext:
         prompt_overhead_tokens: scaffold around the document, used for ``cap_prompt_tokens`` where
             the records carry no ``prompt_tokens``.
         provenance: hashes, versions, seeds, times; copied into the result.
+        warnings: sentences about the measurement, shown with those of the analysis.
         created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
     """
 
@@ -35,6 +36,7 @@ class ProfileContext:
     primary: str | None = None
     prompt_overhead_tokens: int | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
     created_at: str | None = None
 
 

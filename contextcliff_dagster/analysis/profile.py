@@ -66,6 +66,7 @@ def profile_model(
     )
     warnings = [
         *sample.warnings,
+        *context.warnings,
         *finding.warnings,
         *_data_warnings(sample, rows, finding, cap, context),
         *definition_warnings,
@@ -117,7 +118,7 @@ def profile_model(
         "calls": {"planned": len(sample.calls), "scored": int(sample.calls["answered"].sum())},
         "totals": _totals(sample.calls),
         "bins": [_with_scores(row, i, sample) for i, row in enumerate(rows)],
-        "warnings": [*sample.warnings],
+        "warnings": [*sample.warnings, *context.warnings],
     }
     return ModelProfile(metrics, cliffs)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
 from contextcliff_dagster.defs.assets.options import asset_key
+from contextcliff_dagster.defs.show.ui import table
+from contextcliff_dagster.scoring.truncation import COLUMNS, Truncation, refusal, truncations
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
@@ -20,8 +22,12 @@ PLATEAU_FLOOR = 0.5
 """Below this baseline a further drop says little about length: the task itself is too hard."""
 
 
-def _spec(study: Study, asset: str, name: str, description: str) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(name, asset=asset_key(study, asset), description=description)
+def _spec(
+    study: Study, asset: str, name: str, description: str, *, blocking: bool = False
+) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        name, asset=asset_key(study, asset), description=description, blocking=blocking
+    )
 
 
 def _result(
@@ -98,6 +104,13 @@ def record_checks(study: Study) -> list[dg.AssetCheckSpec]:
             "no_transport_error_scored",
             "Calls without an answer have no score: neither wrong nor right.",
         ),
+        _spec(
+            study,
+            "eval_records",
+            "no_silent_truncation",
+            "No server cut prompts without a word; else nothing is concluded from the records.",
+            blocking=True,
+        ),
     ]
 
 
@@ -134,7 +147,44 @@ def check_records(study: Study, records: pa.Table) -> list[dg.AssetCheckResult]:
             error=True,
             scored=len(wrong),
         ),
+        _check_truncation(study, records),
     ]
+
+
+def cut_without_a_word(study: Study, rows: Iterable[Mapping[str, Any]]) -> list[Truncation]:
+    """The study's models whose servers cut more than a few prompts.
+
+    Models that the study does not name any more are left out: taking one out of it is a way on.
+    """
+    return [f for f in truncations(rows) if f.too_many and f.model in study.models]
+
+
+def _check_truncation(study: Study, records: pa.Table) -> dg.AssetCheckResult:
+    rows = records.select(list(COLUMNS)).to_pylist()
+    found, cut = truncations(rows), cut_without_a_word(study, rows)
+    why = " ".join(refusal(model, study.name) for model in cut)
+    return _result(
+        study,
+        "eval_records",
+        "no_silent_truncation",
+        not cut,
+        why or "every prompt was read whole, as far as the servers tell",
+        error=True,
+        by_model=table(
+            [
+                {
+                    "model": model.model,
+                    "calls": model.calls,
+                    "cut": model.marked + model.at_ceiling,
+                    "share": model.share,
+                    "all read as (tokens)": model.ceiling_tokens,
+                    "no usage reported": model.without_usage,
+                    "no count of our own": model.without_own_count,
+                }
+                for model in found
+            ]
+        ),
+    )
 
 
 def cliff_checks(study: Study) -> list[dg.AssetCheckSpec]:

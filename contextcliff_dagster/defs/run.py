@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.inference.models import get_model
 from contextcliff_dagster.inference.progress import Progress, RunSummary
@@ -194,6 +195,7 @@ def _materialize(
 ) -> None:
     """Materialize the named assets of ``study`` in one run in this process; faults come through."""
     import dagster as dg
+    from dagster._core.errors import DagsterAssetCheckFailedError
 
     from contextcliff_dagster.defs.assets.options import asset_key, group
     from contextcliff_dagster.defs.partitions import range_tags
@@ -203,18 +205,34 @@ def _materialize(
     if instance is None and os.environ.get("DAGSTER_HOME"):
         instance = dg.DagsterInstance.get()
     ops = {f"{group(study)}__{op}": {"config": dict(values)} for op, values in config.items()}
-    dg.materialize(
-        study_assets(study),
-        selection=[asset_key(study, name) for name in names],
-        resources={"store": StoreResource(root=str(store.root)), "watch": watch},
-        instance=instance,
-        tags=range_tags(study) if "predictions" in names else {},
-        run_config={
-            "ops": ops,
-            # The terminal belongs to the caller: Dagster's own lines go to its event log only.
-            "loggers": {"console": {"config": {"log_level": _console_level()}}},
-        },
-    )
+    try:
+        dg.materialize(
+            study_assets(study),
+            selection=[asset_key(study, name) for name in names],
+            resources={"store": StoreResource(root=str(store.root)), "watch": watch},
+            instance=instance,
+            tags=range_tags(study) if "predictions" in names else {},
+            run_config={
+                "ops": ops,
+                # The terminal belongs to the caller: Dagster's own lines go to its event log only.
+                "loggers": {"console": {"config": {"log_level": _console_level()}}},
+            },
+        )
+    except DagsterAssetCheckFailedError as fault:
+        # The exception names the check; a person wants to know what failed and what to do.
+        raise _refusal(study, store, str(config["eval_records"]["campaign"]), fault) from fault
+
+
+def _refusal(study: Study, store: Store, campaign: str, fault: Exception) -> ContextCliffError:
+    """The sentence of the blocking check, `no_silent_truncation`."""
+    from contextcliff_dagster.defs.checks import cut_without_a_word
+    from contextcliff_dagster.defs.steps.judgement import read_records, record_rows
+    from contextcliff_dagster.scoring.truncation import refusal
+
+    cut = cut_without_a_word(study, record_rows(read_records(study, store, campaign)))
+    if not cut:
+        return ContextCliffError(f"{fault}; the run's asset checks say why.")
+    return EngineError(" ".join(refusal(model, study.name) for model in cut))
 
 
 def _console_level() -> str:

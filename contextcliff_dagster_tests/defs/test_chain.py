@@ -62,6 +62,7 @@ def test_one_run_takes_a_study_from_corpus_to_report(
         "manifest_hash",
         "missing_share",
         "no_transport_error_scored",
+        "no_silent_truncation",
         "plateau",
     }
     assert all(check.passed for check in checks.values())

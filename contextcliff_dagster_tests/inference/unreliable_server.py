@@ -5,6 +5,10 @@ Run as a module with a JSON object, and prints its base URL:
 - ``seats``: how many requests are worked on at once; whoever comes then is answered by 429;
 - ``faults``: the share of requests that meet a fault of `FAULTS` instead of the answer;
 - ``delay_ms``: how long an answer takes; ``seed``: of the faults; ``port``: 0 for a free one;
+- ``reads_at_most``: tokens of a prompt that are read, the rest is cut without a word;
+- ``usage``: false to report none;
+- ``ms_per_token``, ``slow_beyond``, ``slow_factor``: the first token comes after so many ms for
+  each prompt token, that many times as many for prompts longer than ``slow_beyond`` tokens;
 - ``log``: a file with one JSON line for every completion request, written before it is answered.
 
 An answer is a number made of the prompt's hash, and its usage is the prompt's true length, so that
@@ -35,6 +39,11 @@ class UnreliableServer:
         self.delay_s: float = options.get("delay_ms", 30) / 1000
         self.rng = random.Random(options.get("seed", 0))
         self.log = open(options["log"], "a", buffering=1) if options.get("log") else None  # noqa: PTH123, SIM115
+        self.reads_at_most: int = options.get("reads_at_most") or 1 << 30
+        self.usage: bool = options.get("usage", True)
+        self.ms_per_token: float = options.get("ms_per_token", 0.0)
+        self.slow_beyond: int = options.get("slow_beyond") or 1 << 30
+        self.slow_factor: float = options.get("slow_factor", 1.0)
         self.seated = 0
         self.count = open_tokenizer("reference").count
 
@@ -52,15 +61,17 @@ class UnreliableServer:
         if what != "ok":
             await wire.behave(what, key, writer)
             return
+        tokens = self.count(text) + TEMPLATE_TOKENS
+        slower = self.slow_factor if tokens > self.slow_beyond else 1.0
         self.seated += 1
         try:
-            await asyncio.sleep(self.delay_s)
+            await asyncio.sleep(self.delay_s + slower * self.ms_per_token * tokens / 1000)
         finally:
             self.seated -= 1
-        tokens = self.count(text) + TEMPLATE_TOKENS
         answer = wire.chunk("", role="assistant") + wire.chunk(str(int(prompt[:6], 16)))
-        usage = wire.usage(tokens, COMPLETION_TOKENS)
-        writer.write(wire.STREAM + answer + wire.chunk(None, "stop") + usage + wire.DONE)
+        usage = wire.usage(min(tokens, self.reads_at_most), COMPLETION_TOKENS)
+        told = usage if self.usage else b""
+        writer.write(wire.STREAM + answer + wire.chunk(None, "stop") + told + wire.DONE)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -116,6 +116,7 @@ def profile_campaign(
     from contextcliff_dagster.analysis.profile import profile_model
     from contextcliff_dagster.inference.campaigns import recorded_identity
     from contextcliff_dagster.inference.models import load_models
+    from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
     records = read_records(study, store, campaign)
     entries = load_models()
@@ -138,6 +139,7 @@ def profile_campaign(
             score_name=study.scoring.primary,
             primary=study.scoring.primary,
             provenance=provenance(study, manifest, own, fields),
+            warnings=[said for found in truncations(record_rows(own)) for said in unchecked(found)],
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
         folder = store.profile_dir(study.name, campaign, model)
@@ -145,6 +147,12 @@ def profile_campaign(
         write_json(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)
     return profiles
+
+
+def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows, None where nothing is known: pandas itself has NaN there in columns of numbers."""
+    known = records.astype(object).where(records.notna(), None)
+    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
 
 
 def provenance(
