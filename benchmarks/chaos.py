@@ -1,6 +1,6 @@
 """Kill a measurement over HTTP again and again, resume it, and audit what was paid.
 
-    python benchmarks/chaos.py [--kills 24] [--drive api|profile] [--seed 0] [--json]
+    python benchmarks/chaos.py [--drive api|profile|crowd] [--kills N] [--seed 0] [--json]
 
 A server (a process of its own, with a request log on the disk before each answer) serves the small
 reference model. A child process measures over it and is killed with SIGKILL: while it starts, after
@@ -13,7 +13,10 @@ again each time, then left to finish, then run once more. The claims, checked at
 - the run after the last makes no request.
 
 ``--drive api`` measures through `contextcliff_dagster.inference.measure`; ``--drive profile`` runs
-the command ``contextcliff profile``. Exit code 1 where a claim does not hold.
+the command ``contextcliff profile``. ``--drive crowd``: 2,000 calls, three processes at once on one
+ledger, killed and replaced, over a server that fails a fifth of the requests (429, 500, reset,
+stall, cut stream, broken JSON, HTML with status 200); what is claimed then is printed, too. Exit
+code 1 where a claim does not hold.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,8 @@ sys.path.insert(0, str(ROOT))
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.measure import measure
 from contextcliff_dagster.inference.records import prediction_rows
+from contextcliff_dagster_tests.inference.crowd import Crowd, disturbed
+from contextcliff_dagster_tests.inference.measuring_process import die_before_commit
 from contextcliff_dagster_tests.inference.samples import (
     RECIPE,
     LedgerSample,
@@ -47,6 +53,7 @@ from contextcliff_dagster_tests.inference.samples import (
 
 BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
 STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"
+CROWD = Crowd(bins=10, documents=40, questions=5, kills=30)
 STARTUP_S = {"api": 3, "profile": 10}
 """A kill while the run starts comes within this time."""
 TIMES = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at", "ttft_excess"}
@@ -62,25 +69,13 @@ def sample() -> LedgerSample:
 def child(drive: str, home: Path, url: str, die_after: int) -> int:
     """Measure once; with ``die_after`` > 0 die between that answer's arrival and its commit."""
     if die_after:
-        answers = 0
-        finish = Ledger.finish
-
-        def finish_or_die(self: Ledger, *arguments: Any) -> Any:
-            nonlocal answers
-            answers += 1
-            if answers == die_after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return finish(self, *arguments)
-
-        Ledger.finish = finish_or_die  # type: ignore[method-assign]
+        die_before_commit(die_after)
     if drive == "profile":
         os.environ["CONTEXTCLIFF_HOME"] = str(home)
         os.environ["CONTEXTCLIFF_MODELS"] = str(_models_file(home, url))
         from contextcliff_dagster.cli import main
 
-        sys.argv = ["contextcliff", "profile", "reference", "--model", MODEL, "--yes"]
-        main()
-        return 0
+        return main(["profile", "reference", "--model", MODEL, "--yes"])
     calls = sample()
     with Ledger.open(home / "state.db") as ledger:
         entry = openai_entry(url, MODEL, concurrency=CONCURRENCY, tokenizer="reference")
@@ -224,13 +219,17 @@ def main() -> int:
     if sys.argv[1:2] == ["--child"]:
         return child(sys.argv[2], Path(sys.argv[3]), sys.argv[4], int(sys.argv[5]))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kills", type=int, default=24)
-    parser.add_argument("--drive", choices=["api", "profile"], default="api")
+    parser.add_argument("--drive", choices=["api", "profile", "crowd"], default="api")
+    parser.add_argument("--kills", type=int, help="default: 24, of a crowd 30")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        figures = chaos(options.drive, options.kills, options.seed, Path(folder))
+        if options.drive == "crowd":
+            crowd = replace(CROWD, kills=options.kills or CROWD.kills, seed=options.seed)
+            figures = disturbed(crowd, Path(folder), lambda said: print(said, file=sys.stderr))
+        else:
+            figures = chaos(options.drive, options.kills or 24, options.seed, Path(folder))
     if options.json:
         print(json.dumps(figures, indent=2))
     else:
