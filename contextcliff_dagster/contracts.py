@@ -315,6 +315,7 @@ _CALL_COLUMNS = (
     ),
     Column("cached_tokens", "int64", "Prompt tokens served from a cache", "tokens"),
     Column("completion_tokens", "int64", "Tokens generated", "tokens"),
+    Column("reasoning_tokens", "int64", "Of these, spent on reasoning", "tokens", later=True),
     Column("ttft_ms", "float64", "Time to the first token", "ms"),
     Column("duration_ms", "float64", "Time to the last token", "ms"),
     Column(

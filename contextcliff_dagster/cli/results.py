@@ -136,9 +136,21 @@ def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
             f"{sum(s.cached + s.by_others for s in all_of):,} known before",
             f"{sum(s.prompt_tokens + s.completion_tokens for s in all_of):,} tokens",
         ]
+        if reasoning := sum(s.reasoning_tokens for s in all_of):
+            parts[-1] += f" ({reasoning:,} of them reasoning)"
         if usd := sum(s.cost_usd for s in all_of):
             parts.append(money(usd))
         lines = [f"Measured: {', '.join(parts)}, {duration(sum(s.seconds for s in all_of))}."]
+    if empty := sum(s.reasoned_out for s in all_of):
+        lines.append(
+            f"{empty:,} answers are empty, because reasoning used up the output limit; raise "
+            f"`prompt: max_output_tokens` of study {study!r}."
+        )
+    if unchecked := sum(s.unchecked_truncation for s in all_of):
+        lines.append(
+            f"{unchecked:,} answers could not be checked for a prompt that was cut silently; give "
+            "the models' `tokenizer` in models.yaml, and see that their servers report usage."
+        )
     if failed := sum(s.transport_errors for s in all_of):
         lines.append(
             f"{failed:,} calls got no answer (transport errors); "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextcliff_dagster.inference.budget import Spend, careful_prompt_tokens
 from contextcliff_dagster.inference.calls import PlannedCall
@@ -17,6 +17,10 @@ TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
 """Slack where our count is of the texts alone: pieces of text may merge with the template's
 tokens."""
+REASONED_OUT = (
+    "reasoning used up the output limit before the answer began; raise `prompt: max_output_tokens` "
+    "of the study"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ def judge(
         cost = price.cost_usd(
             usage.prompt_tokens, usage.completion_tokens or 0, usage.cached_tokens or 0
         )
-    return Outcome(
+    outcome = Outcome(
         no_answer="invalid_truncated" if truncated else None,
         raw_output=answer.text,
         reasoning=answer.reasoning or None,
@@ -130,6 +134,7 @@ def judge(
         else None,
         finished_at=utc_now(),
     )
+    return replace(outcome, error=REASONED_OUT) if outcome.reasoned_out else outcome
 
 
 def unanswered(own: PromptCount | None, why: str, *, attempts: int) -> Outcome:

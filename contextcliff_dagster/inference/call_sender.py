@@ -42,6 +42,10 @@ from contextcliff_dagster.inference.recipe import Prompt
 from contextcliff_dagster.inference.retry import Backoff, Breaker, Tries
 from contextcliff_dagster.inference.tally import Tally
 
+REASONED_OUT_AT_ONCE = 5
+"""After so many first answers that are empty, because reasoning used up the output limit, no more
+of them are bought."""
+
 
 class CallSender:
     """Sends the calls of one run.
@@ -183,6 +187,8 @@ class CallSender:
         outcome = judge(answer, own, self._entry.price, tries.sent, lag_ms)
         self._tally.unchecked += was_truncated(own, outcome.prompt_tokens) is None
         await self._kept(call, attempt_id, outcome, charge(outcome, reserve))
+        if REASONED_OUT_AT_ONCE <= self._tally.reasoned_out == self._tally.answered:
+            raise _never_answers(self._scope.model, call.recipe.max_output_tokens)
         return None
 
     async def _ask_in_time(self, prompt: Prompt, decoding: Decoding, left_s: float) -> Answer:
@@ -223,3 +229,11 @@ class CallSender:
             )
             if failure.final:
                 self._ended(call, "failed", None)
+
+
+def _never_answers(model: str, max_output_tokens: int) -> EngineError:
+    return EngineError(
+        f"Model {model!r} used up its output limit of {max_output_tokens} tokens by reasoning and "
+        f"answered nothing, in all of the first {REASONED_OUT_AT_ONCE} calls; raise `prompt: "
+        "max_output_tokens` of the study, and run the same command again."
+    )

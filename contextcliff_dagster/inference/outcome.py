@@ -42,6 +42,16 @@ class Outcome:
     error: str | None = None
     finished_at: str = ""
 
+    @property
+    def reasoned_out(self) -> bool:
+        """Nothing was answered: the limit of the output was used up by reasoning."""
+        return (
+            self.no_answer is None
+            and self.finish_reason == "length"
+            and not (self.raw_output or "").strip()
+            and bool(self.reasoning or self.reasoning_tokens)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

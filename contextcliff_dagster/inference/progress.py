@@ -37,8 +37,10 @@ class RunSummary:
     delivered meanwhile. ``orphans``: calls sent by processes that died before an answer was kept
     (charged to the budget, sent again). ``maybe_paid``: requests of this run that died after they
     were sent, perhaps paid (charged, too). ``unchecked_truncation``: answers whose prompt tokens
-    could not be compared, for want of our own count or the server's. ``concurrency``: how many
-    requests the server took at once in the end (0: none was sent). ``stopped``: ended on request.
+    could not be compared, for want of our own count or the server's. ``reasoning_tokens`` are part
+    of ``completion_tokens``; ``reasoned_out``: answers that are empty, because reasoning used up
+    the output limit. ``concurrency``: how many requests the server took at once in the end (0: none
+    was sent). ``stopped``: ended on request.
     """
 
     planned: int
@@ -57,6 +59,8 @@ class RunSummary:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    reasoned_out: int = 0
     cost_usd: float = 0.0
     seconds: float = 0.0
     stopped: bool = False

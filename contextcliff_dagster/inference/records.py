@@ -95,6 +95,7 @@ def _of_outcome(outcome: Outcome) -> dict[str, Any]:
         "own_prompt_tokens": outcome.own_prompt_tokens,
         "cached_tokens": outcome.cached_tokens,
         "completion_tokens": outcome.completion_tokens,
+        "reasoning_tokens": outcome.reasoning_tokens,
         "ttft_ms": outcome.ttft_ms,
         "duration_ms": outcome.duration_ms,
         "queue_ms": outcome.queue_ms,

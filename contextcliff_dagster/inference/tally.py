@@ -23,6 +23,7 @@ class Tally:
         ) = 0
         self.in_flight = self.waiting = self.retries = self.sent = self.unchecked = 0
         self.maybe_paid = self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+        self.reasoning_tokens = self.reasoned_out = 0
         self.cost_usd = 0.0
 
     def ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
@@ -43,6 +44,8 @@ class Tally:
             self.prompt_tokens += outcome.prompt_tokens or 0
             self.cached_tokens += outcome.cached_tokens or 0
             self.completion_tokens += outcome.completion_tokens or 0
+            self.reasoning_tokens += outcome.reasoning_tokens or 0
+            self.reasoned_out += outcome.reasoned_out
             self.cost_usd += outcome.cost_usd or 0.0
 
     @property
@@ -99,6 +102,8 @@ class Tally:
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             completion_tokens=self.completion_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+            reasoned_out=self.reasoned_out,
             cost_usd=self.cost_usd,
             seconds=self.seconds,
             stopped=stopped,

@@ -20,10 +20,12 @@ def head(status: int, kind: str = "application/json", extra: str = "") -> bytes:
     )
 
 
-def error(status: int, message: str, code: str = "", extra: str = "") -> bytes:
+def error(
+    status: int, message: str, code: str = "", extra: str = "", param: str | None = None
+) -> bytes:
     return (
         head(status, extra=extra)
-        + json.dumps({"error": {"message": message, "code": code}}).encode()
+        + json.dumps({"error": {"message": message, "code": code, "param": param}}).encode()
     )
 
 
@@ -37,8 +39,8 @@ def chunk(text: str | None, finish: str | None = None, **delta: str) -> bytes:
                    "choices": [{"index": 0, "delta": piece, "finish_reason": finish}]})  # fmt: skip
 
 
-def usage(prompt_tokens: int, completion_tokens: int = 2) -> bytes:
-    told = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+def usage(prompt_tokens: int, completion_tokens: int = 2, **more: object) -> bytes:
+    told = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, **more}
     return event({"id": "x", "object": "chat.completion.chunk", "choices": [], "usage": told})
 
 
@@ -75,6 +77,17 @@ ERRORS = {
         "",
     ),
     "400_max_tokens": (400, "Unsupported parameter: 'max_tokens'; use 'max_completion_tokens'", ""),
+    "400_one_only": (400, "invalid temperature: only 1 is allowed for this model", ""),
+    "422_positive": (422, "Input validation error: `temperature` must be strictly positive", ""),
+    "400_too_many": (400, "max_tokens is too large: 8. At most 4 completion tokens.", ""),
+    "400_stream_options": (400, "Unrecognized request argument supplied: stream_options", ""),
+    "400_a_quote": (
+        400,
+        "Content policy: 'it must be hot; what is the mean daily temperature in the cabin of a van"
+        " parked in the sun, and is that allowed'",
+        "",
+    ),
+    "400_unfinished": (400, "Could not finish the message because max_tokens was reached.", ""),
     "500": (500, "it broke; your key was {key}", ""),
     "503": (503, "busy", ""),
 }
@@ -85,7 +98,8 @@ async def behave(what: str, key: str, writer: asyncio.StreamWriter) -> None:
         writer.write(error(429, "slow down", "rate_limit", "retry-after-ms: 10\r\n"))
     elif what in ERRORS:
         status, message, code = ERRORS[what]
-        writer.write(error(status, message.replace("{key}", key), code))
+        param = "max_tokens" if what == "400_too_many" else None
+        writer.write(error(status, message.replace("{key}", key), code, param=param))
     elif what == "reset":
         writer.transport.abort()
     elif what == "stall":
@@ -115,6 +129,15 @@ async def behave(what: str, key: str, writer: asyncio.StreamWriter) -> None:
             + ANSWER[len(STREAM) :]
             + usage(PROMPT_TOKENS)
         )
+    elif what == "reasoning_told":
+        thought = usage(PROMPT_TOKENS, 7, completion_tokens_details={"reasoning_tokens": 5})
+        writer.write(ANSWER + thought + DONE)
+    elif what == "reasoning_beside":  # told by the sum alone
+        writer.write(ANSWER + usage(PROMPT_TOKENS, 2, total_tokens=PROMPT_TOKENS + 7) + DONE)
+    elif what == "reasoned_out":
+        thought = chunk(None, reasoning_content="let me see") + chunk(None, "length")
+        told = usage(PROMPT_TOKENS, 8, completion_tokens_details={"reasoning_tokens": 8})
+        writer.write(STREAM + thought + told + DONE)
     elif what == "truncated":
         writer.write(ANSWER + usage(20) + DONE)
     elif what == "no_usage":

@@ -93,8 +93,12 @@ def test_an_answer_is_a_result_however_bad(tmp_path: Path, answer: str, text: st
         ("403", "access is refused"),
         ("404", "no such model"),
         ("quota", "quota is used up"),
-        ("400_temperature", "temperature: omit"),
-        ("400_max_tokens", "max_tokens_parameter"),
+        ("400_temperature", r"quirks: \{temperature: omit\}"),
+        ("400_one_only", r"quirks: \{temperature: omit\}"),
+        ("422_positive", r"quirks: \{temperature: omit\}"),
+        ("400_max_tokens", r"quirks: \{max_tokens_parameter: max_completion_tokens\}"),
+        ("400_stream_options", r"quirks: \{stream_usage: omit\}"),
+        ("400_too_many", r"`prompt: max_output_tokens` of the study"),
     ],
 )
 def test_what_no_further_request_can_mend_ends_the_run_at_once(
@@ -114,6 +118,54 @@ def test_a_refused_request_is_recorded_and_not_sent_again_in_this_run(tmp_path: 
     summary, rows, sent = run(tmp_path, ["400"])
     assert (len(sent), summary.transport_errors, rows[0]["no_answer"]) == (1, 1, "transport_error")
     assert "offends" in rows[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "quirks"),
+    [
+        ("400_a_quote", {}),  # the parameter's name stands in what is quoted of the prompt
+        ("400_temperature", {"temperature": "omit"}),  # what it asks for is set already
+        ("400_unfinished", {}),
+    ],
+)
+def test_a_refusal_that_no_setting_mends_is_of_one_call(
+    tmp_path: Path, fault: str, quirks: dict[str, str]
+) -> None:
+    summary, rows, sent = run(tmp_path, [fault], LedgerSample(1, 2), n=2, quirks=quirks)
+    assert (len(sent), summary.transport_errors) == (2, 2)
+    assert ("max_output_tokens" in rows[0]["error"]) == (fault == "400_unfinished")
+
+
+@pytest.mark.parametrize("answer", ["reasoning_told", "reasoning_beside"])
+def test_tokens_of_reasoning_are_counted_apart_and_kept(tmp_path: Path, answer: str) -> None:
+    price = {"input_usd_per_mtok": 0, "output_usd_per_mtok": 1000}
+    summary, rows, _ = run(tmp_path, [answer], price=price)
+    row = rows[0]
+    assert (row["raw_output"], row["completion_tokens"], row["reasoning_tokens"]) == (
+        "937915",
+        7,
+        5,
+    )
+    assert (summary.reasoning_tokens, summary.reasoned_out, row["error"]) == (5, 0, None)
+    assert row["cost_usd"] == pytest.approx(0.007), "reasoning is paid for"
+    with Ledger.open(tmp_path / "state.db") as ledger:
+        assert ledger.read("SELECT reasoning_tokens FROM results") == [(5,)]
+
+
+def test_an_answer_that_reasoning_left_no_room_for_names_the_setting(tmp_path: Path) -> None:
+    summary, rows, _ = run(tmp_path, ["reasoned_out", "ok"], LedgerSample(1, 9), n=9)
+    assert (summary.answered, summary.reasoned_out, summary.reasoning_tokens) == (9, 1, 8)
+    (row,) = [row for row in rows if row["error"]]
+    assert (row["raw_output"], row["no_answer"], row["finish_reason"]) == ("", None, "length")
+    assert "raise `prompt: max_output_tokens` of the study" in row["error"]
+
+
+def test_no_more_answers_are_bought_where_reasoning_leaves_room_for_none(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"8 tokens by reasoning.*max_output_tokens"):
+        run(tmp_path, ["reasoned_out"], LedgerSample(1, 9), n=9)
+    assert len(read_log(tmp_path / "requests.jsonl")) == 5
+    with Ledger.open(tmp_path / "state.db") as ledger:
+        assert ledger.stats()["answers"] == 5, "what is paid for is kept"
 
 
 def test_a_document_longer_than_the_window_is_never_sent(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def bin_metadata(campaign: str, rows: Rows, path: Path, merged_into: str | None)
         "campaign": campaign,
         "prompt_tokens": sum(row.get("prompt_tokens") or 0 for row in rows),
         "completion_tokens": sum(row.get("completion_tokens") or 0 for row in rows),
+        **_reasoning(rows),
         "cost_usd": float(sum(row.get("cost_usd") or 0.0 for row in rows)),
         **{f"no_answer/{kind}": count for kind, count in sorted(no_answer.items())},
     }
@@ -70,6 +71,12 @@ def bin_metadata(campaign: str, rows: Rows, path: Path, merged_into: str | None)
     if merged_into:
         shown["merged_into"] = merged_into
     return shown
+
+
+def _reasoning(rows: Rows) -> dict[str, int]:
+    """Shown only where a model reasons."""
+    tokens = sum(row.get("reasoning_tokens") or 0 for row in rows)
+    return {"reasoning_tokens": tokens} if tokens else {}
 
 
 def version_tags(rows: Rows, source: dg.AssetKey, source_version: str) -> dict[str, str]:

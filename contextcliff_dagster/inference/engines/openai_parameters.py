@@ -18,8 +18,9 @@ _UNKNOWN = (
     r"|unexpected|deprecated|extra (?:field|input|parameter)"
 )
 _REFUSED = rf"{_UNKNOWN}|invalid|must be|may only|can only|only the|only \S+ is|strictly|cannot"
-_NEAR = 90
-"""Characters between a parameter's name and what is said about it: errors may quote the prompt."""
+_NEAR, _NEAR_A_BARE_WORD = 90, 30
+"""Characters between a parameter's name, in quotes or as a bare word, and what is said about it:
+errors may quote the prompt."""
 
 _QUIRKS: Mapping[str, tuple[str, str, str]] = {
     "temperature": ("temperature", "omit", _REFUSED),
@@ -47,14 +48,21 @@ def wanted_setting(error: Mapping[str, Any], said: str, quirks: Quirks) -> str |
         if named == parameter:
             refused = refusal == _REFUSED or _says(refusal, said)
         else:
-            name = rf"\b{parameter}\b"
-            near = rf".{{0,{_NEAR}}}"
-            refused = _says(rf"{name}{near}(?:{refusal})|(?:{refusal}){near}{name}", said)
+            refused = _says_of(parameter, refusal, said)
         if refused:
             return f"set `quirks: {{{quirk}: {value}}}` for it in models.yaml"
     if named in ("max_tokens", "max_completion_tokens"):
         return "set `prompt: max_output_tokens` of the study to what the model allows"
     return None
+
+
+def _says_of(parameter: str, refusal: str, said: str) -> bool:
+    quoted, bare = f"['\"`]{parameter}['\"`]", rf"\b{parameter}\b"
+    for name, near in ((quoted, _NEAR), (bare, _NEAR_A_BARE_WORD)):
+        gap = rf"\W(?:.{{0,{near}}}\W)?"
+        if _says(rf"{name}{gap}(?:{refusal})|(?:{_UNKNOWN}|invalid){gap}{name}", said):
+            return True
+    return False
 
 
 def _says(pattern: str, said: str) -> bool:
