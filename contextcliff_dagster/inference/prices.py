@@ -15,6 +15,7 @@ from contextcliff_dagster.inference.budget import Budget
 from contextcliff_dagster.inference.models import ModelEntry, Price
 from contextcliff_dagster.inference.redact import public_url
 
+_TABLE = "genai-prices "
 STALE_DAYS = 180
 """A price that nobody has looked at for this long is worth a look."""
 
@@ -46,6 +47,12 @@ def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
     days = ((today or datetime.now(UTC).date()) - seen).days
     if days <= STALE_DAYS:
         return []
+    if (price.source or "").startswith(_TABLE):
+        return [
+            f"The price of model {entry.name!r} is from a table ({price.source}) whose latest "
+            f"change is of {seen}, {days} days ago; bring it up to date with `pip install "
+            "--upgrade genai-prices`, or give `price` in models.yaml."
+        ]
     return [
         f"The price of model {entry.name!r} was last looked at on {seen}, {days} days ago; check "
         "the provider's list and correct `price` and its `as_of` in models.yaml."
@@ -86,8 +93,28 @@ def _listed(model_id: str, url: str) -> Price | None:
         input_usd_per_mtok=rates[0],
         output_usd_per_mtok=rates[1],
         cached_input_usd_per_mtok=_dearest(found.cache_read_mtok),
-        source=f"genai-prices {__version__}",
+        as_of=_table_as_of(),
+        source=f"{_TABLE}{__version__}",
     )
+
+
+def _table_as_of(today: date | None = None) -> str | None:
+    """The latest change of a price that the table knows: it is at least as new as that.
+
+    The table itself has no date. Changes announced for later are left out.
+    """
+    from genai_prices.data_snapshot import get_snapshot
+
+    dated = (
+        getattr(price.constraint, "start_date", None)
+        for provider in get_snapshot().providers
+        for model in provider.models
+        if isinstance(model.prices, list)
+        for price in model.prices
+    )
+    until = today or datetime.now(UTC).date()
+    known = max((day for day in dated if isinstance(day, date) and day <= until), default=None)
+    return known.isoformat() if known else None
 
 
 def _dearest(rate: Any) -> float | None:

@@ -1,9 +1,8 @@
-"""What may be spent: by a campaign, by a day over all studies, and at which prices."""
+"""What may be spent: by a campaign, and by a day over all studies."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.inference import ledger as ledger_module
 from contextcliff_dagster.inference.budget import DAY_VARIABLE, Budget, Spend, with_day_limit
 from contextcliff_dagster.inference.calls import plan_calls
-from contextcliff_dagster.inference.cost import estimate
 from contextcliff_dagster.inference.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.measure import measure
 from contextcliff_dagster.inference.outcome import Outcome, utc_now
-from contextcliff_dagster.inference.prices import price_notes, priced
 from contextcliff_dagster_tests.inference.samples import (
     RECIPE,
     LedgerSample,
@@ -104,41 +101,3 @@ def test_money_cannot_be_limited_where_nobody_knows_the_price(tmp_path: Path) ->
             SAMPLE, reference_entry(), RECIPE, ledger, budget=Budget(usd=0.0), **where
         )
     assert summary.answered == 2, "what runs in this process costs nothing"
-
-
-def test_a_price_that_is_old_is_worth_a_note() -> None:
-    entry = openai_entry("http://127.0.0.1:9/v1", price={**PRICE, "as_of": "2024-07-18"})
-    today = date(2024, 7, 18)
-    assert price_notes(entry, today) == []
-    assert price_notes(entry, date(2025, 1, 14)) == []
-    assert "181 days ago" in price_notes(entry, date(2025, 1, 15))[0]
-    asked = {"study": "s", "campaign": "c", "bins": ["b00"], "n": 8}
-    told = estimate(SAMPLE, [entry], RECIPE, None, **asked)  # type: ignore[arg-type]
-    assert "2024-07-18" in told.notes[0]
-    assert told.to_dict()["notes"] == list(told.notes)
-
-
-def test_the_price_table_knows_endpoints_by_address_and_an_entry_knows_better() -> None:
-    pytest.importorskip("genai_prices", reason="needs the extra `prices`")
-    listed = openai_entry("https://api.openai.com/v1", model_id="gpt-4o-mini-2024-07-18")
-    price = priced(listed).price
-    assert price is not None
-    assert 0 < price.cached_input_usd_per_mtok <= price.input_usd_per_mtok  # type: ignore[operator]
-    assert price.input_usd_per_mtok < price.output_usd_per_mtok
-    assert (price.source or "").startswith("genai-prices ")
-    own = openai_entry("https://api.openai.com/v1", model_id="gpt-4o-mini", price=PRICE)
-    assert priced(own) is own
-    at_home = openai_entry("http://127.0.0.1:8000/v1", model_id="gpt-4o-mini-2024-07-18")
-    assert priced(at_home).price is None
-    unknown = openai_entry("https://api.openai.com/v1", model_id="no-such-model")
-    assert priced(unknown).price is None
-
-
-def test_a_price_in_steps_is_taken_at_its_dearest() -> None:
-    pytest.importorskip("genai_prices", reason="needs the extra `prices`")
-    steps = openai_entry(
-        "https://generativelanguage.googleapis.com/v1beta/openai", model_id="gemini-2.5-pro"
-    )
-    price = priced(steps).price
-    assert price is not None
-    assert (price.input_usd_per_mtok, price.output_usd_per_mtok) == (2.5, 15)
