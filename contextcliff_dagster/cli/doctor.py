@@ -212,6 +212,7 @@ async def _reach(name: str) -> Finding:
     """Start and stop the model's engine; an endpoint that is down may not be wanted: a note."""
     from contextcliff_dagster.inference.engine import open_engine
     from contextcliff_dagster.inference.models import get_model
+    from contextcliff_dagster.inference.overflow import unknown_window
 
     entry = get_model(name)
     what = f"model {name}"
@@ -227,9 +228,9 @@ async def _reach(name: str) -> Finding:
         try:
             await asyncio.wait_for(engine.start(), _REACH_SECONDS)
             window = engine.window_tokens
-            return Finding(
-                what, "ok", f"answers; window {window:,} tokens" if window else "answers"
-            )
+            if not window:
+                return Finding(what, "ok", f"answers. {unknown_window(name)}")
+            return Finding(what, "ok", f"answers; window {window:,} tokens")
         finally:
             await engine.stop()
     except TimeoutError:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models import EngineKind, ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt, stable_hash
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,14 @@ class PromptCount:
     exact: bool = field(default=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """``vectors`` (texts, dimensions), in the order of the texts; tokens read, where told."""
+
+    vectors: NDArray[np.float32]
+    prompt_tokens: int | None = None
+
+
 class Engine(Protocol):
     """One way of reaching a model. All methods run on one event loop; calls may overlap."""
 
@@ -180,9 +192,31 @@ class Engine(Protocol):
         """
         ...
 
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """One vector for each text, in one request.
+
+        Raises:
+            TransportError, RejectedError: as `stream`.
+            EngineError: this engine has no embeddings; or as `stream`.
+        """
+        ...
+
     async def stop(self) -> None:
         """Free what `start` took; safe to call twice."""
         ...
+
+
+class GeneratesOnly:
+    """What engines without embeddings share."""
+
+    _entry: ModelEntry
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Raises EngineError."""
+        raise EngineError(
+            f"Model {self._entry.name!r}: engine {self._entry.engine!r} has no embeddings; name a "
+            "model of engine 'openai' whose server has /v1/embeddings."
+        )
 
 
 def open_engine(entry: ModelEntry) -> Engine:

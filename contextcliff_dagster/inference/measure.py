@@ -19,6 +19,7 @@ from contextcliff_dagster.inference.leased import leased
 from contextcliff_dagster.inference.leases import WaitStopped
 from contextcliff_dagster.inference.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models import ModelEntry
+from contextcliff_dagster.inference.overflow import unknown_window
 from contextcliff_dagster.inference.prices import insist_on_price, priced
 from contextcliff_dagster.inference.progress import Progress, RunSummary
 from contextcliff_dagster.inference.recipe import Recipe
@@ -50,7 +51,8 @@ def measure(
     Where the ledger has all outcomes the engine is not started and no call is made. ``progress``
     and ``on_bin`` (every call of a bin has ended; its prediction rows) are called in the caller's
     thread. ``engine`` stands in for the entry's own, not yet started. Where the entry wants
-    devices, they are leased before it starts; ``say`` is told once if that has to wait, and why.
+    devices, they are leased before it starts; ``say`` is told once if that has to wait, and why,
+    and where nobody says how long the model's window is.
     Nothing more is sent after ``until`` (`time.monotonic()`).
 
     Raises:
@@ -105,6 +107,8 @@ def measure(
         ):
             identity = session.identity
             record_identity(ledger, study, campaign, entry.name, identity)
+            if say and session.engine.window_tokens is None:
+                say(unknown_window(entry.name))
             return run_calls(
                 plan_calls(manifest, identity.hash, recipe, campaign, bins, n),
                 session=session,

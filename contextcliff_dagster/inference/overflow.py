@@ -12,6 +12,14 @@ SCAFFOLD_CHARS_PER_TOKEN = 3
 """On the high side for the few words around a document where no tokenizer of the model is known."""
 
 
+def unknown_window(model: str) -> str:
+    """The sentence for a model whose window neither its entry nor its server states."""
+    return (
+        f"Nobody says how long the window of model {model!r} is, so only its server can refuse "
+        "what is too long for it; give `window_tokens` in models.yaml."
+    )
+
+
 def overflows(
     call: PlannedCall, prompt: Prompt, own: PromptCount | None, window_tokens: int | None
 ) -> str | None:

@@ -18,6 +18,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import (
     Decoding,
     Delta,
+    GeneratesOnly,
     Identity,
     PromptCount,
 )
@@ -88,7 +89,7 @@ def _window(entry: ModelEntry, path: Path) -> int:
     return window
 
 
-class LlamaCppEngine:
+class LlamaCppEngine(GeneratesOnly):
     """See `engine.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import (
     Decoding,
     Delta,
+    Embeddings,
     Identity,
     PromptCount,
     TransportError,
@@ -24,7 +25,12 @@ from contextcliff_dagster.inference.engines.openai_counting import ServerCount, 
 from contextcliff_dagster.inference.engines.openai_dialects import Dialect, Probes, detect
 from contextcliff_dagster.inference.engines.openai_faults import FaultSorter
 from contextcliff_dagster.inference.engines.openai_http import Endpoint, StatusError
-from contextcliff_dagster.inference.engines.openai_wire import read_delta, read_error, request
+from contextcliff_dagster.inference.engines.openai_wire import (
+    read_delta,
+    read_embeddings,
+    read_error,
+    request,
+)
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
 from contextcliff_dagster.inference.redact import HIDDEN, public_url, redact
@@ -210,6 +216,29 @@ class OpenAIEngine:
         pieces = [piece for text in prompt.outline.contents() for piece in text.split(MARK)]
         document = prompt.document.count(tokenizer.fingerprint, tokenizer.count)
         return document + sum(tokenizer.count(piece) for piece in pieces if piece)
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """By /embeddings, in one request; one text too many or too long is for the server to
+        refuse."""
+        import orjson
+
+        assert self._endpoint is not None, "start() comes first"
+        if not texts:
+            raise ValueError("there is no text to embed")
+        asked = {"model": self._entry.model_id, "input": list(texts), "encoding_format": "float"}
+        try:
+            reply = await self._endpoint.ask(
+                "POST", "/embeddings", [orjson.dumps(asked)], within_s=self._entry.timeout_s
+            )
+            if reply.status != 200:
+                raise StatusError(reply)
+        except Exception as fault:
+            raise self._faults.sort(fault, sent=False) from None
+        if (found := read_embeddings(reply.json(), len(texts))) is None:
+            raise TransportError(
+                "bad_answer", "the answer holds no vector for each text", maybe_paid=True
+            )
+        return found
 
     async def stop(self) -> None:
         """Close the connections."""

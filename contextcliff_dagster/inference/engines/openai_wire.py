@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from contextcliff_dagster.inference.engine import Decoding, Delta, Usage
+from contextcliff_dagster.inference.engine import Decoding, Delta, Embeddings, Usage
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
 
@@ -81,6 +81,29 @@ def read_error(chunk: Any) -> Any:
     if chunk.get("object") == "error":
         return chunk
     return chunk.get("error")
+
+
+def read_embeddings(answer: Any, texts: int) -> Embeddings | None:
+    """The vectors of an answer to /embeddings; None where there is not one for each text."""
+    import numpy as np
+
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+        return None
+    # Some leave out the index, and keep the order.
+    places = [item.get("index", place) for place, item in enumerate(data)]
+    if not all(isinstance(place, int) for place in places) or sorted(places) != list(range(texts)):
+        return None
+    placed = {place: item.get("embedding") for place, item in zip(places, data, strict=True)}
+    try:
+        vectors = np.array([placed[place] for place in range(texts)], dtype=np.float32)
+    except (TypeError, ValueError):
+        return None
+    if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
+        return None
+    usage = answer.get("usage")
+    tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return Embeddings(vectors, tokens if isinstance(tokens, int) else None)
 
 
 def _usage(usage: Any) -> Usage | None:

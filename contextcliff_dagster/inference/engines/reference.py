@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engine import Decoding, Delta, Identity, PromptCount, Usage
+from contextcliff_dagster.inference.engine import (
+    Decoding,
+    Delta,
+    GeneratesOnly,
+    Identity,
+    PromptCount,
+    Usage,
+)
 from contextcliff_dagster.inference.engines.threaded import stream_from
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
@@ -97,7 +104,7 @@ def _window(entry: ModelEntry, folder: Path) -> int:
     return min(trained, entry.window_tokens or trained)
 
 
-class ReferenceEngine:
+class ReferenceEngine(GeneratesOnly):
     """See `engine.Engine`. Concurrent calls run in as many threads, one token stream each."""
 
     def __init__(self, entry: ModelEntry) -> None:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engine import Decoding, Delta, Identity, PromptCount, Usage
+from contextcliff_dagster.inference.engine import (
+    Decoding,
+    Delta,
+    GeneratesOnly,
+    Identity,
+    PromptCount,
+    Usage,
+)
 from contextcliff_dagster.inference.engines.threaded import stream_from
 from contextcliff_dagster.inference.gguf import gguf_header, trained_window
 from contextcliff_dagster.inference.models import ModelEntry
@@ -114,7 +121,7 @@ def _window(entry: ModelEntry, path: Path) -> int:
     return trained
 
 
-class TransformersEngine:
+class TransformersEngine(GeneratesOnly):
     """See `engine.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:

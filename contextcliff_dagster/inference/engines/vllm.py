@@ -19,6 +19,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import (
     Decoding,
     Delta,
+    GeneratesOnly,
     Identity,
     PromptCount,
     RejectedError,
@@ -38,7 +39,7 @@ from contextcliff_dagster.inference.recipe import Prompt
 from contextcliff_dagster.inference.redact import redact
 
 
-class VllmEngine:
+class VllmEngine(GeneratesOnly):
     """See `engine.Engine`. As many sequences run at once as the entry's ``concurrency``."""
 
     def __init__(self, entry: ModelEntry) -> None:

@@ -15,6 +15,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import (
     Decoding,
     Delta,
+    GeneratesOnly,
     Identity,
     PromptCount,
     TransportError,
@@ -26,7 +27,7 @@ from contextcliff_dagster.inference.models import ModelEntry, Quirks
 from contextcliff_dagster.inference.recipe import Prompt
 
 
-class VllmServerEngine:
+class VllmServerEngine(GeneratesOnly):
     """See `engine.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:
