@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -146,17 +147,21 @@ def test_a_value_that_the_database_refuses_harms_no_other_call(opened: Ledger) -
     def good(db: Any) -> None:
         db.execute("INSERT INTO campaigns VALUES ('s', 'c', 'now')")
 
+    begun, go = threading.Event(), threading.Event()
+
+    def hold(db: Any) -> bool:
+        begun.set()
+        return go.wait(60)
+
     writer = writer_of(opened)
-    held = writer.submit(lambda db: os.read(reader, 1))  # so that the next two share a batch
+    held = writer.submit(hold)
+    assert begun.wait(60)  # from here on the next two share a batch
     faulty, sound = writer.submit(spoilt), writer.submit(good)
-    os.write(go, b"x")
-    held.result()
+    go.set()
+    assert held.result()
     sound.result()
     with pytest.raises(StoreError, match="out of range"):
         faulty.result()
-
-
-reader, go = os.pipe()
 
 
 def test_a_forked_child_does_not_keep_a_dead_owner_alive(postgres: PostgresServer) -> None:
