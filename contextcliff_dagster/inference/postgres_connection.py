@@ -197,7 +197,14 @@ def postgres_error(fault: BaseException, url: DatabaseUrl) -> StoreError:
     return StoreError(f"The call ledger {url} failed: {what}.")
 
 
-_LOST = ("OperationalError", "InterfaceError", "AdminShutdown", "CrashShutdown", "CannotConnectNow")
+_LOST = (
+    "OperationalError",
+    "InterfaceError",
+    "DatabaseError",
+    "AdminShutdown",
+    "CrashShutdown",
+    "CannotConnectNow",
+)
 
 
 def is_lost(fault: BaseException) -> bool:
@@ -206,7 +213,11 @@ def is_lost(fault: BaseException) -> bool:
 
     if isinstance(fault, psycopg2.InterfaceError):
         return True
-    if not isinstance(fault, psycopg2.OperationalError):
+    # The bare class: the way there failed in a manner that the driver has no class for.
+    if (
+        not isinstance(fault, psycopg2.OperationalError)
+        and type(fault) is not psycopg2.DatabaseError
+    ):
         return False
     # 08: connection; 57P: shutdown, crash, starting up. Without a code: nobody answered.
     code = fault.pgcode or "08"
