@@ -136,6 +136,15 @@ def unreliable_server(**options: Any) -> Iterator[str]:
         yield url
 
 
+@contextmanager
+def dialect_server(kind: str, **options: Any) -> Iterator[str]:
+    """A server that speaks as vLLM, llama.cpp, ... do, as a separate process."""
+    module = "contextcliff_dagster_tests.inference.dialect_server"
+    told = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
+    with running("-m", module, json.dumps({"kind": kind, **told})) as url:
+        yield url
+
+
 def crowded_server(seats: int, log: Path) -> AbstractContextManager[str]:
     """An endpoint that works on ``seats`` requests at once and answers 429 to the next."""
     return unreliable_server(seats=seats, log=log)
