@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.cli.faults import DIFFERENT
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
 from contextcliff_dagster.cli.output import print_json, print_table
 from contextcliff_dagster.store import Store
 
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.identity_diff import Known
 
-@click.command()
+
+@click.group(invoke_without_command=True)
 @common_options
-def models(as_json: bool) -> None:
-    """List the models that can be measured."""
+@click.pass_context
+def models(ctx: click.Context, as_json: bool) -> None:
+    """List the models that can be measured, or compare two of them."""
+    if ctx.invoked_subcommand is None:
+        _list_models(as_json)
+
+
+def _list_models(as_json: bool) -> None:
     from contextcliff_dagster.inference.models import load_models, model_files
 
     entries = load_models()
@@ -38,6 +49,65 @@ def models(as_json: bool) -> None:
         ],
     )
     click.echo(f"\nFrom {', '.join(str(path) for path in model_files())}.")
+
+
+@models.command("diff")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--study", metavar="NAME", help="What this study recorded (default: the newest).")
+@click.option("--campaign", metavar="NAME", help="What this campaign recorded.")
+@common_options
+def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json: bool) -> None:
+    """Show which fields of the serving identities of A and B differ; starts neither.
+
+    What the entries and weights declare, with what the engines told when a campaign measured them.
+    Exit code 0 where they are the same, 3 where they differ.
+    """
+    from contextcliff_dagster.inference.engine import differences
+    from contextcliff_dagster.inference.identity_diff import known_identity
+    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.models import load_models
+
+    store = Store.default()
+    entries = load_models()
+    with Ledger.open(store.ledger) if store.has_ledger else nullcontext() as ledger:
+        one, other = (known_identity(name, entries, ledger, study, campaign) for name in (a, b))
+    found = differences(one.fields, other.fields)
+    if as_json:
+        rows = [{"field": name, "a": mine, "b": theirs} for name, mine, theirs in found]
+        both = {"a": one.to_dict(), "b": other.to_dict()}
+        print_json({"same": not found, "differences": rows, **both})
+    else:
+        if found:
+            print_table(("FIELD", a, b), [(name, _shown(x), _shown(y)) for name, x, y in found])
+        else:
+            click.echo(f"{a} and {b} have the same serving identity, as far as is known.")
+        for known in [one] if a == b else [one, other]:
+            click.echo(f"\n{_where_from(known)}")
+    if found or one.changed or other.changed:
+        raise click.exceptions.Exit(DIFFERENT)
+
+
+def _shown(value: Any) -> str:
+    text = "-" if value is None else str(value)
+    return text if len(text) <= 44 else f"{text[:12]}...{text[-4:]}"
+
+
+def _where_from(known: Known) -> str:
+    """Where a model's fields come from, and whether it is still what a campaign measured."""
+    there = known.recorded
+    if there is None:
+        return f"{known.model}: as declared; it has not been measured yet."
+    measured = f"campaign {there.campaign} of study {there.study!r}"
+    if known.declared is None:
+        return f"{known.model}: as recorded by {measured}; {known.why_not}"
+    if known.changed:
+        what = "; ".join(f"{name}: {_shown(x)} -> {_shown(y)}" for name, x, y in known.changed)
+        return (
+            f"{known.model}: as declared. It is not what it was in {measured} ({what}): begin a "
+            f"new campaign (`contextcliff campaign new {there.study}`), or give it a new name."
+        )
+    return f"{known.model}: as declared, and as {measured} found it."
 
 
 @click.command()

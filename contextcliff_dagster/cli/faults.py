@@ -1,7 +1,7 @@
 """Every fault becomes one sentence on stderr and an exit code; tracebacks only on `--debug`.
 
 Exit codes: 0 done, 1 a fault of ours (a log is kept), 2 something the user can act on, 130
-interrupted from the keyboard.
+interrupted from the keyboard. 3: two things that were compared are not the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import click
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.store import store_root
 
-DONE, OUR_FAULT, YOUR_TURN, INTERRUPTED = 0, 1, 2, 130
+DONE, OUR_FAULT, YOUR_TURN, DIFFERENT, INTERRUPTED = 0, 1, 2, 3, 130
 
 # Names, not classes: importing Dagster only to compare exception types would cost every command
 # its import time.

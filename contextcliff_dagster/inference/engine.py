@@ -41,12 +41,33 @@ class Identity:
 
     def differences(self, other: Identity) -> list[str]:
         """``field: mine -> theirs`` for every field that differs."""
-        names = sorted(set(self.fields) | set(other.fields))
         return [
-            f"{name}: {_short(self.fields.get(name))} -> {_short(other.fields.get(name))}"
-            for name in names
-            if self.fields.get(name) != other.fields.get(name)
+            f"{name}: {_short(mine)} -> {_short(theirs)}"
+            for name, mine, theirs in differences(self.fields, other.fields)
         ]
+
+
+def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The fields that are not the same, by name, with both values (None where there is none).
+
+    A field of a field is named with a dot: what differs is seen, however much stands around it.
+    """
+    a, b = _flat(mine), _flat(theirs)
+    return [
+        (name, a.get(name), b.get(name))
+        for name in sorted(set(a) | set(b))
+        if a.get(name) != b.get(name)
+    ]
+
+
+def _flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{before}{name}.")
+        else:
+            flat[f"{before}{name}"] = value
+    return flat
 
 
 def _short(value: Any) -> str:

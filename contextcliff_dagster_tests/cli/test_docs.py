@@ -27,10 +27,13 @@ def test_every_command_and_no_other_is_described() -> None:
 def test_every_option_that_is_named_exists() -> None:
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
     context = app.make_context("contextcliff", ["models"])
+    commands = [app.get_command(context, name) for name in app.list_commands(context)]
+    commands += [part for whole in commands for part in getattr(whole, "commands", {}).values()]
     there = {
         option
-        for name in app.list_commands(context)
-        for param in getattr(app.get_command(context, name), "params", [])
+        for command in commands
+        if command is not None
+        for param in command.params
         for option in param.opts
     }
     named = set(re.findall(r"--[a-z][a-z_-]*", text)) - {"--help"}
