@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -236,6 +237,8 @@ def point_latest(folder: Path) -> None:
     """
     latest, temporary = folder.parent / "latest", folder.parent / f".latest.{os.getpid()}.tmp"
     try:
+        if latest.is_dir() and not latest.is_symlink():
+            shutil.rmtree(latest)  # the store was copied without its links: this is a report's copy
         temporary.symlink_to(folder.name, target_is_directory=True)
         temporary.replace(latest)
     except OSError:
