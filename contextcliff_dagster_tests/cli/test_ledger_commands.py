@@ -27,7 +27,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(measured: Path, tmp_path: Path) -> Path:
-    """A store of one's own with the measured study, copied as a file manager does: without links."""
+    """A store of one's own with the measured study, copied without its links."""
     shutil.copytree(measured, tmp_path / "store")
     return tmp_path / "store"
 
