@@ -20,6 +20,14 @@ class Budget:
 
     The most that a call may cost is reserved in the ledger before it is sent and settled after it,
     so that several processes share one budget, and a call whose process died stays charged.
+
+    A limit is never exceeded where the reservations cover what is billed: an exact count of the
+    prompt, or `careful_prompt_tokens`, and the whole output limit. A server that bills more than
+    that (its tokenizer makes far more of a text, or output beyond the limit) exceeds it at most by
+    the excess of the calls in flight when the limit was reached, concurrency x processes of them,
+    and by the excess of each attempt whose usage nobody saw (cut streams, killed processes): they
+    are charged as reserved. An answer's own usage is charged in full, so that the next call knows.
+    (Measured by ``benchmarks/budget_trials.py``.)
     """
 
     usd: float | None = None

@@ -20,7 +20,12 @@ from typing import Any
 from contextcliff_dagster.inference.calls import plan_calls
 from contextcliff_dagster.inference.ledger_verify import verify
 from contextcliff_dagster_tests.inference.measuring_process import Told
-from contextcliff_dagster_tests.inference.samples import RECIPE, read_log, unreliable_server
+from contextcliff_dagster_tests.inference.samples import (
+    RECIPE,
+    LedgerSample,
+    read_log,
+    unreliable_server,
+)
 
 UNPAID = {"429", "500"}
 """What the server says before a model has worked."""
@@ -106,7 +111,7 @@ class _Crowd:
                 self._ended(member)
             done = self.deaths.total()
             own = sum(member.own_hand for member in self.members)
-            if done + own < crowd.kills and _lines(self._log) >= (done + 1) * between:
+            if done + own < crowd.kills and lines_of(self._log) >= (done + 1) * between:
                 self._kill()
         if self.deaths.total() != crowd.kills:
             raise AssertionError(f"all was measured after {dict(self.deaths)}: more calls are due")
@@ -127,7 +132,7 @@ class _Crowd:
         if code != -signal.SIGKILL:
             raise AssertionError(f"a process ended with {code}: {member.output.read_text()}")
         self.deaths[how] += 1
-        self._say(f"kill {self.deaths.total()} ({how}): {_lines(self._log)} requests")
+        self._say(f"kill {self.deaths.total()} ({how}): {lines_of(self._log)} requests")
         self.start()
 
 
@@ -148,7 +153,7 @@ def disturbed(
         began = time.perf_counter()
         at_work.run()
         wall_s = time.perf_counter() - began
-        requests = _lines(log)
+        requests = lines_of(log)
         began = time.perf_counter()
         again = _to_the_end(told, folder)
         again_s = time.perf_counter() - began
@@ -159,7 +164,7 @@ def disturbed(
         "undisturbed_s": round(calm_s, 1),
         "disturbed_s": round(wall_s, 1),
         "rerun_s": round(again_s, 1),
-        "rerun_requests": _lines(log) - requests,
+        "rerun_requests": lines_of(log) - requests,
         **_audit(crowd, told, calm, log, again),
     }
 
@@ -177,7 +182,8 @@ def _audit(
     crowd: Crowd, told: Told, calm: Told, log: Path, again: dict[str, Any]
 ) -> dict[str, Any]:
     rows, undisturbed = _compared(told), _compared(calm)
-    key_of = _keys_by_text(told, rows[0]["identity_hash"])
+    n = told.documents * told.questions
+    key_of = texts_to_keys(told.sample(), n, rows[0]["identity_hash"])
     behaviours = Counter(line["behaviour"] for line in read_log(log))
     asked: Counter[str] = Counter()
     answered: Counter[str] = Counter()
@@ -234,15 +240,14 @@ def _compared(told: Told) -> list[dict[str, Any]]:
     ]
 
 
-def _keys_by_text(told: Told, identity_hash: str) -> dict[str, str]:
+def texts_to_keys(sample: LedgerSample, n: int, identity_hash: str) -> dict[str, str]:
     """What the server's log calls a prompt -> the ledger's key of the call."""
-    sample = told.sample()
-    n = told.documents * told.questions
     return {
         hashlib.sha256("".join(call.prompt().contents()).encode()).hexdigest(): call.call_key
         for call in plan_calls(sample, identity_hash, RECIPE, "c", sample.bins, n)
     }
 
 
-def _lines(log: Path) -> int:
+def lines_of(log: Path) -> int:
+    """How many requests are in the log."""
     return log.read_bytes().count(b"\n") if log.exists() else 0

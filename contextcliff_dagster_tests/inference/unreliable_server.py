@@ -6,10 +6,11 @@ Run as a module with a JSON object, and prints its base URL:
 - ``faults``: the share of requests that meet a fault of `FAULTS` instead of the answer;
 - ``delay_ms``: how long an answer takes; ``seed``: of the faults; ``port``: 0 for a free one;
 - ``reads_at_most``: tokens of a prompt that are read, the rest is cut without a word;
-- ``usage``: false to report none;
+- ``usage``: false to report none; ``count_factor``: by how much it counts more tokens than ours;
 - ``ms_per_token``, ``slow_beyond``, ``slow_factor``: the first token comes after so many ms for
   each prompt token, that many times as many for prompts longer than ``slow_beyond`` tokens;
-- ``log``: a file with one JSON line for every completion request, written before it is answered.
+- ``log``: a file with one JSON line for every completion request, written before it is answered,
+  with the tokens of its prompt by the server's count.
 
 An answer is a number made of the prompt's hash, and its usage is the prompt's true length, so that
 two runs can be compared row by row.
@@ -41,6 +42,7 @@ class UnreliableServer:
         self.log = open(options["log"], "a", buffering=1) if options.get("log") else None  # noqa: PTH123, SIM115
         self.reads_at_most: int = options.get("reads_at_most") or 1 << 30
         self.usage: bool = options.get("usage", True)
+        self.count_factor: float = options.get("count_factor", 1.0)
         self.ms_per_token: float = options.get("ms_per_token", 0.0)
         self.slow_beyond: int = options.get("slow_beyond") or 1 << 30
         self.slow_factor: float = options.get("slow_factor", 1.0)
@@ -56,12 +58,13 @@ class UnreliableServer:
         text = "".join(message["content"] for message in body["messages"])
         prompt = hashlib.sha256(text.encode()).hexdigest()
         what = self.choose()
+        tokens = round((self.count(text) + TEMPLATE_TOKENS) * self.count_factor)
         if self.log:
-            self.log.write(json.dumps({"prompt": prompt, "behaviour": what}) + "\n")
+            line = {"prompt": prompt, "behaviour": what, "tokens": tokens}
+            self.log.write(json.dumps(line) + "\n")
         if what != "ok":
             await wire.behave(what, key, writer)
             return
-        tokens = self.count(text) + TEMPLATE_TOKENS
         slower = self.slow_factor if tokens > self.slow_beyond else 1.0
         self.seated += 1
         try:
