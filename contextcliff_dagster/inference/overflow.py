@@ -10,6 +10,9 @@ from contextcliff_dagster.inference.recipe import Prompt
 
 SCAFFOLD_CHARS_PER_TOKEN = 3
 """On the high side for the few words around a document where no tokenizer of the model is known."""
+TEMPLATE_TOKENS = 100
+"""As much as the longest chat templates add (those with a system text of their own), where the
+template is not in the count: a server that cuts what is too long would cut as much unnoticed."""
 
 
 def unknown_window(model: str) -> str:
@@ -30,15 +33,18 @@ def overflows(
     """
     if window_tokens is None:
         return None
+    template = 0
     if own is not None:
         tokens, counted = own.tokens, "counted"
+        if not own.exact and prompt.mode != "completion":
+            template, counted = TEMPLATE_TOKENS, f"counted without {TEMPLATE_TOKENS} for a template"
     else:
         rest = sum(map(len, prompt.contents())) - len(call.document)
         tokens, counted = (
             call.length_tokens + math.ceil(rest / SCAFFOLD_CHARS_PER_TOKEN),
             "estimated",
         )
-    needed = tokens + call.recipe.max_output_tokens
+    needed = tokens + template + call.recipe.max_output_tokens
     if needed <= window_tokens:
         return None
     return (

@@ -21,6 +21,7 @@ from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Recipe
 from contextcliff_dagster.inference.records import prediction_rows
 from contextcliff_dagster.inference.shared_text import SharedText
+from contextcliff_dagster.sampling.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.inference.samples import (
     RECIPE,
     LedgerSample,
@@ -234,6 +235,18 @@ def test_what_exceeds_the_window_that_the_server_tells_is_never_sent(
     assert len(sent) == summary.answered == 6 - summary.context_overflow > 0
     assert summary.unchecked_truncation == summary.invalid_truncated == 0
     assert all("counted" in row["error"] for row in rows if row["no_answer"])
+
+
+def test_no_room_is_taken_for_a_template_that_is_not_counted(tmp_path: Path) -> None:
+    """KoboldCpp cuts the beginning of what is too long, be it by a token, and says nothing."""
+    log, sample = tmp_path / "log.jsonl", LedgerSample(1, 1, seed=1)
+    (planned,) = sample.planned("b00", 1)
+    text = sample.document_text(planned.example.document_id) + planned.example.question
+    tokens = open_tokenizer("reference").count(text)
+    with dialect_server("koboldcpp", log=log, window=tokens + RECIPE.max_output_tokens + 1) as url:
+        summary, rows = measured(tmp_path, url, sample)
+    assert (summary.sent, rows[0]["no_answer"]) == (0, "context_overflow")
+    assert "for a template" in rows[0]["error"]
 
 
 @pytest.mark.parametrize("kind", DIALECTS)
