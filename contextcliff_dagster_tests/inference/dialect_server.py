@@ -2,7 +2,8 @@
 
 Run as a module with a JSON object, and prints its base URL:
 
-- ``kind``: ``vllm``, ``llamacpp``, ``koboldcpp``, ``nim``; anything else is an endpoint that has
+- ``kind``: ``vllm``, ``llamacpp``, ``koboldcpp``, ``nim``, ``router`` (llama.cpp's in front of
+  others); anything else is an endpoint that has
   completions and a list of models, and no more;
 - ``window``: in tokens; KoboldCpp's keeps the end of what is longer, the others refuse it;
 - ``faults``: path -> what happens there to the first requests, instead of the answer: a status,
@@ -70,6 +71,7 @@ class DialectServer:
                 },
             },
             "llamacpp": {"/props": self.props(said)},
+            "router": {"/props": {"role": "router", "default_generation_settings": {"n_ctx": 0}}},
             "koboldcpp": {
                 "/api/extra/version": {"result": "KoboldCpp", "version": f"1.102{said}"},
                 "/api/extra/true_max_context_length": {"value": self.window},

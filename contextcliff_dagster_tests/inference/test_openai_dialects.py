@@ -129,6 +129,11 @@ def test_a_plain_endpoint_keeps_the_identity_that_it_always_had(tmp_path: Path) 
         assert len(read_log(log)) == asked + 1, "only the list of models is asked for"
 
 
+def test_what_only_passes_on_to_other_servers_is_taken_for_a_plain_one() -> None:
+    with dialect_server("router") as url:
+        assert identity(url).fields == plainly()
+
+
 @pytest.mark.parametrize("kind", DIALECTS)
 @pytest.mark.parametrize("hiccup", ["reset", "503", "429", "500"])
 def test_a_hiccup_leaves_the_identity_as_it_is(kind: str, hiccup: str) -> None:

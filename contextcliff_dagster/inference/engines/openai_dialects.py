@@ -119,8 +119,8 @@ async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
         metadata = await probes.get("/metadata", beside=False)
         return Dialect("nim", _known(_nim(said["release"], metadata)))
     said = await probes.get("/props")
-    if isinstance(said.get("default_generation_settings"), dict):
-        return Dialect("llamacpp", _known(_llamacpp(said)))
+    if told := _llamacpp(said):
+        return Dialect("llamacpp", told)
     if _count(listed.get("max_model_len")):
         said = await probes.get("/version")
         if version := _text(said.get("version")):
@@ -142,17 +142,22 @@ def _nim(release: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _llamacpp(props: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = props["default_generation_settings"]
+def _llamacpp(props: Mapping[str, Any]) -> dict[str, Any] | None:
+    """None also where the server only passes on to others, which it starts when they are needed:
+    what it tells would depend on which of them runs just now."""
+    defaults = props.get("default_generation_settings")
+    if not isinstance(defaults, dict) or not (window := _count(defaults.get("n_ctx"))):
+        return None
     params = defaults.get("params")
     settings = params if isinstance(params, dict) else defaults
     template = _text(props.get("chat_template"))
-    return {
+    told = {
         "software": _software("llama.cpp", props.get("build_info")),
-        "window_tokens": _count(defaults.get("n_ctx")),
+        "window_tokens": window,
         "chat_template": template and hashlib.sha256(template.encode()).hexdigest(),
         "sampling": {name: settings[name] for name in _SAMPLING if name in settings} or None,
     }
+    return _known(told)
 
 
 def _software(name: str, version: Any) -> str:
