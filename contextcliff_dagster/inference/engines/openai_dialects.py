@@ -119,8 +119,8 @@ async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
         metadata = await probes.get("/metadata", beside=False)
         return Dialect("nim", _known(_nim(said["release"], metadata)))
     said = await probes.get("/props")
-    if told := _llamacpp(said):
-        return Dialect("llamacpp", told)
+    if found := _llamacpp(said):
+        return Dialect("llamacpp", found)
     if _count(listed.get("max_model_len")):
         said = await probes.get("/version")
         if version := _text(said.get("version")):
