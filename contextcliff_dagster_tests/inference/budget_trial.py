@@ -182,7 +182,7 @@ def _judge(
                 "SELECT DISTINCT call_key, reserved_usd, reserved_tokens FROM attempts"
             )
         }
-        measured = len(ledger.read("SELECT 1 FROM results"))
+        kept = {key for (key,) in ledger.read("SELECT call_key FROM results")}
         attempts = ledger.stats()["attempts"]
         faults = verify(ledger).faults
     identity = _identity(path)
@@ -190,7 +190,7 @@ def _judge(
     unit = {"usd": 0, "usd_per_day": 0, "tokens": 1}.get(trial.limit)
     requests = read_log(log)
     billed, most_excess, unseen = 0.0, 0.0, 0.0
-    answered: set[str] = set()
+    to_see = set(kept)  # of each of these, the usage of one answer was seen
     for line in requests:
         if unit is None:
             billed += 1
@@ -201,12 +201,14 @@ def _judge(
         ok = line["behaviour"] == "ok"
         out = COMPLETION_TOKENS if ok else RECIPE.max_output_tokens
         bill = (PRICE.cost_usd(line["tokens"], out), line["tokens"] + out)[unit]
-        excess = max(0.0, bill - reserved[key_of[line["prompt"]]][unit])
+        key = key_of[line["prompt"]]
+        excess = max(0.0, bill - reserved[key][unit])
         billed += bill
         most_excess = max(most_excess, excess)
-        seen = ok and line["prompt"] not in answered
-        answered |= {line["prompt"]} if ok else set()
-        unseen += 0.0 if seen else excess
+        if ok and key in to_see:
+            to_see.remove(key)
+        else:
+            unseen += excess
     booked = {"tokens": float(spent.tokens), "calls": float(spent.calls)}.get(
         trial.limit, spent.usd
     )
@@ -222,11 +224,11 @@ def _judge(
         <= (booked + unseen) * slack,
         "every run is done or stopped by the budget": set(ends) <= {"done", "budget", "killed"},
         # While several run, one may stop for what others have only reserved.
-        "who stops alone is short of money": last != "budget" or measured < len(SAMPLE.bins) * N,
+        "who stops alone is short of money": last != "budget" or len(kept) < len(SAMPLE.bins) * N,
         "the ledger is sound": not faults,
     }
     broken = [claim for claim, holds in claims.items() if not holds]
-    return Result(trial, limit, allowed, billed, booked, len(requests), measured, ends, broken)
+    return Result(trial, limit, allowed, billed, booked, len(requests), len(kept), ends, broken)
 
 
 def _identity(path: Path) -> str | None:
