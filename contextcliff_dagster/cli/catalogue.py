@@ -27,10 +27,16 @@ def models(ctx: click.Context, as_json: bool) -> None:
 
 def _list_models(as_json: bool) -> None:
     from contextcliff_dagster.inference.models import load_models, model_files
+    from contextcliff_dagster.inference.redact import written_url
 
-    entries = load_models()
+    # base_url as written: what its ${VARIABLE} holds may be nobody's business.
+    entries = {
+        name: entry.model_copy(update={"base_url": written_url(entry.base_url)})
+        if entry.base_url
+        else entry
+        for name, entry in load_models().items()
+    }
     if as_json:
-        # base_url as written: what its ${VARIABLE} holds may be nobody's business.
         print_json([entry.model_dump(mode="json", exclude_none=True) for entry in entries.values()])
         return
     print_table(

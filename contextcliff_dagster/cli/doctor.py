@@ -213,6 +213,7 @@ async def _reach(name: str) -> Finding:
     from contextcliff_dagster.inference.engine import open_engine
     from contextcliff_dagster.inference.models import get_model
     from contextcliff_dagster.inference.overflow import unknown_window
+    from contextcliff_dagster.inference.redact import written_url
 
     entry = get_model(name)
     what = f"model {name}"
@@ -234,9 +235,8 @@ async def _reach(name: str) -> Finding:
         finally:
             await engine.stop()
     except TimeoutError:
-        return Finding(
-            what, "note", f"no answer from {entry.base_url} within {_REACH_SECONDS:.0f} s"
-        )
+        where = written_url(entry.base_url or entry.engine)
+        return Finding(what, "note", f"no answer from {where} within {_REACH_SECONDS:.0f} s")
     except ContextCliffError as fault:
         state: State = "fault" if entry.engine == "reference" else "note"
         return Finding(what, state, str(fault))

@@ -82,11 +82,13 @@ def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | No
     """What results depend on, as JSON gives it back; None where a model cannot say who it is."""
     from contextcliff_dagster.inference.engine import declared_identity
     from contextcliff_dagster.inference.models import get_model
+    from contextcliff_dagster.inference.recipe import stable_hash
 
     try:
         entries = {name: get_model(name) for name in study.models}
         models = {
-            name: [entry.model_dump(mode="json"), declared_identity(entry)]
+            # A hash, because an address may have been written down with its password.
+            name: [stable_hash(entry.model_dump(mode="json")), declared_identity(entry)]
             for name, entry in entries.items()
         }
         recipe = study.recipe().hash

@@ -23,6 +23,7 @@ from contextcliff_dagster.inference.engine import Decoding, Engine, open_engine
 from contextcliff_dagster.inference.models import ModelEntry, get_model
 from contextcliff_dagster.inference.outcome import utc_now
 from contextcliff_dagster.inference.recipe import Prompt
+from contextcliff_dagster.inference.redact import written_url
 from contextcliff_dagster.inference.server_wire import (
     Refusal,
     Reply,
@@ -213,8 +214,8 @@ def serve(
     entry = get_model(model) if isinstance(model, str) else model
     if entry.engine != "reference":
         raise EngineError(
-            f"Model {entry.name!r} is served by {entry.base_url} already; `serve` is for models "
-            "of engine 'reference'."
+            f"Model {entry.name!r} is served by {written_url(entry.base_url or entry.engine)} "
+            "already; `serve` is for models of engine 'reference'."
         )
     engine = open_engine(entry.model_copy(update={"concurrency": concurrency}))
     log = RequestLog(request_log) if request_log else None

@@ -33,7 +33,7 @@ from contextcliff_dagster.inference.engines.openai_wire import (
 )
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
-from contextcliff_dagster.inference.redact import HIDDEN, public_url, redact
+from contextcliff_dagster.inference.redact import hide, public_url, redact, url_secrets
 from contextcliff_dagster.inference.shared_text import MARK
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ class OpenAIEngine:
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._base_url = entry.resolved_base_url()
-        self._secrets: list[str] = (
-            [self._base_url] if public_url(self._base_url) != self._base_url.rstrip("/") else []
-        )
+        self._secrets = url_secrets(self._base_url)
         self._endpoint: Endpoint | None = None
         self._told: dict[str, Any] = {}
         self.dialect = Dialect()
@@ -192,11 +190,10 @@ class OpenAIEngine:
     def _without_secrets(self, value: Any) -> Any:
         """Some servers echo what they were sent."""
         if isinstance(value, str):
-            for secret in sorted((s for s in self._secrets if len(s) >= 4), key=len, reverse=True):
-                value = value.replace(secret, HIDDEN)
-        elif isinstance(value, list):
+            return hide(value, self._secrets)
+        if isinstance(value, list):
             return [self._without_secrets(item) for item in value]
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             return {name: self._without_secrets(item) for name, item in value.items()}
         return value
 

@@ -90,6 +90,12 @@ class Endpoint:
             proxy_auth=self._proxy_auth,
         )
 
+    def _at(self, path: str, beside: bool = False) -> str:
+        """``path`` under the base URL, whose query (an API version, a key) stays the query."""
+        base, mark, query = self._base_url.partition("?")
+        base = base.rstrip("/")
+        return f"{base.removesuffix('/v1') if beside else base}{path}{mark}{query}"
+
     async def ask(
         self,
         method: str,
@@ -101,10 +107,9 @@ class Endpoint:
     ) -> Reply:
         """One request and its whole answer, whatever the status. ``beside``: ``path`` starts beside
         the ``/v1`` of the base URL, where servers keep what is not OpenAI's."""
-        base = self._base_url.removesuffix("/v1") if beside else self._base_url
         async with (
             asyncio.timeout(within_s),
-            self._request(method, base + path, parts) as response,
+            self._request(method, self._at(path, beside), parts) as response,
         ):
             data = await response.content.read(_MOST_OF_AN_ANSWER)
             while more := await response.content.read(_MOST_OF_AN_ANSWER):
@@ -117,7 +122,7 @@ class Endpoint:
         Ends where the stream ends, or with the event ``[DONE]``, which is not yielded. What comes
         without the form of events yields nothing.
         """
-        async with self._request("POST", self._base_url + path, parts) as response:
+        async with self._request("POST", self._at(path), parts) as response:
             if response.status != 200:
                 data = await response.content.read(_MOST_OF_AN_ERROR)
                 raise StatusError(Reply(response.status, response.headers, data))
