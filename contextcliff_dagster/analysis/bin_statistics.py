@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from contextcliff_dagster.analysis.intervals import document_interval
-from contextcliff_dagster.analysis.latency import excess_over_length, summary
+from contextcliff_dagster.analysis.latency import KINDS, Canary, canary, spread_of, summary
 from contextcliff_dagster.analysis.spread import bimodality, instability, rolling_variance
 
 if TYPE_CHECKING:
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts import LengthBin
 
 
-def bin_statistics(sample: Sample, settings: AnalysisSettings) -> list[dict[str, Any]]:
+def canaries_of(sample: Sample) -> dict[str, Canary]:
+    """Times of all calls against their length, by kind."""
+    return {kind: canary(sample.calls, kind) for kind in KINDS}
+
+
+def bin_statistics(
+    sample: Sample, settings: AnalysisSettings, canaries: Mapping[str, Canary]
+) -> list[dict[str, Any]]:
     """The ``bins`` of ``cliffs.json``: every bin, empty ones with nulls.
 
     ``n`` counts examples with an answer (replicates averaged), ``missing`` calls without one.
@@ -27,12 +35,8 @@ def bin_statistics(sample: Sample, settings: AnalysisSettings) -> list[dict[str,
     documents.
     """
     calls, examples = sample.calls, sample.examples
-    excess = excess_over_length(
-        calls["length_tokens"].to_numpy(np.float64),
-        calls["ttft_ms"].where(calls["answered"]).to_numpy(np.float64),
-    )
     tagged = bool(calls["failure"].ne("").any() or calls["failed"].notna().any())
-    calls = calls.assign(excess=np.nan if excess is None else excess)
+    calls = calls.assign(ttft_excess=canaries["ttft"].excess)
     rows = [
         _bin_row(
             b,
@@ -99,10 +103,16 @@ def _bin_row(
         "rolling_variance": None,
         "bimodality": bimodality(scores),
         "instability": instability(examples["score_sd"].to_numpy(np.float64)),
-        "ttft_excess": _median(answered["excess"]),
+        "ttft_excess": _median(answered["ttft_excess"]),
         "ttft_ms": summary(answered["ttft_ms"].to_numpy(np.float64)),
         "duration_ms": summary(answered["duration_ms"].to_numpy(np.float64)),
     }
+
+
+def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> dict[str, Any]:
+    """What the times of bin ``index`` exceed their length's by: per kind, see `spread_of`."""
+    mine = sample.calls["bin_index"].to_numpy(np.int64) == index
+    return {kind: spread_of(canaries[kind].excess[mine]) for kind in KINDS}
 
 
 def _mean(column: pd.Series[Any]) -> float | None:

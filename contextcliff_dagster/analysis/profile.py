@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.bin_statistics import bin_statistics
+from contextcliff_dagster.analysis.bin_statistics import (
+    bin_statistics,
+    canaries_of,
+    latency_excess,
+)
 from contextcliff_dagster.analysis.cap import Cap, certified_cap
 from contextcliff_dagster.analysis.context import ModelProfile, ProfileContext
 from contextcliff_dagster.analysis.curve import Estimate, curve_band
 from contextcliff_dagster.analysis.effective_lengths import effective_lengths
+from contextcliff_dagster.analysis.latency import slow_bins_warning
 from contextcliff_dagster.analysis.prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.rules import threshold_rules
 from contextcliff_dagster.analysis.settings import AnalysisSettings
@@ -54,7 +59,13 @@ def profile_model(
     """
     sample = clean_records(records, bins)
     documents = sample.documents()
-    rows = bin_statistics(sample, settings)
+    canaries = canaries_of(sample)
+    rows = bin_statistics(sample, settings, canaries)
+    slow = [
+        {"bin": row["bin"], "latency_excess": latency_excess(sample, canaries, i)}
+        for i, row in enumerate(rows)
+    ]
+    slow_warnings = slow_bins_warning(slow)
     baseline = baseline_of(documents, settings)
     finding = find_verdict(documents, settings, baseline["mean"])
     cap = _cap(finding, settings.tolerance, settings.confidence)
@@ -70,6 +81,7 @@ def profile_model(
         *finding.warnings,
         *_data_warnings(sample, rows, finding, cap, context),
         *definition_warnings,
+        *slow_warnings,
     ]
     head = _head(sample, settings, context)
     cliff = _loss(finding.cliff)
@@ -117,8 +129,9 @@ def profile_model(
         "score": {"name": context.score_name, "primary": context.primary, "scale": 1},
         "calls": {"planned": len(sample.calls), "scored": int(sample.calls["answered"].sum())},
         "totals": _totals(sample.calls),
-        "bins": [_with_scores(row, i, sample) for i, row in enumerate(rows)],
-        "warnings": [*sample.warnings, *context.warnings],
+        "latency": {kind: found.to_dict() for kind, found in canaries.items()},
+        "bins": [{**_with_scores(row, i, sample), **slow[i]} for i, row in enumerate(rows)],
+        "warnings": [*sample.warnings, *context.warnings, *slow_warnings],
     }
     return ModelProfile(metrics, cliffs)
 

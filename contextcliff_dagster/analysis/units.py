@@ -183,7 +183,8 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 _NUMBERS = (
     "length_tokens", "score", "replicate", "failed", "em", "f1", "contained", "ttft_ms",
-    "duration_ms", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd",
+    "duration_ms", "queue_ms", "loop_lag_ms", "prompt_tokens", "cached_tokens",
+    "completion_tokens", "cost_usd",
 )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.intervals import agreeing_interval, document_interval
-from contextcliff_dagster.analysis.latency import excess_over_length
 from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.analysis.spread import bimodality, instability, rolling_variance
 from contextcliff_dagster.contracts import ContextCliffError, LengthBin
@@ -144,19 +143,6 @@ def test_rolling_variance_pools_the_trailing_bins() -> None:
     assert rolling_variance([10, 30, 10], [0.1, 0.2, None], 2) == pytest.approx(
         [0.1, (1 + 6) / 40, 0.2]
     )
-
-
-def test_ttft_excess_is_what_length_does_not_explain() -> None:
-    lengths = np.linspace(100, 5_000, 200)
-    plain = 20 + 0.05 * lengths + 1e-6 * lengths**2
-    excess = excess_over_length(lengths, plain)
-    assert excess is not None
-    assert np.abs(excess).max() < 1e-6
-    stalled = np.where(lengths > 4_500, 1.5 * plain, plain)
-    excess = excess_over_length(lengths, stalled)
-    assert excess is not None
-    assert np.median(excess[lengths > 4_500]) == pytest.approx(0.5, abs=0.1)
-    assert excess_over_length(lengths[:5], plain[:5]) is None
 
 
 @pytest.mark.parametrize(
