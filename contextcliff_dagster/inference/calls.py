@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -89,7 +90,9 @@ def plan_calls(
     """The first ``n`` examples of each bin, times the recipe's replicates.
 
     Order: bins as given; within a bin in the manifest's order, except that questions over one
-    document stand together (servers with a prefix cache then read it once).
+    document stand together (servers with a prefix cache then read it once), or, where the recipe
+    wants no prefix cache, as far apart as they can: one question of each document, then the next.
+    With a cache of a few documents the one is the best of orders, and the other the worst.
     """
     calls: list[PlannedCall] = []
     for name in bins:
@@ -98,7 +101,7 @@ def plan_calls(
         for sample in planned:
             first_seen.setdefault(sample.example.document_id, sample.rank)
         planned.sort(key=lambda sample: (first_seen[sample.example.document_id], sample.rank))
-        calls.extend(
+        of_bin = [
             PlannedCall(
                 call_key=call_key(identity_hash, recipe, sample.example, replicate, campaign),
                 example=sample.example,
@@ -111,5 +114,16 @@ def plan_calls(
             )
             for sample in planned
             for replicate in range(recipe.replicates)
-        )
+        ]
+        calls.extend(of_bin if recipe.prefix_cache else _apart(of_bin))
     return calls
+
+
+def _apart(calls: Sequence[PlannedCall]) -> list[PlannedCall]:
+    """The first call of each document, then the second of each, and so on."""
+    turn: Counter[str] = Counter()
+    turns: list[tuple[int, PlannedCall]] = []
+    for call in calls:
+        turns.append((turn[call.example.document_id], call))
+        turn[call.example.document_id] += 1
+    return [call for _, call in sorted(turns, key=lambda item: item[0])]

@@ -115,10 +115,15 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How the answer is to be generated."""
+    """How the answer is to be generated.
+
+    ``prefix_cache`` False: nothing that an earlier call left behind is to be reused, where the
+    engine has a way to say so.
+    """
 
     max_output_tokens: int
     temperature: float = 0.0
+    prefix_cache: bool = True
 
 
 class TransportError(Exception):

@@ -89,6 +89,10 @@ class Recipe:
     the begun answer of mode ``chat_prefill``, or the end of the prompt in mode ``completion``; it
     may hold ``{question}``.
 
+    ``prefix_cache`` False is for times to the first token that owe nothing to an earlier call: the
+    calls of one document stand apart, and engines that can are told not to reuse what they have
+    read. The prompt stays as it is. Such a call is another one, to the ledger, too.
+
     Raises:
         StudyError: a placeholder is missing or doubled, or a mode lacks what it needs.
     """
@@ -101,6 +105,7 @@ class Recipe:
     max_output_tokens: int = 64
     temperature: float = 0.0
     output_schema: Mapping[str, Any] | None = field(default=None)
+    prefix_cache: bool = True
 
     def __post_init__(self) -> None:
         for name in ("document", "question"):
@@ -140,7 +145,10 @@ class Recipe:
         return len(self.instructions)
 
     def _scaffold(self) -> dict[str, Any]:
+        # Named only where it is off: the calls of recipes that never knew it stay paid.
+        cache = {} if self.prefix_cache else {"prefix_cache": False}
         return {
+            **cache,
             "mode": self.mode,
             "template": self.template,
             "system": self.system,

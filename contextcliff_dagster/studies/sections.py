@@ -82,6 +82,10 @@ class PromptSection(Section):
     )
     replicates: int = Field(default=1, ge=1, description="Calls per example")
     max_output_tokens: int = Field(default=32, ge=1)
+    prefix_cache: bool = Field(
+        default=True,
+        description="off: calls of one document stand apart and engines reuse nothing; for TTFT",
+    )
     output_schema: dict[str, Any] | None = None
 
     @model_validator(mode="after")

@@ -107,7 +107,8 @@ class Study(Section):
         from contextcliff_dagster.inference.recipe import Recipe
 
         p = self.prompt
-        given: dict[str, Any] = {"mode": p.mode, "max_output_tokens": p.max_output_tokens}
+        names = ("mode", "max_output_tokens", "prefix_cache")
+        given: dict[str, Any] = {name: getattr(p, name) for name in names}
         if p.template is not None:
             given["template"] = self._text("template", p.template)
         if p.system is not None:

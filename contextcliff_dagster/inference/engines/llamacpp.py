@@ -28,6 +28,7 @@ from contextcliff_dagster.inference.engines.llamacpp_settings import (
     rope_settings,
 )
 from contextcliff_dagster.inference.engines.openai import OpenAIEngine
+from contextcliff_dagster.inference.engines.openai_dialects import Dialect
 from contextcliff_dagster.inference.gguf import gguf_header, trained_window
 from contextcliff_dagster.inference.models import ModelEntry, Quirks
 from contextcliff_dagster.inference.recipe import Prompt
@@ -127,6 +128,7 @@ class LlamaCppEngine(GeneratesOnly):
                     }
                 )
             )
+            self._remote.dialect = Dialect("llamacpp")
             await self._remote.start()
             props = await self._ask("GET", "/props")
             slot = props["default_generation_settings"]["n_ctx"]

@@ -250,10 +250,11 @@ class OpenAIEngine:
         assert self._endpoint is not None, "start() comes first"
         finish_reason: str | None = None
         chunks = 0
+        asked = request(self._entry, prompt, decoding, self.dialect.name)
         try:
             async with (
                 asyncio.timeout(self._entry.timeout_s),
-                aclosing(self._endpoint.events(*request(self._entry, prompt, decoding))) as events,
+                aclosing(self._endpoint.events(*asked)) as events,
             ):
                 async for event in events:
                     chunk = orjson.loads(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -11,10 +12,24 @@ from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
 
 
-def request(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> tuple[str, list[bytes]]:
+def request(
+    entry: ModelEntry, prompt: Prompt, decoding: Decoding, dialect: str = "plain"
+) -> tuple[str, list[bytes]]:
     """Path and body of a streamed request; the body in pieces, the document encoded only once."""
     path = "/completions" if prompt.mode == "completion" else "/chat/completions"
-    return path, encoded(prompt, lambda part: _body(entry, part, decoding))
+    more = {} if decoding.prefix_cache else _reuse_nothing(dialect)
+    return path, encoded(prompt, lambda part: {**_body(entry, part, decoding), **more})
+
+
+def _reuse_nothing(dialect: str) -> dict[str, Any]:
+    """What tells a server to read this prompt anew; {} where it has no word for it.
+
+    vLLM finds a prefix again only under the salt that it was read with; llama.cpp has a switch.
+    Others refuse what they do not know.
+    """
+    if dialect == "vllm":
+        return {"cache_salt": uuid.uuid4().hex}
+    return {"cache_prompt": False} if dialect == "llamacpp" else {}
 
 
 def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:

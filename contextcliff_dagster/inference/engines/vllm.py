@@ -203,6 +203,7 @@ def _sampling(decoding: Decoding) -> Any:
         temperature=decoding.temperature,
         seed=0,
         max_tokens=decoding.max_output_tokens,
+        **({} if decoding.prefix_cache else {"skip_reading_prefix_cache": True}),
         output_kind=RequestOutputKind.DELTA,
     )
 

@@ -21,6 +21,7 @@ from contextcliff_dagster.inference.engine import (
     TransportError,
 )
 from contextcliff_dagster.inference.engines.openai import OpenAIEngine
+from contextcliff_dagster.inference.engines.openai_dialects import Dialect
 from contextcliff_dagster.inference.engines.vllm_process import VllmProcess
 from contextcliff_dagster.inference.engines.vllm_setup import declared_vllm_identity
 from contextcliff_dagster.inference.models import ModelEntry, Quirks
@@ -67,6 +68,7 @@ class VllmServerEngine(GeneratesOnly):
             "quirks": Quirks(probes="omit"),
         }
         self._remote = OpenAIEngine(self._entry.model_copy(update=update))
+        self._remote.dialect = Dialect("vllm")
         await self._remote.start()
         self._window = self._remote.window_tokens
         self._broken = False
