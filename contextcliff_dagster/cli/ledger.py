@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,7 @@ from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from contextcliff_dagster.inference.ledger import Ledger
     from contextcliff_dagster.inference.ledger_prune import PrunePlan
@@ -66,19 +66,28 @@ def stats(as_json: bool) -> None:
         ("too long for the model", f"{found['context_overflow']:,}"),
         ("cut by the server", f"{found['invalid_truncated']:,}"),
         ("requests sent", f"{found['attempts']:,}"),
-        ("failed requests", f"{found['failures']:,} ({found['maybe_paid']:,} maybe paid)"),
-        ("orphans", f"{found['orphans']:,} (process died before the answer was kept)"),
+        ("failed requests", f"{found['failures']:,}"),
+        (
+            "  maybe paid",
+            f"{found['maybe_paid']:,} (died after they were sent: charged, "
+            f"${found['maybe_paid_usd']:.4f})",
+        ),
+        (
+            "orphans, maybe paid",
+            f"{found['orphans']:,} (process died before the answer was kept: charged, "
+            f"${found['orphans_usd']:.4f})",
+        ),
         ("spent", f"${found['spent_usd']:.4f}, {found['spent_tokens']:,} tokens"),
         ("on the disk", _mb(found["bytes"])),
     ]
     print_table(("WHAT", "HOW MUCH"), rows)
     click.echo()
     print_table(
-        ("STUDY", "CAMPAIGN", "MODEL", "CALLS", "ANSWERS", "REQUESTS", "ORPHANS", "SPENT"),
+        ("STUDY", "CAMPAIGN", "MODEL", "CALLS", "ANSWERS", "REQUESTS", "MAYBE PAID", "SPENT"),
         [
             (
                 *(r["study"], r["campaign"], r["model"], f"{r['calls']:,}", f"{r['answers']:,}"),
-                *(f"{r['attempts']:,}", f"{r['orphans']:,}", f"${r['spent_usd']:.4f}"),
+                *(f"{r['attempts']:,}", _maybe_paid(r), f"${r['spent_usd']:.4f}"),
             )
             for r in found["by_campaign"]
         ],
@@ -86,6 +95,10 @@ def stats(as_json: bool) -> None:
     click.echo()
     sizes = sorted(found["table_bytes"].items(), key=lambda item: -item[1])
     print_table(("TABLE", "ON THE DISK"), [(name, _mb(size)) for name, size in sizes])
+
+
+def _maybe_paid(row: Mapping[str, Any]) -> str:
+    return f"{row['maybe_paid']:,} (${row['maybe_paid_usd']:.4f})" if row["maybe_paid"] else "0"
 
 
 def _mb(size: int) -> str:

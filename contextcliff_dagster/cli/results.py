@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,6 +126,8 @@ def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
     """What this run measured, and what a person should know about calls without an answer."""
     if not calls:
         return []
+    from contextcliff_dagster.reporting.numerals import count
+
     all_of = list(calls.values())
     planned, sent = sum(s.planned for s in all_of), sum(s.sent for s in all_of)
     if not sent:
@@ -156,8 +158,19 @@ def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
             f"{failed:,} calls got no answer (transport errors); "
             f"`contextcliff profile {study}` tries them again."
         )
+    if died := sum(s.maybe_paid for s in all_of):
+        lines.append(
+            f"Perhaps paid, and charged to the budget{_charge(s.maybe_paid_usd for s in all_of)}: "
+            f"{count(died, 'request')} died after being sent."
+        )
     if orphans := sum(s.orphans for s in all_of):
         lines.append(
-            f"{orphans:,} calls were in flight when an earlier run ended: perhaps paid, sent again."
+            f"Perhaps paid, and charged to the budget{_charge(s.orphans_usd for s in all_of)}: "
+            f"{count(orphans, 'call')} in flight when an earlier run ended, sent again."
         )
     return lines
+
+
+def _charge(parts: Iterable[float]) -> str:
+    usd = sum(parts)
+    return f" ({money(usd)})" if usd else ""

@@ -94,7 +94,8 @@ class CallRunner:
         await asyncio.wrap_future(self._ledger.submit(lambda db: None))  # what was noted unwaited
         if self._fatal is not None:
             raise self._fatal
-        orphans = len(self._ledger.orphans(self._scope.study, self._scope.campaign))
+        scope = self._scope
+        orphans = self._ledger.orphans(scope.study, scope.campaign, scope.model)
         return self._tally.summary(
             orphans, stopped=self._halt.is_set(), concurrency=self._sender.pace.limit.now
         )

@@ -152,7 +152,8 @@ class CallSender:
         generation: int,
     ) -> float | None:
         self._tally.sent += 1
-        decoding = Decoding(call.recipe.max_output_tokens, call.recipe.temperature)
+        recipe = call.recipe
+        decoding = Decoding(recipe.max_output_tokens, recipe.temperature, recipe.prefix_cache)
         started = time.perf_counter()
         try:
             answer = await self._ask_in_time(prompt, decoding, tries.left_s)
@@ -180,7 +181,8 @@ class CallSender:
             sent = not isinstance(fault, EngineError)
             failure = Failure(kind, str(fault) or kind, maybe_paid=sent)
             cost = reserve if sent else Spend()
-            self._tally.maybe_paid += sent
+            if sent:
+                self._tally.perhaps_paid(reserve.usd)
             self._ledger.fail(attempt_id, call.call_key, failure, cost, release=True)
             raise
         lag_ms = self.lag.worst_ms_since(started)
@@ -216,7 +218,8 @@ class CallSender:
     async def _failed(
         self, call: PlannedCall, attempt_id: int, failure: Failure, cost: Spend, *, release: bool
     ) -> None:
-        self._tally.maybe_paid += failure.maybe_paid
+        if failure.maybe_paid:
+            self._tally.perhaps_paid(cost.usd)
         try:
             if failure.status != 429 or failure.final:  # being asked to slow down is no breakdown
                 self._breaker.failure(self._scope.model, failure.message)

@@ -19,7 +19,7 @@ from contextcliff_dagster.inference import ledger_reads, ledger_writes
 from contextcliff_dagster.inference.budget import Budget, Spend
 from contextcliff_dagster.inference.database import Backend, Database
 from contextcliff_dagster.inference.ledger_writes import Begun, Description, Scope
-from contextcliff_dagster.inference.outcome import Failure, Orphan, Outcome, utc_now
+from contextcliff_dagster.inference.outcome import Failure, MaybePaid, Orphan, Outcome, utc_now
 from contextcliff_dagster.store import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -232,11 +232,21 @@ class Ledger:
         """Call key -> owner, of those that somebody is at."""
         return ledger_reads.claimed(self, call_keys)
 
-    def orphans(self, study: str | None = None, campaign: str | None = None) -> list[Orphan]:
+    def orphans(
+        self, study: str | None = None, campaign: str | None = None, model: str | None = None
+    ) -> list[Orphan]:
         """Requests whose process died before their answer was kept."""
         owners = self.read("SELECT DISTINCT owner FROM attempts WHERE ended_at IS NULL")
         alive = {owner: self.backend.is_alive(owner) for (owner,) in owners}
-        return ledger_reads.orphans(self, alive, study, campaign)
+        return ledger_reads.orphans(self, alive, study, campaign, model)
+
+    def maybe_paid(self, call_keys: Iterable[str]) -> MaybePaid:
+        """Requests of these calls that died after they were sent, orphans among them."""
+        keys = set(call_keys)
+        died = ledger_reads.maybe_paid(self, keys)
+        lost = [orphan for orphan in self.orphans() if orphan.call_key in keys]
+        usd = died.usd + sum(orphan.reserved_usd for orphan in lost)
+        return MaybePaid(died.requests + len(lost), usd)
 
     def spent(self, study: str, campaign: str) -> Spend:
         """Money, tokens and requests of a campaign so far, with what is reserved and orphaned."""
@@ -261,7 +271,7 @@ class Ledger:
 
     def stats(self) -> dict[str, Any]:
         """Counts of what the ledger holds, orphans among them, and its size in bytes."""
-        return ledger_reads.stats(self, len(self.orphans()))
+        return ledger_reads.stats(self, self.orphans())
 
     def stats_by_campaign(self) -> list[dict[str, Any]]:
         """Counts and money for each study, campaign and model."""

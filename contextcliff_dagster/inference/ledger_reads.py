@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.outcome import Failure, Orphan, Outcome
+from contextcliff_dagster.inference.outcome import Failure, MaybePaid, Orphan, Outcome
 from contextcliff_dagster.inference.recipe import Prompt, Recipe
 
 if TYPE_CHECKING:
@@ -87,10 +87,14 @@ def pruned(ledger: Ledger, call_keys: Iterable[str]) -> set[str]:
 
 
 def orphans(
-    ledger: Ledger, alive: Mapping[str, bool], study: str | None, campaign: str | None
+    ledger: Ledger,
+    alive: Mapping[str, bool],
+    study: str | None,
+    campaign: str | None,
+    model: str | None,
 ) -> list[Orphan]:
     """Open attempts of owners that are gone."""
-    asked = {"study": study, "campaign": campaign}
+    asked = {"study": study, "campaign": campaign, "model": model}
     given = {name: value for name, value in asked.items() if value is not None}
     rows = ledger.read(
         "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts"
@@ -99,6 +103,20 @@ def orphans(
         tuple(given.values()),
     )
     return [Orphan(*row[1:]) for row in rows if not alive.get(row[0], True)]
+
+
+def maybe_paid(ledger: Ledger, call_keys: Iterable[str]) -> MaybePaid:
+    """Failed requests of these calls that the model may have worked for, and their charge."""
+    requests, usd = 0, 0.0
+    for keys in _chunks(call_keys):
+        found = ledger.read(
+            "SELECT count(*), sum(coalesce(a.charged_usd, a.reserved_usd)) FROM attempts a"
+            " JOIN failures f USING (attempt_id) WHERE f.maybe_paid = 1 AND a.call_key IN"
+            f" ({_marks(keys)})",
+            keys,
+        )
+        requests, usd = requests + int(found[0][0]), usd + float(found[0][1] or 0.0)
+    return MaybePaid(requests, usd)
 
 
 def prompt(ledger: Ledger, call_key: str) -> Prompt:
@@ -135,13 +153,17 @@ def prompt(ledger: Ledger, call_key: str) -> Prompt:
     return rebuilt
 
 
-def stats(ledger: Ledger, orphaned: int) -> dict[str, Any]:
+def stats(ledger: Ledger, orphaned: Sequence[Orphan]) -> dict[str, Any]:
     """Row counts, answers by kind, spend and size in bytes."""
 
     def count(sql: str) -> int:
         return int(ledger.read(sql)[0][0] or 0)
 
     usd, tokens, requests = ledger.read("SELECT sum(usd), sum(tokens), sum(calls) FROM spend")[0]
+    died, died_usd = ledger.read(
+        "SELECT count(*), sum(coalesce(a.charged_usd, a.reserved_usd)) FROM failures f"
+        " JOIN attempts a USING (attempt_id) WHERE f.maybe_paid = 1"
+    )[0]
     sizes = ledger.backend.sizes()
     return {
         "documents": count("SELECT count(*) FROM documents"),
@@ -156,8 +178,10 @@ def stats(ledger: Ledger, orphaned: int) -> dict[str, Any]:
         ),
         "attempts": count("SELECT count(*) FROM attempts"),
         "failures": count("SELECT count(*) FROM failures"),
-        "maybe_paid": count("SELECT count(*) FROM failures WHERE maybe_paid = 1"),
-        "orphans": orphaned,
+        "maybe_paid": int(died),
+        "maybe_paid_usd": float(died_usd or 0),
+        "orphans": len(orphaned),
+        "orphans_usd": sum(orphan.reserved_usd for orphan in orphaned),
         "campaigns": count("SELECT count(*) FROM campaigns"),
         "spent_usd": float(usd or 0),
         "spent_tokens": int(tokens or 0),
@@ -168,8 +192,12 @@ def stats(ledger: Ledger, orphaned: int) -> dict[str, Any]:
 
 
 def stats_by_campaign(ledger: Ledger, orphaned: Iterable[Orphan]) -> list[dict[str, Any]]:
-    """A row for each study, campaign and model: calls, answers, requests, orphans, money."""
-    from collections import Counter
+    """A row for each study, campaign and model: calls, answers, requests and money.
+
+    ``maybe_paid``: requests that died after they were sent, the ``orphans`` among them;
+    ``maybe_paid_usd`` is what of ``spent_usd`` they were charged with.
+    """
+    from collections import Counter, defaultdict
 
     calls = ledger.read(
         "SELECT c.study, c.campaign, c.model, count(*), count(r.call_key) FROM calls c"
@@ -182,11 +210,25 @@ def stats_by_campaign(ledger: Ledger, orphaned: Iterable[Orphan]) -> list[dict[s
             " sum(coalesce(charged_usd, reserved_usd)) FROM attempts GROUP BY 1, 2, 3"
         )
     }
-    lost = Counter((orphan.study, orphan.campaign, orphan.model) for orphan in orphaned)
+    died = {
+        tuple(row[:3]): row[3:]
+        for row in ledger.read(
+            "SELECT a.study, a.campaign, a.model, count(*),"
+            " sum(coalesce(a.charged_usd, a.reserved_usd)) FROM attempts a"
+            " JOIN failures f USING (attempt_id) WHERE f.maybe_paid = 1 GROUP BY 1, 2, 3"
+        )
+    }
+    lost: Counter[tuple[str, ...]] = Counter()
+    lost_usd: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    for orphan in orphaned:
+        whose = (orphan.study, orphan.campaign, orphan.model)
+        lost[whose] += 1
+        lost_usd[whose] += orphan.reserved_usd
     rows = []
     for study, campaign, model, number, answers in sorted(calls):
         key = (study, campaign, model)
         requests, usd = attempts.get(key, (0, 0.0))
+        died_requests, died_usd = died.get(key, (0, 0.0))
         rows.append(
             {
                 **dict(zip(("study", "campaign", "model"), key, strict=True)),
@@ -194,6 +236,8 @@ def stats_by_campaign(ledger: Ledger, orphaned: Iterable[Orphan]) -> list[dict[s
                 "answers": int(answers),
                 "attempts": int(requests),
                 "orphans": lost[key],
+                "maybe_paid": int(died_requests) + lost[key],
+                "maybe_paid_usd": float(died_usd or 0.0) + lost_usd[key],
                 "spent_usd": float(usd or 0.0),
             }
         )

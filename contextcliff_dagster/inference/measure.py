@@ -93,8 +93,13 @@ def measure(
                 _insist_on_declared(recorded, entry, study, campaign)
             for name in bins:
                 bin_ended(name)
-            orphans = len(ledger.orphans(study, campaign))
-            return RunSummary(planned=len(keys), cached=len(keys), orphans=orphans)
+            lost = ledger.orphans(study, campaign, entry.name)
+            return RunSummary(
+                planned=len(keys),
+                cached=len(keys),
+                orphans=len(lost),
+                orphans_usd=sum(orphan.reserved_usd for orphan in lost),
+            )
 
     entry, budget = priced(entry), with_day_limit(budget or Budget())
     insist_on_price(entry, budget)

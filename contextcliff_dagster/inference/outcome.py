@@ -67,6 +67,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class MaybePaid:
+    """Requests without a kept answer that may have been paid all the same, and their charge."""
+
+    requests: int = 0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Orphan:
     """A request whose process died before its answer was kept: perhaps paid, and charged."""
 

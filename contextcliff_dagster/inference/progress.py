@@ -36,11 +36,11 @@ class RunSummary:
     ``cached``: outcomes that the ledger had before; ``by_others``: outcomes that another process
     delivered meanwhile. ``orphans``: calls sent by processes that died before an answer was kept
     (charged to the budget, sent again). ``maybe_paid``: requests of this run that died after they
-    were sent, perhaps paid (charged, too). ``unchecked_truncation``: answers whose prompt tokens
-    could not be compared, for want of our own count or the server's. ``reasoning_tokens`` are part
-    of ``completion_tokens``; ``reasoned_out``: answers that are empty, because reasoning used up
-    the output limit. ``concurrency``: how many requests the server took at once in the end (0: none
-    was sent). ``stopped``: ended on request.
+    were sent, perhaps paid (charged, too); ``_usd``: what either was charged with.
+    ``unchecked_truncation``: answers whose prompt tokens could not be compared, for want of our own
+    count or the server's. ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``:
+    answers that are empty, because reasoning used up the output limit. ``concurrency``: how many
+    requests the server took at once in the end (0: none was sent). ``stopped``: ended on request.
     """
 
     planned: int
@@ -53,7 +53,9 @@ class RunSummary:
     transport_errors: int = 0
     retries: int = 0
     orphans: int = 0
+    orphans_usd: float = 0.0
     maybe_paid: int = 0
+    maybe_paid_usd: float = 0.0
     unchecked_truncation: int = 0
     concurrency: int = 0
     prompt_tokens: int = 0

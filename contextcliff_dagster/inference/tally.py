@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from contextcliff_dagster.inference.calls import PlannedCall
-from contextcliff_dagster.inference.outcome import Outcome
+from contextcliff_dagster.inference.outcome import Orphan, Outcome
 from contextcliff_dagster.inference.progress import Progress, RunSummary
 
 
@@ -24,7 +24,12 @@ class Tally:
         self.in_flight = self.waiting = self.retries = self.sent = self.unchecked = 0
         self.maybe_paid = self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
         self.reasoning_tokens = self.reasoned_out = 0
-        self.cost_usd = 0.0
+        self.cost_usd = self.maybe_paid_usd = 0.0
+
+    def perhaps_paid(self, usd: float) -> None:
+        """A request died after it was sent; ``usd`` is what it was charged with."""
+        self.maybe_paid += 1
+        self.maybe_paid_usd += usd
 
     def ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
         """A call has ended: ``cached``, ``by_others``, ``new`` or ``failed`` (without outcome)."""
@@ -83,7 +88,7 @@ class Tally:
             seconds_left=left,
         )
 
-    def summary(self, orphans: int, *, stopped: bool, concurrency: int) -> RunSummary:
+    def summary(self, orphans: Sequence[Orphan], *, stopped: bool, concurrency: int) -> RunSummary:
         """What the run came to."""
         return RunSummary(
             planned=self.planned,
@@ -95,8 +100,10 @@ class Tally:
             invalid_truncated=self.truncated,
             transport_errors=self.failed,
             retries=self.retries,
-            orphans=orphans,
+            orphans=len(orphans),
+            orphans_usd=sum(orphan.reserved_usd for orphan in orphans),
             maybe_paid=self.maybe_paid,
+            maybe_paid_usd=self.maybe_paid_usd,
             unchecked_truncation=self.unchecked,
             concurrency=concurrency,
             prompt_tokens=self.prompt_tokens,
