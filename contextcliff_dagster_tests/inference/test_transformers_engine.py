@@ -79,7 +79,7 @@ def test_every_mode_is_read_and_answered_as_by_the_built_in_runtime(recipe: Reci
 def test_tokens_come_one_by_one() -> None:
     sample = SAMPLE.planned("b00", 1)[0]
     text = SAMPLE.document_text(sample.example.document_id)
-    prompt = Recipe("completion", template="{document}{question}").render(text, "\n SKU-")
+    prompt = Recipe().render(text, sample.example.question)
 
     async def work(engine: TransformersEngine) -> list[Delta]:
         return [delta async for delta in engine.stream(prompt, Decoding(6))]

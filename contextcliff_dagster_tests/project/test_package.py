@@ -60,6 +60,10 @@ def test_every_import_is_a_declared_dependency(path: Path) -> None:
         allowed |= declared(extras["vllm"])
     if "llamacpp" in path.stem:
         allowed |= declared(extras["local"])
+    if "transformers" in path.stem:
+        allowed |= declared(extras["transformers"])
+    if path.stem == "prices":
+        allowed |= declared(extras["prices"])
     if path.stem.startswith("postgres_"):
         allowed |= declared(extras["postgres"])
     for module in imported_by(path):

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 2.0
-"""Long-kept connections race with the server closing them."""
+"""Long-kept connections race with the server closing them. Without TLS none is kept: a new one
+costs next to nothing there, and servers as llama.cpp's close theirs after a stream unannounced."""
 _MOST_OF_AN_ERROR = 64 * 1024
 _MOST_OF_AN_ANSWER = 256 << 20
 _WRITE_BYTES = 256 * 1024
@@ -68,7 +69,7 @@ class Endpoint:
         # The timeout of the whole answer is the caller's; here only what is sooner known.
         waiting = aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, timeout_s))
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=KEEP_ALIVE_SECONDS),
+            connector=_connector(base_url, connections),
             timeout=waiting,
             headers={"User-Agent": "contextcliff", "Content-Type": "application/json", **headers},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -137,6 +138,14 @@ class Endpoint:
                     yield event
             for event in reader.end():
                 yield event
+
+
+def _connector(base_url: str, connections: int) -> aiohttp.TCPConnector:
+    import aiohttp
+
+    if urlsplit(base_url).scheme == "https":
+        return aiohttp.TCPConnector(limit=connections, keepalive_timeout=KEEP_ALIVE_SECONDS)
+    return aiohttp.TCPConnector(limit=connections, force_close=True)
 
 
 class EventReader:
