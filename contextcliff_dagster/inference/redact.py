@@ -35,8 +35,12 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     """``text`` without the secrets, as they are or as addresses, headers and JSON write them."""
     forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, HIDDEN)
+        # Each text in a text puts more backslashes before what it quotes.
+        text = re.sub("".join(_ESCAPED.get(char, re.escape(char)) for char in form), HIDDEN, text)
     return text
+
+
+_ESCAPED = {char: rf"\\*{re.escape(char)}" for char in "\"'/\\"}
 
 
 def _forms(secret: str) -> set[str]:
@@ -47,8 +51,6 @@ def _forms(secret: str) -> set[str]:
         quote(secret, safe=""),
         quote_plus(secret),
         json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        repr(secret)[1:-1],
         coded,
         coded.rstrip("="),
     }
