@@ -28,6 +28,11 @@ class Progress:
     elapsed_s: float
     seconds_left: float | None
 
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Prompt and output tokens of this run's own answers a second; None before the first."""
+        return _pace(self.prompt_tokens + self.completion_tokens, self.elapsed_s)
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -67,6 +72,15 @@ class RunSummary:
     seconds: float = 0.0
     stopped: bool = False
 
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Prompt and output tokens of this run's own answers a second; None without any."""
+        return _pace(self.prompt_tokens + self.completion_tokens, self.seconds)
+
     def to_dict(self) -> dict[str, Any]:
         """The fields, JSON-ready."""
         return asdict(self)
+
+
+def _pace(tokens: int, seconds: float) -> float | None:
+    return tokens / seconds if tokens and seconds > 0 else None

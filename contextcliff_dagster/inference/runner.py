@@ -47,10 +47,11 @@ def run_calls(
     future = session.submit(runner.run())
 
     def report() -> None:
-        while on_bin and not runner.ended_bins.empty():
-            on_bin(runner.ended_bins.get())
+        # Progress first: who hears of a finished bin knows how far the run is.
         if progress:
             progress(runner.progress())
+        while on_bin and not runner.ended_bins.empty():
+            on_bin(runner.ended_bins.get())
 
     try:
         while not future.done():

@@ -3,7 +3,6 @@
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +22,7 @@ from contextcliff_dagster.defs.partitions import (
 )
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.show import calls as show
+from contextcliff_dagster.defs.show.narrator import Narrator
 from contextcliff_dagster.defs.steps import measurement as steps
 from contextcliff_dagster.defs.steps.preparation import load_frozen
 from contextcliff_dagster.defs.watch import Watch
@@ -101,15 +101,32 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
 
         with steps.open_ledger(where) as ledger:
             campaign = steps.campaign_of(ledger, study, config.campaign)
+            of_campaign = {"campaign": campaign}
             for model, bins in bins_by_model(study, asked_partitions(context, study)).items():
 
-                def finished(bin: str, rows: steps.Rows, model: str = model) -> None:
+                def observe(metadata: dict[str, Any]) -> None:
+                    context.log_event(
+                        dg.AssetObservation(context.asset_key, metadata={**metadata, **of_campaign})
+                    )
+
+                narrator = Narrator(model, context.log.info, observe, watch.on_progress)
+
+                def finished(
+                    bin: str, rows: steps.Rows, model: str = model, narrator: Narrator = narrator
+                ) -> None:
                     path = where.predictions_file(study.name, campaign, model, bin)
                     context.log_event(
                         dg.AssetMaterialization(
                             context.asset_key,
                             partition=partition_key(model, bin),
-                            metadata=show.bin_metadata(campaign, rows, path, merged.get(bin)),
+                            metadata=show.bin_metadata(
+                                campaign,
+                                rows,
+                                path,
+                                merged.get(bin),
+                                maybe_paid=ledger.maybe_paid(row["call_key"] for row in rows),
+                                progress=narrator.last,
+                            ),
                             tags=show.version_tags(
                                 rows, asset_key(study, "manifest"), manifest.sha256
                             ),
@@ -134,13 +151,13 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                     bins,
                     samples_per_bin=config.samples_per_bin,
                     budget=budget,
-                    progress=show.narrator(context.log.info, model, watch.on_progress),
+                    progress=narrator,
                     stop=watch.stop,
                     on_bin=finished,
                     say=waits,
                     until=until,
                 )
-                context.log.info(f"{model}: {json.dumps(watch.calls[model].to_dict())}")
+                narrator.end(watch.calls[model])
         # Each finished bin has logged its own materialization, so that a crash keeps those before
         # it. Downstream steps of this run wait for an output, but a plain one would record every
         # bin a second time: the mark tells Dagster that the events are out already.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from dagster._core.definitions.data_version import NULL_EVENT_POINTER
 
 from contextcliff_dagster.defs.show.ui import table
 from contextcliff_dagster.inference.cost import CostEstimate
-from contextcliff_dagster.inference.progress import Progress
+from contextcliff_dagster.inference.outcome import MaybePaid
+from contextcliff_dagster.inference.progress import Progress, RunSummary
 
 Rows = Sequence[Mapping[str, Any]]
-
-LOG_EVERY_S = 10.0
 
 
 def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
@@ -52,8 +50,16 @@ def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
     }
 
 
-def bin_metadata(campaign: str, rows: Rows, path: Path, merged_into: str | None) -> dict[str, Any]:
-    """One finished bin of predictions."""
+def bin_metadata(
+    campaign: str,
+    rows: Rows,
+    path: Path,
+    merged_into: str | None,
+    *,
+    maybe_paid: MaybePaid | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """One finished bin of predictions; ``progress`` of the run that finished it, if calls ran."""
     no_answer = Counter(row["no_answer"] for row in rows if row["no_answer"])
     lengths = [row["length_tokens"] for row in rows]
     shown: dict[str, Any] = {
@@ -63,8 +69,18 @@ def bin_metadata(campaign: str, rows: Rows, path: Path, merged_into: str | None)
         "completion_tokens": sum(row.get("completion_tokens") or 0 for row in rows),
         **_reasoning(rows),
         "cost_usd": float(sum(row.get("cost_usd") or 0.0 for row in rows)),
+        "retries": sum(max(row["attempts"] - 1, 0) for row in rows),
         **{f"no_answer/{kind}": count for kind, count in sorted(no_answer.items())},
+        **_cache_share(
+            sum(row.get("cached_tokens") or 0 for row in rows),
+            sum(row.get("prompt_tokens") or 0 for row in rows),
+            told=any(row.get("cached_tokens") is not None for row in rows),
+        ),
     }
+    if maybe_paid is not None:
+        shown |= _perhaps(maybe_paid.requests, maybe_paid.usd)
+    if progress is not None and (pace := progress.tokens_per_s) is not None:
+        shown |= {"tokens_per_s": pace, "concurrency": progress.concurrency}
     if lengths:
         shown |= {"shortest_tokens": min(lengths), "longest_tokens": max(lengths)}
         shown["path"] = dg.MetadataValue.path(str(path))
@@ -77,6 +93,53 @@ def _reasoning(rows: Rows) -> dict[str, int]:
     """Shown only where a model reasons."""
     tokens = sum(row.get("reasoning_tokens") or 0 for row in rows)
     return {"reasoning_tokens": tokens} if tokens else {}
+
+
+def progress_metadata(progress: Progress) -> dict[str, Any]:
+    """How far a model's calls have come: numbers that the UI plots over time."""
+    return {
+        "calls": progress.done,
+        "calls_planned": progress.planned,
+        "in_flight": progress.in_flight,
+        "concurrency": progress.concurrency,
+        "retries": progress.retries,
+        "calls_without_answer": progress.failed,
+        "tokens": progress.prompt_tokens + progress.completion_tokens,
+        "tokens_per_s": progress.tokens_per_s or 0.0,
+        "cost_usd": float(progress.cost_usd),
+        **_cache_share(progress.cached_tokens, progress.prompt_tokens),
+        **({} if progress.seconds_left is None else {"seconds_left": float(progress.seconds_left)}),
+    }
+
+
+def summary_metadata(summary: RunSummary) -> dict[str, Any]:
+    """What the calls of a model came to."""
+    return {
+        "calls": summary.planned,
+        "calls_sent": summary.sent,
+        "calls_known_before": summary.cached + summary.by_others,
+        "concurrency": summary.concurrency,
+        "retries": summary.retries,
+        "calls_without_answer": summary.transport_errors,
+        "unchecked_truncation": summary.unchecked_truncation,
+        "tokens": summary.prompt_tokens + summary.completion_tokens,
+        "tokens_per_s": summary.tokens_per_s or 0.0,
+        "cost_usd": float(summary.cost_usd),
+        "seconds": float(summary.seconds),
+        **_cache_share(summary.cached_tokens, summary.prompt_tokens),
+        **_perhaps(
+            summary.maybe_paid + summary.orphans, summary.maybe_paid_usd + summary.orphans_usd
+        ),
+    }
+
+
+def _cache_share(cached: int, prompt_tokens: int, *, told: bool = True) -> dict[str, float]:
+    """Of the prompt tokens, those that the server took from a cache."""
+    return {"cache_share": cached / prompt_tokens} if told and prompt_tokens else {}
+
+
+def _perhaps(requests: int, usd: float) -> dict[str, Any]:
+    return {"requests_maybe_paid": requests, "maybe_paid_usd": float(usd)}
 
 
 def version_tags(rows: Rows, source: dg.AssetKey, source_version: str) -> dict[str, str]:
@@ -98,28 +161,3 @@ def rows_version(rows: Rows) -> str:
     """Data version of a bin: its calls and what came of them, times aside."""
     kept = [[row["call_key"], row["no_answer"], row.get("raw_output")] for row in rows]
     return hashlib.sha256(json.dumps(sorted(kept, key=str)).encode()).hexdigest()
-
-
-def narrator(
-    log: Callable[[str], None],
-    model: str,
-    on_progress: Callable[[str, Progress], None] | None,
-) -> Callable[[Progress], None]:
-    """Passes progress on, and every ten seconds writes a line of it into the run's log."""
-    last = time.monotonic()
-
-    def tell(progress: Progress) -> None:
-        nonlocal last
-        if on_progress is not None:
-            on_progress(model, progress)
-        if time.monotonic() - last >= LOG_EVERY_S:
-            last = time.monotonic()
-            left = progress.seconds_left
-            log(
-                f"{model}: {progress.done} of {progress.planned} calls, "
-                f"{progress.prompt_tokens + progress.completion_tokens:,} tokens, "
-                f"${progress.cost_usd:.4f}"
-                + (f", about {left:.0f} s left" if left is not None else "")
-            )
-
-    return tell
