@@ -16,14 +16,20 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
 
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.measure import measure
+from contextcliff_dagster.inference.models import load_models
 from contextcliff_dagster_tests.cli.ledger_files import rows, write
 from contextcliff_dagster_tests.cli.terminal import Ended, call, run
-from contextcliff_dagster_tests.inference.samples import running
+from contextcliff_dagster_tests.inference.samples import RECIPE, LedgerSample, running
 
+NAMES = ("by-header", "by-address", "written-down")
 FATAL = ["models", "401", "403", "404", "quota", "parameter", "redirect"]
 """Faults that end a run; the others are kept in the ledger."""
 KEPT = ["400", "422", "429", "500", "overflow", "text", "json_in_text", "in_stream", "html_stream"]
@@ -96,7 +102,7 @@ def texts(path: Path) -> Iterator[bytes]:
                 yield archive.read(name)
 
 
-@pytest.mark.slow  # sixteen profiles, two of them in processes of their own
+@pytest.mark.slow  # five profiles, two of them in processes of their own, and then every command
 def test_no_secret_is_in_anything_that_is_produced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -127,21 +133,35 @@ def test_no_secret_is_in_anything_that_is_produced(
         }.items():
             monkeypatch.setenv(name, value)
         command = ("profile", "--data", str(data), "--samples-per-bin", "2", "--yes")
-        both = ("--model", "by-header", "--model", "by-address")
+        each = [word for name in NAMES for word in ("--model", name)]
         ended: dict[str, Ended] = {}
 
-        for fault in FATAL:
+        entries, sample = load_models(), LedgerSample(1, 2)
+        for number, fault in enumerate(FATAL):
             script.write_text(fault)
-            for model in ("by-header", "by-address", "written-down"):
-                said = call(*command, "--model", model, "--debug")
+            for name in NAMES:
+                refused = pytest.raises(EngineError)
+                with Ledger.open(tmp_path / "direct.db") as ledger, refused as caught:
+                    where: dict[str, Any] = {
+                        "study": "s",
+                        "campaign": name,
+                        "bins": sample.bins,
+                        "n": 2,
+                    }
+                    measure(sample, entries[name], RECIPE, ledger, **where)
+                ended[f"{fault} {name} direct"] = Ended(2, "", str(caught.value))
+            if number < len(NAMES):
+                said = call(*command, "--model", NAMES[number], "--debug")
                 assert said.code == 2, (fault, said)
-                ended[f"{fault} {model}"] = said
+                ended[fault] = said
         script.write_text(" ".join(KEPT))
-        ended["kept"] = run(*command, *both, "--model", "written-down", "--verbose", "--json")
-        assert "[hidden]" in ended["401 by-header"].err, "the server's words are not shown"
+        ended["kept"] = run(*command, *each, "--verbose", "--json")
+        for name in NAMES[:2]:
+            said = ended[f"401 {name} direct"]
+            assert "[hidden]" in said.err, "the server's words are shown, without the secrets"
 
         script.write_text("text ok ok ok")
-        ended["done"] = run(*command, *both, "--model", "written-down", "--json")
+        ended["done"] = run(*command, *each, "--json")
         assert ended["done"].code == 0, ended["done"].err
         study = json.loads(ended["done"].out)["study"]
         for line in [
