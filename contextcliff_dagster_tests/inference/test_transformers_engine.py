@@ -86,7 +86,7 @@ def test_tokens_come_one_by_one() -> None:
 
     deltas = with_engine(TransformersEngine(entry()), work)
     times = [delta.at or 0.0 for delta in deltas]
-    assert len(deltas) > 3
+    assert len([delta for delta in deltas if delta.text]) > 1
     assert times == sorted(times)
     assert len(set(times)) == len(times)
 
