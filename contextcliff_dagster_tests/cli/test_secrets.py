@@ -136,6 +136,8 @@ def test_no_secret_is_in_anything_that_is_produced(
         each = [word for name in NAMES for word in ("--model", name)]
         ended: dict[str, Ended] = {}
 
+        # Held open, so that its write-ahead log is still there to be searched.
+        held = Ledger.open(contextcliff_home / "state.db")
         entries, sample = load_models(), LedgerSample(1, 2)
         for number, fault in enumerate(FATAL):
             script.write_text(fault)
@@ -193,8 +195,11 @@ def test_no_secret_is_in_anything_that_is_produced(
         for path in root.rglob("*"):
             if path.is_file():
                 produced[str(path)] = list(texts(path))
-    kinds = {Path(name).suffix for name in produced}
-    assert {".db", ".parquet", ".md", ".json", ".zip", ".jsonl"} <= kinds, kinds
+    held.close()
+    ends = {Path(name).suffix for name in produced}
+    assert {".db", ".db-wal", ".parquet", ".md", ".json", ".zip", ".jsonl"} <= ends, ends
+    dagsters = {path.suffix for path in dagster_home.rglob("*") if path.is_file()}
+    assert {".db", ".out", ".err"} <= dagsters, "its event log, and what steps printed"
     found = {
         (what, name)
         for what, secret in {
