@@ -9,7 +9,8 @@ Run as a module with a JSON object, and prints its base URL:
 - ``faults``: path -> what happens there to the first requests, instead of the answer: a status,
   ``reset``, ``html`` (with status 200), ``empty``, ``list``, ``garbage``, ``redirect``; the last
   stays where the list ends with ``always``;
-- ``redirect``: where to; ``log``: a file with one JSON line for every request;
+- ``redirect``: where to; ``log``: a file with one JSON line for every request, its options (all of
+  the body but the texts) included;
 - ``echo``: tells the key that it was sent in all that it says of itself;
 - ``cut_to``: reads so many tokens of a prompt, whatever it says of its window.
 """
@@ -35,6 +36,11 @@ def render(messages: list[dict[str, str]], *, go_on: bool) -> str:
     if go_on:
         return "".join(turns).removesuffix("<|im_end|>\n")
     return "".join(turns) + TEMPLATE
+
+
+def options(body: dict[str, Any]) -> dict[str, Any]:
+    texts = ("messages", "prompt", "input", "content")
+    return {name: value for name, value in body.items() if name not in texts}
 
 
 class DialectServer:
@@ -169,13 +175,14 @@ class DialectServer:
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             path, headers, data = await wire.read_request(reader)
+            body = json.loads(data) if data else {}
             if self.log:
+                line = {"path": path, "headers": headers, "options": options(body)}
                 with self.log.open("a") as lines:
-                    lines.write(json.dumps({"path": path, "headers": headers}) + "\n")
+                    lines.write(json.dumps(line) + "\n")
             if what := self.fault(path):
                 writer.write(self.faulty(what, writer))
             else:
-                body = json.loads(data) if data else {}
                 writer.write(self.answer(path, wire.key_of(headers), body))
             if not writer.transport.is_closing():
                 await writer.drain()

@@ -29,6 +29,7 @@ from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE
 from contextcliff_dagster.studies import find_study
 from contextcliff_dagster_tests.inference.samples import (
     LedgerSample,
+    dialect_server,
     faulty_server,
     openai_entry,
     read_log,
@@ -119,6 +120,19 @@ def test_a_server_without_a_word_for_it_is_asked_in_another_order(tmp_path: Path
     assert Counter(together) == Counter(apart)
     assert sum(a == b for a, b in pairwise(together)) == 20
     assert sum(a == b for a, b in pairwise(apart)) == 0
+
+
+@pytest.mark.parametrize(("kind", "option"), [("vllm", "cache_salt"), ("llamacpp", "cache_prompt")])
+def test_what_answers_at_an_address_decides_the_word(
+    kind: str, option: str, tmp_path: Path
+) -> None:
+    sample, log = LedgerSample(1, 2, max_tokens=100), tmp_path / "log.jsonl"
+    with dialect_server(kind, log=log) as url, Ledger.open(tmp_path / "state.db") as ledger:
+        for recipe in (ON, OFF):
+            where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": 2}
+            assert measure(sample, openai_entry(url), recipe, ledger, **where).answered == 4
+    sent = [line["options"] for line in read_log(log) if line["path"].endswith("completions")]
+    assert [option in told for told in sent] == [False] * 4 + [True] * 4
 
 
 async def _cached(engine: Engine) -> dict[bool, list[int]]:
