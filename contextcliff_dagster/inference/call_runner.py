@@ -22,6 +22,7 @@ from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.outcome import Outcome
 from contextcliff_dagster.inference.progress import Progress, RunSummary
 from contextcliff_dagster.inference.tally import Tally
+from contextcliff_dagster.inference.tracing import open_trace
 
 GRACE_S = 10.0
 """How long calls in flight may take to end after Ctrl-C before they are given up."""
@@ -53,8 +54,9 @@ class CallRunner:
         self._left_in_bin = Counter(call.bin for call in self._calls.values())
         self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._tally = Tally(list(self._calls.values()))
+        self._trace = open_trace(scope, len(self._calls))
         self._sender = CallSender(
-            engine, entry, ledger, scope, budget, self._tally, self._ended, self._hold
+            engine, entry, ledger, scope, budget, self._tally, self._ended, self._hold, self._trace
         )
 
     def halt(self, asked: bool = False) -> None:
@@ -74,6 +76,14 @@ class CallRunner:
 
     async def run(self) -> RunSummary:
         """Work through the calls; see `run_calls`."""
+        summary = None
+        try:
+            summary = await self._run()
+        finally:
+            self._trace.end(summary)
+        return summary
+
+    async def _run(self) -> RunSummary:
         have = self._ledger.outcomes(self._calls)
         for key, call in self._calls.items():
             if key in have:
@@ -122,6 +132,7 @@ class CallRunner:
         while self._todo and not self._halt.is_set():
             call = self._todo.popleft()
             self._tally.in_flight += 1
+            self._trace.bin_begun(call.bin)
             try:
                 await self._sender.take(call)
             except asyncio.CancelledError:
@@ -170,6 +181,7 @@ class CallRunner:
         self._tally.ended(call, how, outcome)
         self._left_in_bin[call.bin] -= 1
         if self._left_in_bin[call.bin] == 0:
+            self._trace.bin_ended(call.bin)
             self.ended_bins.put(call.bin)
 
 

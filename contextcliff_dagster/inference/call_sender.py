@@ -41,6 +41,7 @@ from contextcliff_dagster.inference.pacing import Pace
 from contextcliff_dagster.inference.recipe import Prompt
 from contextcliff_dagster.inference.retry import Backoff, Breaker, Tries
 from contextcliff_dagster.inference.tally import Tally
+from contextcliff_dagster.inference.tracing import NO_TRACE, Trace
 
 REASONED_OUT_AT_ONCE = 5
 """After so many first answers that are empty, because reasoning used up the output limit, no more
@@ -64,10 +65,11 @@ class CallSender:
         tally: Tally,
         ended: Callable[[PlannedCall, str, Outcome | None], None],
         held: Callable[[PlannedCall], None],
+        trace: Trace = NO_TRACE,
     ) -> None:
         self._engine, self._entry, self._ledger = engine, entry, ledger
         self._scope, self._budget, self._tally = scope, budget, tally
-        self._ended, self._held = ended, held
+        self._ended, self._held, self._trace = ended, held, trace
         self._halt = asyncio.Event()
         self._backoff = Backoff(attempts=entry.max_attempts, deadline_s=entry.longest_call_s)
         self._breaker = Breaker(max(entry.breaker_failures, 2 * entry.concurrency))
@@ -154,6 +156,7 @@ class CallSender:
         self._tally.sent += 1
         recipe = call.recipe
         decoding = Decoding(recipe.max_output_tokens, recipe.temperature, recipe.prefix_cache)
+        span = self._trace.request(call, tries.sent)
         started = time.perf_counter()
         try:
             answer = await self._ask_in_time(prompt, decoding, tries.left_s)
@@ -165,14 +168,17 @@ class CallSender:
             last = wait_s is None
             failure = Failure(fault.kind, str(fault), fault.maybe_paid, fault.status, final=last)
             cost = reserve if fault.maybe_paid else Spend()
+            span.failed(failure)
             await self._failed(call, attempt_id, failure, cost, release=last)
             return wait_s
         except RejectedError as fault:
             if fault.overflow:
                 outcome = unanswered(own, str(fault), attempts=tries.sent)
+                span.answered(outcome)
                 await self._kept(call, attempt_id, outcome, Spend())
             else:
                 failure = Failure("rejected", str(fault), status=fault.status, final=True)
+                span.failed(failure)
                 await self._failed(call, attempt_id, failure, Spend(), release=True)
             return None
         except BaseException as fault:
@@ -180,6 +186,7 @@ class CallSender:
             kind = "interrupted" if isinstance(fault, asyncio.CancelledError) else "engine"
             sent = not isinstance(fault, EngineError)
             failure = Failure(kind, str(fault) or kind, maybe_paid=sent)
+            span.failed(failure)
             cost = reserve if sent else Spend()
             if sent:
                 self._tally.perhaps_paid(reserve.usd)
@@ -187,6 +194,7 @@ class CallSender:
             raise
         lag_ms = self.lag.worst_ms_since(started)
         outcome = judge(answer, own, self._entry.price, tries.sent, lag_ms)
+        span.answered(outcome)
         self._tally.unchecked += was_truncated(own, outcome.prompt_tokens) is None
         await self._kept(call, attempt_id, outcome, charge(outcome, reserve))
         if REASONED_OUT_AT_ONCE <= self._tally.reasoned_out == self._tally.answered:

@@ -62,6 +62,8 @@ def test_every_import_is_a_declared_dependency(path: Path) -> None:
         allowed |= declared(extras["local"])
     if "transformers" in path.stem:
         allowed |= declared(extras["transformers"])
+    if path.stem == "otel":
+        allowed |= declared(extras["otel"])
     if path.stem == "prices":
         allowed |= declared(extras["prices"])
     if path.stem.startswith("postgres_"):
