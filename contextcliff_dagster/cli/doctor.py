@@ -30,6 +30,7 @@ _EXTRAS = {
     "transformers": "checks our runtime against another",
     "vllm": "serves models on this machine",
     "xllamacpp": "runs GGUF models in process (extra: local)",
+    "genai-prices": "knows prices of public endpoints (extra: prices)",
 }
 
 

@@ -6,7 +6,8 @@ address, so that a server of one's own never gets a price by the name of its mod
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -75,24 +76,35 @@ def insist_on_price(entry: ModelEntry, budget: Budget) -> None:
 
 @cache
 def _listed(model_id: str, url: str) -> Price | None:
-    """The table's price, at its dearest tier: a reservation must not be too small."""
+    """The table's price, at the dearest of its steps and hours: a reservation must not be too
+    small."""
     try:
         from genai_prices import Usage, __version__, calc_price
     except ImportError:
         return None
+    midnight = datetime.now(UTC).replace(hour=0, minute=0)
     try:
-        found = calc_price(
-            Usage(input_tokens=1, output_tokens=1), model_id, provider_api_url=url
-        ).model_price
+        by_hour = [
+            calc_price(
+                Usage(input_tokens=1, output_tokens=1),
+                model_id,
+                provider_api_url=url,
+                genai_request_timestamp=midnight + half_hour * timedelta(minutes=30),
+            ).model_price
+            for half_hour in range(48)
+        ]
     except LookupError:
         return None
-    rates = [_dearest(getattr(found, name)) for name in ("input_mtok", "output_mtok")]
-    if rates[0] is None or rates[1] is None:
+    into, out, cached = (
+        _dearest(getattr(price, name) for price in by_hour)
+        for name in ("input_mtok", "output_mtok", "cache_read_mtok")
+    )
+    if into is None or out is None:
         return None
     return Price(
-        input_usd_per_mtok=rates[0],
-        output_usd_per_mtok=rates[1],
-        cached_input_usd_per_mtok=_dearest(found.cache_read_mtok),
+        input_usd_per_mtok=into,
+        output_usd_per_mtok=out,
+        cached_input_usd_per_mtok=cached,
         as_of=_table_as_of(),
         source=f"{_TABLE}{__version__}",
     )
@@ -117,9 +129,11 @@ def _table_as_of(today: date | None = None) -> str | None:
     return known.isoformat() if known else None
 
 
-def _dearest(rate: Any) -> float | None:
-    """USD per million tokens; of a price with steps over the prompt's length, the highest."""
-    if rate is None:
-        return None
-    tiers = [tier.price for tier in getattr(rate, "tiers", ())]
-    return float(max([getattr(rate, "base", rate), *tiers]))
+def _dearest(rates: Iterable[Any]) -> float | None:
+    """USD per million tokens; of prices with steps over the prompt's length, the highest."""
+    found: list[float] = []
+    for rate in rates:
+        if rate is not None:
+            tiers = [tier.price for tier in getattr(rate, "tiers", ())]
+            found += map(float, [getattr(rate, "base", rate), *tiers])
+    return max(found, default=None)

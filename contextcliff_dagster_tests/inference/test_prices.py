@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 from genai_prices import Usage, calc_price
@@ -32,7 +32,6 @@ def listed(url: str, model_id: str) -> Price:
         (OPENAI, "gpt-4o-mini-2024-07-18", True),
         (OPENAI, "gpt-4.1", True),
         ("https://openrouter.ai/api/v1", "openai/gpt-4o-mini", True),
-        ("https://api.deepseek.com/v1", "deepseek-chat", True),
         ("https://api.groq.com/openai/v1", "llama-3.3-70b-versatile", False),
         ("https://api.together.xyz/v1", "meta-llama/Llama-3.3-70B-Instruct-Turbo", False),
     ],
@@ -54,6 +53,24 @@ def test_a_call_costs_what_the_table_says_of_its_endpoint(
 def test_a_price_in_steps_is_taken_at_its_dearest() -> None:
     price = listed("https://generativelanguage.googleapis.com/v1beta/openai", "gemini-2.5-pro")
     assert (price.input_usd_per_mtok, price.output_usd_per_mtok) == (2.5, 15)
+
+
+def test_a_price_that_is_lower_at_night_is_taken_at_its_dearest() -> None:
+    url = "https://api.deepseek.com/v1"
+    usage, hours = Usage(input_tokens=10**6, output_tokens=0), range(24)
+    by_hour = {
+        float(
+            calc_price(
+                usage,
+                "deepseek-chat",
+                provider_api_url=url,
+                genai_request_timestamp=datetime.now(UTC).replace(hour=hour, minute=15),
+            ).total_price
+        )
+        for hour in hours
+    }
+    assert len(by_hour) > 1, "the table has no such price any more: take another example"
+    assert listed(url, "deepseek-chat").input_usd_per_mtok == max(by_hour)
 
 
 def test_an_entry_knows_better_than_the_table() -> None:
