@@ -252,7 +252,7 @@ def _data_warnings(
 def _totals(calls: pd.DataFrame) -> dict[str, float | int | None]:
     """Sums over all calls; null where no record carries the column."""
     totals: dict[str, float | int | None] = {}
-    for name in ("prompt_tokens", "cached_tokens", "completion_tokens"):
+    for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"):
         known = calls[name].dropna()
         totals[name] = int(known.sum()) if len(known) else None
     for name in ("cost_usd", "duration_ms"):

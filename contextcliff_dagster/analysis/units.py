@@ -184,7 +184,7 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 _NUMBERS = (
     "length_tokens", "score", "replicate", "failed", "em", "f1", "contained", "ttft_ms",
     "duration_ms", "queue_ms", "loop_lag_ms", "prompt_tokens", "cached_tokens",
-    "completion_tokens", "cost_usd",
+    "completion_tokens", "reasoning_tokens", "cost_usd",
 )  # fmt: skip
 
 
