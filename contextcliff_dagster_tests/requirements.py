@@ -1,7 +1,7 @@
 """What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
 
-`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, too) names what must be there (continuous
-integration sets it): a test that would have been skipped for lack of it then fails.
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm` and `celery`, too) names what must be there
+(continuous integration sets it): a test that would have been skipped for lack of it then fails.
 """
 
 from __future__ import annotations
@@ -74,12 +74,20 @@ def _lacks_postgres() -> str | None:
     return None if postgres_bin() else "needs a PostgreSQL server's programs (Debian: postgresql)"
 
 
+def _lacks_celery() -> str | None:
+    if shutil.which("redis-server") is None:
+        return "needs a Redis server (Debian: redis-server)"
+    missing = [m for m in ("dagster_celery", "redis") if importlib.util.find_spec(m) is None]
+    return f"needs {' and '.join(missing)}, of the test extra" if missing else None
+
+
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "torch": _lacks_torch,
     "vllm": _lacks_vllm,
     "local_model": _lacks_local_model,
     "browser": _lacks_browser,
     "postgres": _lacks_postgres,
+    "celery": _lacks_celery,
 }
 
 
