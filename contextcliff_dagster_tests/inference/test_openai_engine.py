@@ -4,11 +4,13 @@ end."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contextcliff_dagster.cli.results import spent_lines
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference import ledger_reads
 from contextcliff_dagster.inference.ledger import Ledger
@@ -158,6 +160,22 @@ def test_an_answer_that_reasoning_left_no_room_for_names_the_setting(tmp_path: P
     (row,) = [row for row in rows if row["error"]]
     assert (row["raw_output"], row["no_answer"], row["finish_reason"]) == ("", None, "length")
     assert "raise `prompt: max_output_tokens` of the study" in row["error"]
+
+
+def test_what_reasoning_took_and_left_is_said_at_the_end_of_a_run() -> None:
+    one = RunSummary(planned=9, sent=9, answered=9, completion_tokens=70, reasoning_tokens=50)
+    (line,) = spent_lines({"a": one}, "tiny")
+    assert "70 tokens (50 of them reasoning)" in line
+    lines = spent_lines(
+        {"a": one, "b": replace(one, reasoned_out=2, unchecked_truncation=9)}, "tiny"
+    )
+    assert any(
+        line.startswith("2 answers are empty") and "max_output_tokens" in line for line in lines
+    )
+    assert any(
+        line.startswith("9 answers could not be checked") and "`tokenizer`" in line
+        for line in lines
+    )
 
 
 def test_no_more_answers_are_bought_where_reasoning_leaves_room_for_none(tmp_path: Path) -> None:
