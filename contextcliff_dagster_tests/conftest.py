@@ -46,7 +46,7 @@ def dagster_home() -> Path:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test marked browser, postgres, celery, torch, vllm or local_model runs only where that is."""
+    """A test marked by what it needs (`requirements`) runs only where that is."""
     for name in ("browser", "postgres", "celery", "torch", "vllm", "local_model"):
         if item.get_closest_marker(name):
             require(name)

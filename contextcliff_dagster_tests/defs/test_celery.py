@@ -1,4 +1,4 @@
-"""A whole study over Celery: a real Redis, two real workers, and a run that only hands out steps."""
+"""A whole study over Celery: a real Redis, two real workers, a run that only hands out steps."""
 
 from __future__ import annotations
 
@@ -58,10 +58,8 @@ class Started:
             time.sleep(0.1)
 
     def logs(self, codes: dict[str, int | None]) -> str:
-        return "\n".join(
-            f"== {name}: {code}\n{(self.folder / f'{name}.log').read_text(errors='replace')[-3000:]}"
-            for name, code in codes.items()
-        )
+        said = {name: (self.folder / f"{name}.log").read_text(errors="replace") for name in codes}
+        return "\n".join(f"== {name}: {code}\n{said[name][-3000:]}" for name, code in codes.items())
 
     def end(self) -> None:
         for process in reversed(self.processes.values()):
