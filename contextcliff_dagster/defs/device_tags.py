@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dagster._core.storage.tags import (
@@ -22,6 +22,9 @@ from contextcliff_dagster.studies import Study
 
 EXECUTOR_VARIABLE = "CONTEXTCLIFF_EXECUTOR"
 
+STUDY_TAG = "contextcliff/study"
+"""Whose models a step with :data:`GPUS_TAG` runs."""
+
 GPUS_TAG = "contextcliff/gpus"
 """A number, ``auto``, or a JSON object of these by partition key of the dimension ``model``: the
 step then needs what the most demanding of the models that its run is about needs."""
@@ -36,7 +39,7 @@ def device_tags(study: Study) -> dict[str, Any]:
     gpus = most(list(wanted.values()))
     if gpus == 0:
         return {}
-    return {GPUS_TAG: json.dumps(wanted), **_for_executor(gpus)}
+    return {GPUS_TAG: json.dumps(wanted), STUDY_TAG: study.name, **_for_executor(gpus)}
 
 
 def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> Gpus:
@@ -57,7 +60,17 @@ def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> G
     # The range of a run goes over the models in the order of their partition keys.
     ordered = list(wanted)
     places = [ordered.index(model) for model in asked]
-    return most([_checked(wanted[model]) for model in ordered[min(places) : max(places) + 1]])
+    return gpus_of_models(step_tags, ordered[min(places) : max(places) + 1])
+
+
+def gpus_of_models(step_tags: Mapping[str, str], models: Iterable[str]) -> Gpus:
+    """How many devices serve each of these models (by partition key) of the step's.
+
+    Raises:
+        ValueError: the tag is not what :data:`GPUS_TAG` says.
+    """
+    wanted = json.loads(step_tags[GPUS_TAG])
+    return most([_checked(wanted[model]) for model in models])
 
 
 def _checked(value: Any) -> Gpus:

@@ -2,7 +2,8 @@
 
 A step that needs devices is started by a small launcher, which waits for its turn, leases them and
 becomes the step: the step itself holds the lease, so that nothing of ours has to run for a killed
-one's devices to fall free. Steps that need none start at once.
+one's devices to fall free. Steps that need none start at once, those that have nothing left to
+measure among them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dagster._core.executor.step_delegating import (
     StepHandlerContext,
 )
 
-from contextcliff_dagster.defs.device_tags import gpus_of_step
+from contextcliff_dagster.defs.devices_left import gpus_left
 from contextcliff_dagster.inference.devices import insist_on
 
 _SECONDS_TO_END = 30
@@ -66,7 +67,7 @@ class GpuExecutor(StepDelegatingExecutor):
         run = plan_context.dagster_run
         for key in execution_plan.step_keys_to_execute:
             tags = execution_plan.get_step_by_key(key).tags
-            insist_on(gpus_of_step(tags, run.tags), f"Step {key}")
+            insist_on(gpus_left(key, tags, run), f"Step {key}")
         yield from super().execute(plan_context, execution_plan)
 
 
@@ -92,7 +93,7 @@ class LaunchedSteps(StepHandler):
     def launch_step(self, step_handler_context: StepHandlerContext) -> Iterator[DagsterEvent]:
         context, key = step_handler_context, _step_key(step_handler_context)
         run, arguments = context.dagster_run, context.execute_step_args
-        gpus = gpus_of_step(context.step_tags[key], run.tags)
+        gpus = gpus_left(key, context.step_tags[key], run)
         # By the environment, as the worker allows: uncompressed arguments may grow too long.
         variables = {v["name"]: v["value"] for v in arguments.get_command_env()}
         ours, theirs = os.pipe()

@@ -7,12 +7,13 @@ is one run of one engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import dagster as dg
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
 )
 
 from contextcliff_dagster.store import slug
@@ -49,14 +50,20 @@ def asked_partitions(context: dg.AssetExecutionContext, study: Study) -> Sequenc
     A backfill of a *job* tags each run with its range and, besides, with the dimensions of the
     range's first partition; ``context.partition_keys`` then sees that one partition alone.
     """
-    tags = context.run.tags
-    if ASSET_PARTITION_RANGE_START_TAG not in tags:
-        return context.partition_keys
+    tagged = tagged_partitions(context.run.tags, study)
+    return context.partition_keys if tagged is None else tagged
+
+
+def tagged_partitions(run_tags: Mapping[str, str], study: Study) -> Sequence[str] | None:
+    """The partitions that the tags of a run name, by a range or one alone; None without either."""
     partitions = study_partitions(study)
+    if ASSET_PARTITION_RANGE_START_TAG not in run_tags:
+        one = run_tags.get(PARTITION_NAME_TAG)
+        return None if one is None else [partitions.get_partition_key_from_str(one)]
     return partitions.get_partition_keys_in_range(
         dg.PartitionKeyRange(
-            partitions.get_partition_key_from_str(tags[ASSET_PARTITION_RANGE_START_TAG]),
-            partitions.get_partition_key_from_str(tags[ASSET_PARTITION_RANGE_END_TAG]),
+            partitions.get_partition_key_from_str(run_tags[ASSET_PARTITION_RANGE_START_TAG]),
+            partitions.get_partition_key_from_str(run_tags[ASSET_PARTITION_RANGE_END_TAG]),
         )
     )
 

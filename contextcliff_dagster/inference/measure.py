@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.budget import Budget, with_day_limit
@@ -83,23 +83,20 @@ def measure(
                 ),
             )
 
-    recorded = recorded_identity(ledger, study, campaign, entry.name)
-    if recorded is not None:
-        keys = {
-            call.call_key for call in plan_calls(manifest, recorded.hash, recipe, campaign, bins, n)
-        }
-        if len(ledger.outcomes(keys)) == len(keys):
-            if engine is None:
-                _insist_on_declared(recorded, entry, study, campaign)
-            for name in bins:
-                bin_ended(name)
-            lost = ledger.orphans(study, campaign, entry.name)
-            return RunSummary(
-                planned=len(keys),
-                cached=len(keys),
-                orphans=len(lost),
-                orphans_usd=sum(orphan.reserved_usd for orphan in lost),
-            )
+    if done := finished(
+        manifest, entry.name, recipe, ledger, study=study, campaign=campaign, bins=bins, n=n
+    ):
+        if engine is None:
+            _insist_on_declared(done.identity, entry, study, campaign)
+        for name in bins:
+            bin_ended(name)
+        lost = ledger.orphans(study, campaign, entry.name)
+        return RunSummary(
+            planned=done.calls,
+            cached=done.calls,
+            orphans=len(lost),
+            orphans_usd=sum(orphan.reserved_usd for orphan in lost),
+        )
 
     entry, budget = priced(entry), with_day_limit(budget or Budget())
     insist_on_price(entry, budget)
@@ -128,6 +125,38 @@ def measure(
     except WaitStopped:
         unsent = plan_calls(manifest, "", recipe, campaign, bins, n)
         return RunSummary(planned=len(list(unsent)), stopped=True)
+
+
+class Finished(NamedTuple):
+    """A measurement without a call left: by whom its ``calls`` were answered."""
+
+    identity: Identity
+    calls: int
+
+
+def finished(
+    manifest: SampleSource,
+    model: str,
+    recipe: Recipe,
+    ledger: Ledger,
+    *,
+    study: str,
+    campaign: str,
+    bins: Sequence[str],
+    n: int,
+) -> Finished | None:
+    """What `measure` would find done, without an engine or a device; None where a call is left.
+
+    Raises:
+        StoreError: the ledger cannot be read.
+    """
+    recorded = recorded_identity(ledger, study, campaign, model)
+    if recorded is None:
+        return None
+    keys = {
+        call.call_key for call in plan_calls(manifest, recorded.hash, recipe, campaign, bins, n)
+    }
+    return Finished(recorded, len(keys)) if len(ledger.outcomes(keys)) == len(keys) else None
 
 
 def _insist_on_declared(recorded: Identity, entry: ModelEntry, study: str, campaign: str) -> None:

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import dagster as dg
@@ -14,9 +14,12 @@ import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.device_tags import CELERY_QUEUE, device_tags, gpus_of_step
+from contextcliff_dagster.defs.devices_left import gpus_left
 from contextcliff_dagster.defs.executors import chosen_executor
 from contextcliff_dagster.defs.partitions import range_tags
+from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster_tests.defs.conftest import TINY, Run
 
 EXECUTORS = Path(__file__).parents[2] / "docker" / "executors"
 INTEGRATIONS = {
@@ -121,6 +124,42 @@ def test_a_run_needs_what_its_own_models_need(models: Models) -> None:
     assert gpus_of_step({"contextcliff/gpus": "2"}, {}) == 2
     assert gpus_of_step({"contextcliff/gpus": "auto"}, {}) == "auto"
     assert gpus_of_step({}, {}) == 0
+
+
+def test_models_that_were_asked_everything_need_no_device(
+    models: Models, run: Run, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = models(one=1, two=2)
+    (tmp_path / "studies" / "tiny.yaml").write_text(
+        TINY.replace("reference-short, reference-long", "one, two")
+    )
+    monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(tmp_path / "studies"))
+    monkeypatch.setenv("CONTEXTCLIFF_DEVICES", "left,right")
+    monkeypatch.setenv("CONTEXTCLIFF_LEASES", str(tmp_path / "leases"))
+    tags, step = device_tags(study), "tiny__predictions"
+
+    def left(tagged: Mapping[str, str] = range_tags(study), **config: object) -> object:
+        run_config = {"ops": {step: {"config": config}}}
+        return gpus_left(step, tags, dg.DagsterRun("profile_tiny", "1", run_config, tags=tagged))
+
+    assert left() == 2  # nothing is drawn, nothing was ever asked
+    run("raw_corpus", "length_map", "distribution_audit", "manifest", of=study)
+    pilot = {"predictions": {"samples_per_bin": 2}}
+    run("predictions", of=study, first="two|b00", last="two|b02", config=pilot)
+    assert left() == 2  # four examples a bin
+    assert left(samples_per_bin=2) == 1
+    assert left({"dagster/partition": "two|b01"}, samples_per_bin=2) == 0
+    assert left({"dagster/partition": "two|b01"}) == 2
+    assert left({}, samples_per_bin=2) == 2  # which partitions, the run does not say
+    run("predictions", of=study, first="one|b00", last="two|b02")
+    assert left() == 0
+    assert left(campaign="never begun") == 2  # the step says so
+    assert left(from_ledger_only=True) == 0
+    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "another"))
+    assert left(from_ledger_only=True) == 2
+    resources = {"store": {"config": {"root": str(store.root)}}}
+    named = dg.DagsterRun("profile_tiny", "1", {"resources": resources}, tags=range_tags(study))
+    assert gpus_left(step, tags, named) == 0
 
 
 @pytest.mark.parametrize(

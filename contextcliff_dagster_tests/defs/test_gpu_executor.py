@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.inference.leases import holders
+from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study, load_study
 
 pytestmark = pytest.mark.slow  # a Dagster process for every run and one for every step
 LONG = 200.0
@@ -161,6 +166,37 @@ def test_steps_that_need_none_do_not_wait(runs: Runs) -> None:
     assert visible == os.environ.get("CUDA_VISIBLE_DEVICES", "all")
     assert runs.let_go("plain") == 0, runs.log("plain")
     all_of_them.close()
+
+
+@pytest.mark.timeout(600)
+def test_a_finished_study_waits_for_no_device(
+    runs: Runs, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"engine": "reference", "model_id": "reference-short", "gpus": 1}
+    (tmp_path / "models.yaml").write_text(json.dumps({"models": {"reference-short": entry}}))
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(tmp_path / "models.yaml"))
+    file = tmp_path / "studies" / "tiny.yaml"
+    file.write_text(file.read_text().replace(", reference-long]", "]"))
+    monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(file.parent))
+    monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR", "gpu")
+    (measured,) = profile_study(load_study(file)).calls.values()
+    assert measured.sent == 12
+
+    somebody = runs.start("one", "first"), runs.start("one", "second")
+    assert {runs.step("first")[1], runs.step("second")[1]} == {"left", "right"}
+    code = ("-m", "contextcliff_dagster.definitions", "--select", "tiny/predictions")
+    asked = ("--partition-range", "reference-short|b00...reference-short|b02")
+    again = subprocess.run(
+        [sys.executable, "-m", "dagster", "asset", "materialize", *code, *asked],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    assert again.returncode == 0, again.stderr[-4000:]
+    assert "waits for" not in again.stderr
+    assert all(process.poll() is None for process in somebody)
+    with Ledger.open(Store.default().ledger) as ledger:
+        assert ledger.read("SELECT count(*) FROM attempts") == [(12,)]
 
 
 def test_a_cancelled_run_ends_its_steps(runs: Runs) -> None:

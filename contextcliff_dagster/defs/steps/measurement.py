@@ -140,6 +140,36 @@ def measure_bins(
     )
 
 
+def models_left(
+    study: Study,
+    store: Store,
+    campaign: str | None,
+    bins_of: Mapping[str, Sequence[str]],
+    samples_per_bin: int | None = None,
+) -> list[str]:
+    """Those of ``bins_of`` (model -> bins) that `measure_bins` would ask something.
+
+    Raises:
+        StudyError: no such campaign, or no manifest is drawn.
+        StoreError: the ledger cannot be read.
+    """
+    from contextcliff_dagster.defs.steps.preparation import load_frozen
+    from contextcliff_dagster.inference.measure import finished
+
+    manifest = load_frozen(study, store)
+    n = samples_per_bin or study.sampling.samples_per_bin
+    with open_ledger(store) as ledger:
+        dated = campaign_of(ledger, study, campaign)
+        recipe = study.recipe()
+        return [
+            model
+            for model, bins in bins_of.items()
+            if not finished(
+                *(manifest, model, recipe, ledger), study=study.name, campaign=dated, bins=bins, n=n
+            )
+        ]
+
+
 def write_predictions(
     study: Study,
     store: Store,
