@@ -13,6 +13,7 @@ import pytest
 from contextcliff_dagster.cli.results import spent_lines
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference import ledger_reads
+from contextcliff_dagster.inference.engine import declared_identity
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.measure import measure
 from contextcliff_dagster.inference.progress import RunSummary
@@ -282,6 +283,22 @@ def test_quirks_are_obeyed(tmp_path: Path) -> None:
     assert "max_tokens" not in body
     assert "stream_options" not in body
     assert body["max_completion_tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    ("quirks", "same"),
+    [
+        ({"temperature": "omit"}, False),
+        ({"prefill": "last_message"}, False),
+        ({"max_tokens_parameter": "max_completion_tokens", "stream_usage": "omit"}, True),
+    ],
+)
+def test_a_setting_that_changes_answers_is_part_of_the_identity(
+    quirks: dict[str, str], same: bool
+) -> None:
+    url = "http://127.0.0.1:1/v1"
+    changed = declared_identity(openai_entry(url, quirks=quirks))
+    assert (changed == declared_identity(openai_entry(url))) is same
 
 
 def test_over_http_the_reference_model_says_what_it_says_in_process(tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
         "kv_cache_dtype": entry.kv_cache_dtype,
         "rope_scaling": entry.rope_scaling,
         "declared_window_tokens": entry.window_tokens,
+        # Only where they are not as usual: these two change what is answered.
+        "temperature": "omitted" if entry.quirks.temperature == "omit" else None,
+        "prefill": entry.quirks.prefill if entry.quirks.prefill == "last_message" else None,
     }
     # Where nobody says which weights stand behind the address, the address is all there is to tell
     # two servers apart.
