@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from contextcliff_dagster.cli.app import app
+from contextcliff_dagster.inference.models import EngineKind, load_models
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -51,3 +54,24 @@ def test_the_notebook_runs_as_written() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("FAILURE RISK REPORT") == 2
+
+
+@pytest.mark.parametrize("page", ["inference.md", "scale.md"])
+def test_every_model_that_is_shown_is_a_valid_entry(page: str, tmp_path: Path) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8").replace("...", "something")
+    blocks = re.findall(r"^```yaml\n(models:.*?)^```", text, re.M | re.S)
+    blocks += map(textwrap.dedent, re.findall(r"^    models:\n(?:      .*\n)+", text, re.M))
+    assert blocks
+    for block in blocks:
+        (tmp_path / "models.yaml").write_text(block, encoding="utf-8")
+        assert load_models([tmp_path / "models.yaml"])
+
+
+def test_every_engine_has_a_page() -> None:
+    text = (DOCS / "inference.md").read_text(encoding="utf-8")
+    head, *pages = text.split("\n## ")
+    titles = [page.splitlines()[0].lower().replace(" ", "-") for page in pages]
+    anchors = {re.sub(r"[^a-z0-9-]", "", title) for title in titles}
+    for engine in get_args(EngineKind):
+        (anchor,) = re.findall(rf"^\| \[.*`{engine}`.*\]\(#(.*?)\) \|", head, re.M)
+        assert anchor in anchors
