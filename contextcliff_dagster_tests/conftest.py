@@ -47,6 +47,6 @@ def dagster_home() -> Path:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked by what it needs (`requirements`) runs only where that is."""
-    for name in ("browser", "postgres", "celery", "torch", "vllm", "local_model"):
+    for name in ("browser", "postgres", "celery", "ray", "torch", "vllm", "local_model"):
         if item.get_closest_marker(name):
             require(name)

@@ -1,7 +1,8 @@
 """What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
 
-`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm` and `celery`, too) names what must be there
-(continuous integration sets it): a test that would have been skipped for lack of it then fails.
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery` and `ray`, too) names what must be
+there (continuous integration sets it): a test that would have been skipped for lack of it then
+fails.
 """
 
 from __future__ import annotations
@@ -81,6 +82,11 @@ def _lacks_celery() -> str | None:
     return f"needs {' and '.join(missing)}, of the test extra" if missing else None
 
 
+def _lacks_ray() -> str | None:
+    missing = [m for m in ("dagster_ray", "ray") if importlib.util.find_spec(m) is None]
+    return "needs contextcliff-dagster[ray]" if missing else None
+
+
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "torch": _lacks_torch,
     "vllm": _lacks_vllm,
@@ -88,6 +94,7 @@ _CHECKS: dict[str, Callable[[], str | None]] = {
     "browser": _lacks_browser,
     "postgres": _lacks_postgres,
     "celery": _lacks_celery,
+    "ray": _lacks_ray,
 }
 
 
