@@ -193,17 +193,24 @@ def estimate_sentence(prepared: Prepared) -> str:
     parts = [f"{e.calls:,} calls", f"about {e.tokens:,} tokens"]
     if e.usd:
         parts.append(f"about {money(e.usd)}")
+    if e.price_unknown:
+        parts.append(f"price unknown ({', '.join(e.price_unknown)})")
     if e.seconds is not None:
         parts.append(f"about {duration(e.seconds)}")
     return f"To measure: {', '.join(parts)}."
 
 
 def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes: bool) -> None:
-    """Ask before more than the study's threshold is spent; refuse where nobody can answer.
+    """Say what measuring will take, where a person watches, and ask before it gets expensive.
+
+    Asked is above the study's threshold, and where nobody knows the price; where nobody can answer
+    it is refused.
 
     Raises:
         BudgetError: not confirmed, or nobody to confirm it.
     """
+    if sys.stderr.isatty() and prepared.estimate.calls:
+        say(estimate_sentence(prepared))
     usd, threshold = prepared.estimate.usd or 0.0, study.budget.confirm_above_usd
     if limit is not None and usd > limit:
         say(
@@ -211,16 +218,28 @@ def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes:
             "measuring will stop there."
         )
         usd = limit
-    if usd <= threshold or yes:
+    # With a limit in USD, a model without a price is refused before its first call anyway.
+    unknown = ", ".join(prepared.estimate.price_unknown) if limit is None else ""
+    if yes or (usd <= threshold and not unknown):
         return
-    question = f"{estimate_sentence(prepared)} This study asks above {money(threshold)}."
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    if unknown and not terminal:
+        raise BudgetError(
+            f"What {unknown} will cost is not known (price unknown), and there is no terminal to "
+            "ask on: add --yes, or give `price` in models.yaml (zeros where it is free)."
+        )
+    if not terminal:
         raise BudgetError(
             f"This would cost about {money(usd)}, above the {money(threshold)} where study "
             f"{study.name!r} asks first, and there is no terminal to ask on: add --yes, or lower "
             "it with --budget."
         )
-    if not click.confirm(f"{question} Go on?", err=True):
+    why = (
+        f"What {unknown} will cost is not known."
+        if unknown
+        else f"This study asks above {money(threshold)}."
+    )
+    if not click.confirm(f"{why} Go on?", err=True):
         raise BudgetError("Not confirmed, so nothing was sent; --samples-per-bin makes it cheaper.")
 
 

@@ -15,7 +15,7 @@ from contextcliff_dagster.inference.engine import Identity, declared_identity
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.models import IN_PROCESS, ModelEntry
 from contextcliff_dagster.inference.overflow import SCAFFOLD_CHARS_PER_TOKEN
-from contextcliff_dagster.inference.prices import price_notes, priced
+from contextcliff_dagster.inference.prices import price_notes, price_unknown, priced
 from contextcliff_dagster.inference.recipe import Recipe
 
 _ASSUMED_PACE = {
@@ -53,12 +53,14 @@ class CostLine:
 class CostEstimate:
     """The lines and their sums. ``pace``: per model, where its seconds come from.
 
-    ``notes``: sentences about prices that are old.
+    ``notes``: sentences about prices that are old. ``price_unknown``: models with calls to make
+    that somebody may bill, nobody knows how (:func:`~.prices.price_unknown`).
     """
 
     lines: tuple[CostLine, ...]
     pace: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    price_unknown: tuple[str, ...] = ()
 
     @property
     def calls(self) -> int:
@@ -105,6 +107,7 @@ class CostEstimate:
         return {
             **{name: getattr(self, name) for name in names},
             "unpriced": list(self.unpriced),
+            "price_unknown": list(self.price_unknown),
             "pace": dict(self.pace),
             "notes": list(self.notes),
             "lines": [asdict(line) for line in self.lines],
@@ -126,6 +129,7 @@ def estimate(
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
     notes: list[str] = []
+    unknown: list[str] = []
     for entry in map(priced, entries):
         before = len(lines)
         identity = _likely_identity(entry, ledger, study, campaign)
@@ -147,7 +151,11 @@ def estimate(
             )
         if any(line.usd for line in lines[before:]):
             notes += price_notes(entry)
-    return CostEstimate(tuple(lines), pace, tuple(notes))
+        if price_unknown(entry) and any(
+            ln.calls > ln.cached + ln.overflow for ln in lines[before:]
+        ):
+            unknown.append(entry.name)
+    return CostEstimate(tuple(lines), pace, tuple(notes), tuple(unknown))
 
 
 def _line(

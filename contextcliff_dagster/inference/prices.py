@@ -6,10 +6,12 @@ address, so that a server of one's own never gets a price by the name of its mod
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import BudgetError, EngineError
 from contextcliff_dagster.inference.budget import Budget
@@ -34,6 +36,23 @@ def priced(entry: ModelEntry) -> ModelEntry:
         return entry
     price = _listed(entry.model_id, url)
     return entry if price is None else entry.model_copy(update={"price": price})
+
+
+def price_unknown(entry: ModelEntry) -> bool:
+    """Whether calls of ``entry`` (see :func:`priced`) may cost money that nobody can foretell.
+
+    That is a server without a price, unless it is on this machine: there nobody sends a bill.
+    """
+    if entry.price is not None or entry.engine != "openai":
+        return False
+    try:
+        host = urlsplit(entry.resolved_base_url()).hostname or ""
+    except (EngineError, ValueError):
+        return False  # nothing can be sent there
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost" and not host.endswith(".localhost")
 
 
 def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:

@@ -67,3 +67,63 @@ def test_a_budget_stops_before_it_is_exceeded_and_keeps_what_it_bought(tmp_path:
     assert_one_sentence(ended, "budget", "$3", "kept")
     listed = call("campaign", "list", "quick", "--json", env=env)
     assert '"answered": 0' not in listed.out
+
+
+ELSEWHERE = "http://192.0.2.1:9/v1"
+"""Of a network kept for documentation: nobody is there."""
+
+
+def unpriced_at(folder: Path, url: str) -> dict[str, str]:
+    path = folder / "models.yaml"
+    path.write_text(
+        "models:\n  mine:\n    engine: openai\n    model_id: reference-short\n"
+        f"    base_url: {url}\n    max_attempts: 1\n"
+    )
+    return {"CONTEXTCLIFF_MODELS": str(path)}
+
+
+UNPRICED = ("profile", "quick", "--samples-per-bin", "2", "--model", "mine")
+
+
+def test_a_price_that_nobody_knows_is_not_nothing(tmp_path: Path) -> None:
+    env = unpriced_at(tmp_path, ELSEWHERE)
+    assert_one_sentence(call(*UNPRICED, env=env), "mine", "price unknown", "--yes", "price")
+    # A limit cannot be kept without a price: --yes would not help there.
+    limited = call(*UNPRICED, "--budget", "1", env=env)
+    assert_one_sentence(limited, "mine", "budget", "no price")
+
+
+def test_an_unknown_price_is_said_beforehand(tmp_path: Path) -> None:
+    env = unpriced_at(tmp_path, ELSEWHERE)
+    for args in ((*UNPRICED, "--dry-run"), ("prepare", *UNPRICED[1:])):
+        ended = call(*args, env=env)
+        assert ended.code == 0, ended.err
+        assert "price unknown (mine)" in ended.out
+
+
+def test_a_server_of_this_machine_and_an_engine_in_process_bill_nobody(tmp_path: Path) -> None:
+    for url in ("http://127.0.0.1:9/v1", "http://localhost:9/v1", "http://[::1]:9/v1"):
+        ended = call(*UNPRICED, "--dry-run", env=unpriced_at(tmp_path, url))
+        assert ended.code == 0, ended.err
+        assert "price unknown" not in ended.out
+    assert_one_sentence(call(*UNPRICED, env=unpriced_at(tmp_path, "http://127.0.0.1:9/v1")), ":9")
+    assert "price unknown" not in call("prepare", "quick").out
+
+
+def test_on_a_terminal_the_estimate_is_said_even_where_nothing_is_asked() -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "profile", "quick", "--samples-per-bin", "2", "--model", "reference-short"],
+        stdin=subprocess.DEVNULL,
+        stderr=theirs,
+        stdout=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 4096):
+            said += part
+    except OSError:
+        pass  # the other end is closed
+    assert process.wait(60) == 0
+    assert b"To measure: 10 calls, about" in said.splitlines()[0]
