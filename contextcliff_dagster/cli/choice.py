@@ -8,6 +8,7 @@ without repeating the options, and so does whoever gets the store.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ def choose_study(wanted: Wanted) -> Study:
     Raises:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
     """
+    _refuse_empty(wanted)
     check_models(wanted.models)
     if wanted.study is not None:
         _note_what_is_hidden(wanted.study)
@@ -37,6 +39,14 @@ def choose_study(wanted: Wanted) -> Study:
     if wanted.seed is not None:
         study = study.with_seed(wanted.seed)
     return _standing_alone(study)
+
+
+def _refuse_empty(wanted: Wanted) -> None:
+    """An unset variable of a script's must not come to mean the default."""
+    given = {"STUDY": wanted.study, "--task": wanted.task, "--dataset": wanted.dataset}
+    for name, value in given.items():
+        if value is not None and not value.strip():
+            raise StudyError(f"{name} is empty; write what is meant, or leave it out.")
 
 
 def as_asked(study: Study, wanted: Wanted) -> Study:
@@ -132,7 +142,7 @@ def _by_name(wanted: Wanted) -> Study:
 
 
 def _for_task(study: Study, task: str | None) -> Study:
-    from contextcliff_dagster.studies import load_studies
+    from contextcliff_dagster.studies import load_studies, study_name
 
     if task is None:
         return study
@@ -144,13 +154,22 @@ def _for_task(study: Study, task: str | None) -> Study:
         )
     if task == (study.task or task if study.corpus.kind != "reference" else study.task or "lookup"):
         return study
-    name = f"{study.name}-{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}"[:60].rstrip("-")
+    name = study_name(f"{study.name}-{_readable(task)}")
     same = load_studies().get(name)
     if same is not None and same.corpus.kind == study.corpus.kind and same.task == task:
         return same
     return _copy(
         study, name=name, corpus={"kind": study.corpus.kind, **study.corpus_options, "task": task}
     )
+
+
+def _readable(task: str) -> str:
+    """``task`` as a part of a study's name; what gets lost in that is made up for by a hash."""
+    plain = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
+    if plain == task.replace("_", "-") and "-" not in task:
+        return plain
+    digest = hashlib.sha256(task.encode()).hexdigest()[:6]
+    return f"{plain}-{digest}" if plain else digest
 
 
 def _over_data(wanted: Wanted) -> Study:
@@ -172,10 +191,13 @@ def _over_data(wanted: Wanted) -> Study:
     for name in models[:1]:
         tokenizer = entries[name].tokenizer or tokenizer
     path = wanted.data.expanduser().absolute()
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:6]
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:30] or "file"
     task = TASK_ALIASES.get(wanted.task, wanted.task) if wanted.task else None
-    label = f"-{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')[:16]}" if task else ""
+    label = f"-{re.sub(r'[^a-z0-9]+', '-', task.lower())[:16].strip('-')}" if task else ""
+    lengths = tokenizer if base.corpus.kind == "reference" else base.tokenizer
+    # All that the sample depends on: what differs in one of these never shares a manifest.
+    parts = [str(path), task, lengths, base.name]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]
     corpus: dict[str, Any] = {"kind": "file", "path": str(path)}
     if task:
         corpus["task"] = task
@@ -195,13 +217,6 @@ def _over_data(wanted: Wanted) -> Study:
 
 
 def _copy(study: Study, **changes: Any) -> Study:
-    from contextcliff_dagster.studies import Study
-
-    data = {
-        **study.model_dump(),
-        "corpus": {"kind": study.corpus.kind, **study.corpus_options},
-        **changes,
-    }
-    copy = Study.model_validate(data)
-    copy._folder = study._folder
-    return copy
+    # The corpus with an absolute path: the copy may lie anywhere.
+    corpus = {"kind": study.corpus.kind, **study.corpus_options}
+    return study.changed(**{"corpus": corpus, **changes})

@@ -15,7 +15,7 @@ from contextcliff_dagster.studies.files import (
     own_study,
     study_folders,
 )
-from contextcliff_dagster.studies.study import Study
+from contextcliff_dagster.studies.study import Study, study_name
 
 __all__ = [
     "Study",
@@ -27,4 +27,5 @@ __all__ = [
     "measures",
     "own_study",
     "study_folders",
+    "study_name",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import slug
@@ -30,6 +30,18 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
     from contextcliff_dagster.sampling.manifest import SampleSpec
+
+
+NAME_CHARS = 60
+"""A study's name is a folder, a Dagster group and a part of asset keys."""
+
+
+def study_name(text: str) -> str:
+    """``text`` as a study's name: unchanged where it is short enough, else cut, with a hash."""
+    if len(text) <= NAME_CHARS:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{text[: NAME_CHARS - 9].rstrip('-')}-{digest}"
 
 
 class Study(Section):
@@ -177,8 +189,12 @@ class Study(Section):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def with_models(self, models: Sequence[str]) -> Study:
-        """The same study over other models."""
-        return self._copy(models=tuple(models))
+        """The same study over other models; one that is named twice is meant once.
+
+        Raises:
+            StudyError: no model, or two whose names give the same file names.
+        """
+        return self.changed(models=tuple(dict.fromkeys(models)))
 
     def with_samples(self, samples_per_bin: int) -> Study:
         """The same study with another sample size; a smaller one is a part of the larger."""
@@ -188,26 +204,42 @@ class Study(Section):
             "samples_per_bin": samples_per_bin,
             "pilot_per_bin": pilot,
         }
-        return self._copy(sampling=SamplingSection(**sampling))
+        return self.changed(sampling=sampling)
 
     def with_seed(self, seed: int) -> Study:
         """The same study over another sample, under its own name: ``<name>-seed-<seed>``.
 
         Its own name keeps its manifest, records and report from overwriting the study's. A
         generated corpus is generated afresh too, so that two seeds share no document.
+
+        Raises:
+            StudyError: the seed is negative.
         """
         if seed == self.sampling.seed:
             return self
         options = self.corpus.options
         if self.corpus.kind == "reference":
             options["seed"] = int(options.get("seed", 0)) + seed - self.sampling.seed
-        return self._copy(
-            name=f"{self.name}-seed-{seed}",
+        return self.changed(
+            name=study_name(f"{self.name}-seed-{seed}"),
             corpus=CorpusSection(kind=self.corpus.kind, **options),
-            sampling=self.sampling.model_copy(update={"seed": seed}),
+            sampling={**dict(self.sampling), "seed": seed},
         )
 
-    def _copy(self, **update: Any) -> Study:
-        copy = Study.model_validate({**dict(self), **update})
+    def changed(self, **values: Any) -> Study:
+        """A copy with other values under some keys, checked as a study file is.
+
+        Raises:
+            StudyError: a value is not what its key takes.
+        """
+        try:
+            copy = Study.model_validate({**dict(self), **values})
+        except ValidationError as fault:
+            first = fault.errors(include_url=False)[0]
+            key = ".".join(map(str, first["loc"]))
+            what = str(first["msg"]).removeprefix("Value error, ")
+            raise StudyError(
+                f"Study {self.name!r} cannot be changed as asked: {key}: {what}; correct that."
+            ) from None
         copy._folder = self._folder
         return copy

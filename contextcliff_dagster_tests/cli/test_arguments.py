@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -86,3 +87,27 @@ def test_lists_need_no_dagster(command: str) -> None:
         "assert not loaded, loaded; sys.exit(code)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_model_named_twice_is_measured_once() -> None:
+    twice = ("--model", "reference-short", "--model", "reference-short", "--samples-per-bin", "2")
+    for command in ("prepare", "profile", "report"):
+        # report has no size of its own
+        args = twice[: 4 if command == "report" else 6]
+        ended = call(command, "quick", *args, "--json")
+        assert (ended.code, ended.err) == (0, "")
+    assert [c["model"] for c in json.loads(ended.out)["cliffs"]] == ["reference-short"]
+
+
+def test_a_seed_may_have_many_digits() -> None:
+    ended = call("prepare", "quick", "--seed", "1" * 59, "--samples-per-bin", "2", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(ended.out)["study"].startswith("quick-seed-1111")
+    assert len(json.loads(ended.out)["study"]) == 60
+
+
+@pytest.mark.parametrize("empty", ["STUDY", "--task", "--dataset"])
+def test_an_empty_word_is_not_the_default(empty: str) -> None:
+    args = ("",) if empty == "STUDY" else (empty, "")
+    for command in ("profile", "prepare", "report"):
+        assert_one_sentence(call(command, *args), f"{empty} is empty")

@@ -8,6 +8,7 @@ import pytest
 
 from contextcliff_dagster.cli.choice import choose_study, keep_definition
 from contextcliff_dagster.cli.options import Wanted
+from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, load_studies
 
@@ -88,3 +89,53 @@ def test_a_study_file_is_kept_with_its_prompt_where_the_file_is(tmp_path: Path) 
     kept = find_study("mine")
     assert kept.recipe() == study.recipe()
     assert kept.manifest_spec_hash() == study.manifest_spec_hash()
+
+
+def test_no_two_tasks_share_a_study(tmp_path: Path) -> None:
+    tasks = (None, "日本", "中国", "a b", "a_b", "a-b", "A-b", "x" * 20, "x" * 21)
+    names = [
+        chosen(data=tmp_path / "x.csv", models=("gpt-4o-mini",), task=task).name for task in tasks
+    ]
+    assert len(set(names)) == len(tasks), names
+
+
+def test_lengths_of_another_tokenizer_and_bins_of_another_study_are_another_sample(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.csv"
+    studies = [
+        chosen(data=path, models=("gpt-4o-mini",)),
+        chosen(data=path, models=("reference-long",)),
+        chosen(data=path, models=("reference-long",), study="quick"),
+    ]
+    assert len({study.name for study in studies}) == 3
+    assert studies[1].name == chosen(data=path, models=("reference-short",)).name
+
+
+@pytest.mark.parametrize("option", ["study", "task", "dataset"])
+def test_what_is_empty_is_not_the_default(option: str) -> None:
+    with pytest.raises(StudyError, match="is empty"):
+        chosen(**{option: ""})
+
+
+def test_long_names_are_cut_and_stay_apart() -> None:
+    seeds = (10**58, 10**58 + 1)
+    names = [chosen(seed=seed).name for seed in seeds]
+    assert all(len(name) <= 60 and name.startswith("reference-seed-1000") for name in names)
+    assert names[0] != names[1]
+    assert find_study(names[0]).sampling.seed == seeds[0]
+    study = Study.model_validate({**dict(find_study("quick")), "name": "q" * 60})
+    assert len(study.with_seed(7).name) == 60
+
+
+def test_a_model_that_is_named_twice_is_meant_once() -> None:
+    twice = find_study("quick").with_models(["reference-short", "reference-short"])
+    assert twice.models == ("reference-short",)
+
+
+@pytest.mark.parametrize(("values", "word"), [({"models": ()}, "models"), ({"name": "A"}, "name")])
+def test_a_change_that_no_study_file_could_make_is_a_sentence(
+    values: dict[str, object], word: str
+) -> None:
+    with pytest.raises(StudyError, match=rf"'quick' cannot be changed as asked: {word}: "):
+        find_study("quick").changed(**values)
