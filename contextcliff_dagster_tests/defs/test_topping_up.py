@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, EngineError, StudyError
+from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.steps.measurement import open_ledger
 from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.inference.campaigns import new_campaign
@@ -79,10 +82,44 @@ def test_topping_up_asks_only_what_is_new(run: Run, prepared: None, store: Store
     assert set(rows_per_bin(store).values()) == {4}
 
 
+def judged(store: Store) -> dict[str, int]:
+    """model -> scored examples in its `cliffs.json`; model|bin -> rows of its records."""
+    folder = store.root / "tiny"
+    found = {}
+    for path in folder.glob("profiles/*/*/cliffs.json"):
+        cliffs = json.loads(path.read_bytes())
+        found[cliffs["model"]] = cliffs["n"]
+    for path in folder.glob("eval_records/campaign=*/model=*/bin=*/*.parquet"):
+        rows = read_table(path, EVAL_RECORDS)
+        found[f"{rows['model'][0]}|{rows['bin'][0]}"] = rows.num_rows
+    return found
+
+
 def test_a_pilot_after_a_full_run_shrinks_nothing(run: Run, prepared: None, store: Store) -> None:
-    run("predictions")
-    run("predictions", config={"predictions": {"samples_per_bin": 1}})
+    run("predictions", *JUDGED)
+    full = judged(store)
+    assert {full["reference-short"], full["reference-long"]} == {12}
+    assert len(full) == 2 + 6
+    run("predictions", *JUDGED, config={"predictions": {"samples_per_bin": 1}})
     assert set(rows_per_bin(store).values()) == {4}
+    assert judged(store) == full
+
+
+@pytest.mark.parametrize("asked", ["reference-short", "reference-long"])
+def test_a_smaller_study_after_a_full_run_shrinks_nothing(
+    study: Study, store: Store, asked: str
+) -> None:
+    """As the command line asks with ``--model`` and ``--samples-per-bin``."""
+    profile_study(study)
+    full = judged(store)
+    done = profile_study(study, models=[asked], samples_per_bin=2)
+    assert (done.calls[asked].planned, done.calls[asked].sent) == (6, 0)
+    assert {cliffs["model"]: cliffs["n"] for cliffs in done.cliffs} == {
+        "reference-short": 12,
+        "reference-long": 12,
+    }
+    assert set(rows_per_bin(store).values()) == {4}
+    assert judged(store) == full
 
 
 def test_more_than_the_manifest_holds_is_refused_with_a_sentence(run: Run, prepared: None) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str) -> pa.Table:
     """Score every prediction of the campaign that belongs to ``manifest``; the records written.
 
+    However many examples a bin ``study`` asks for: a smaller run shrinks nobody's results.
     Predictions of an earlier manifest or another recipe are left out, and their records removed:
     they are made again from the ledger when their examples come back.
 
@@ -47,7 +48,7 @@ def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str
     examples = {
         (bin, sample.example.example_id): sample.example
         for bin in study.bin_keys
-        for sample in manifest.planned(bin, study.sampling.samples_per_bin)
+        for sample in manifest.planned(bin, manifest.examples.num_rows)
     }
     by_id = {example_id: example for (_, example_id), example in examples.items()}
     scored: list[pa.Table] = []

@@ -179,7 +179,10 @@ def write_predictions(
     model: str,
     bin: str,
 ) -> Rows:
-    """Write what the ledger holds for one bin, without a call; its rows, if any."""
+    """Write what the ledger holds for one bin, without a call; its rows, if any.
+
+    All that the manifest holds, however few ``study`` asks for: a smaller run shrinks no bin.
+    """
     from contextcliff_dagster.inference.records import prediction_rows
 
     rows = prediction_rows(
@@ -190,7 +193,7 @@ def write_predictions(
         model=model,
         recipe=study.recipe(),
         bins=[bin],
-        n=study.sampling.samples_per_bin,
+        n=manifest.examples.num_rows,
     )
     if rows:
         write_table(store.predictions_file(study.name, campaign, model, bin), rows, PREDICTIONS)
