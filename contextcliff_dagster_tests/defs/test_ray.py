@@ -30,7 +30,8 @@ pytestmark = [
 # In a Python process and not by `ray start`: all that it starts ends with it.
 HEAD = """
 import os, sys, threading
-del os.environ["RAY_ADDRESS"]
+for name in ("RAY_ADDRESS", "CUDA_VISIBLE_DEVICES"):
+    os.environ.pop(name, None)
 import ray
 ray.init(num_cpus=2, num_gpus=1, include_dashboard=True, dashboard_host="127.0.0.1",
          dashboard_port=int(sys.argv[1]), object_store_memory=100_000_000, _temp_dir=sys.argv[2])
@@ -46,7 +47,6 @@ def start(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     on_a_device(
         tmp_path,
         monkeypatch,
-        CUDA_VISIBLE_DEVICES="",
         CONTEXTCLIFF_EXECUTOR="ray",
         CONTEXTCLIFF_EXECUTOR_CONFIG=str(SETTINGS / "ray.yaml"),
         RAY_ADDRESS=address,
