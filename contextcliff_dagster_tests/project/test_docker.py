@@ -62,8 +62,43 @@ def test_the_compose_file_holds_together() -> None:
             assert "healthcheck" in services[other] or "HEALTHCHECK" in DOCKERFILE, name
         for mount in service.get("volumes", []):
             source = re.split(r":(?=/)", mount)[0]
-            assert source in COMPOSE["volumes"] or source.startswith("${CONTEXTCLIFF_STUDIES:-")
+            assert source in COMPOSE["volumes"] or source.startswith("${CONTEXTCLIFF_")
     assert (DOCKER / services["code"]["build"]["context"] / "pyproject.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "loaded"),
+    [
+        ("CONTEXTCLIFF_STUDIES", "from contextcliff_dagster.studies import load_studies as load"),
+        (
+            "CONTEXTCLIFF_MODELS",
+            "from contextcliff_dagster.inference.models import load_models as load",
+        ),
+    ],
+)
+def test_studies_and_models_of_ones_own_reach_the_code_location(
+    variable: str, loaded: str, tmp_path: Path
+) -> None:
+    """The variable names the mount inside; outside, a file or folder that is there by default and
+    can be read as what it stands for, from another place than its own."""
+    code = COMPOSE["services"]["code"]
+    (mount,) = (m for m in code["volumes"] if m.startswith("${" + variable + ":-"))
+    found = re.fullmatch(r"\$\{\w+:-(?P<here>[^}]+)\}:(?P<inside>/[^:]+):ro", mount)
+    assert found
+    assert code["environment"][variable] == found["inside"]
+    here = DOCKER / found["here"]
+    mounted = tmp_path / Path(found["inside"]).name
+    (shutil.copytree if here.is_dir() else shutil.copy)(here, mounted)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{loaded}; print(sorted(load()))"],
+        cwd=tmp_path,
+        env=os.environ | {variable: str(mounted)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "reference" in done.stdout
 
 
 def test_nothing_listens_beyond_loopback_and_no_password_is_written_down() -> None:
@@ -174,7 +209,8 @@ def deployment(
                 "CONTEXTCLIFF_CODE_HOST": "127.0.0.1",
                 "CONTEXTCLIFF_CODE_PORT": code_port,
             }
-            environment.pop("CONTEXTCLIFF_STUDIES", None)
+            for mounted in ("CONTEXTCLIFF_STUDIES", "CONTEXTCLIFF_MODELS"):
+                environment.pop(mounted, None)
             words = [ports.get(word, word) for word in words]
             stack.enter_context(started(words, dagster_home, environment, log))
             if name == "code":
