@@ -222,6 +222,7 @@ def _sentence(path: Path, fault: OSError) -> str:
         errno.EACCES: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
         errno.EPERM: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
         errno.ENOTDIR: "a file stands where a folder is needed; check CONTEXTCLIFF_HOME",
+        errno.EISDIR: "it is a folder; name a file",
         errno.EEXIST: "a file stands where a folder is needed; check CONTEXTCLIFF_HOME",
     }.get(fault.errno or 0, f"{fault.strerror or fault}; check CONTEXTCLIFF_HOME")
     return f"Cannot write {path}: {reason} (what is measured so far is kept)."

@@ -155,6 +155,7 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
     """Begin a campaign: the next `profile` of STUDY measures everything again."""
     from contextcliff_dagster.contracts import StudyError
     from contextcliff_dagster.inference.campaigns import (
+        check_campaign_name,
         ensure_campaign,
         list_campaigns,
         new_campaign,
@@ -164,6 +165,8 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
 
     store = Store.default()
     chosen = find_study(study).name
+    if name is not None:
+        check_campaign_name(name)
     with Ledger.open(store.ledger) as ledger:
         if name is not None:
             if name in [c.name for c in list_campaigns(ledger, chosen)]:

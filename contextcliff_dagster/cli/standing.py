@@ -41,7 +41,7 @@ def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled 
     if not store.has_ledger:
         return None
     with Ledger.open(store.ledger) as ledger:
-        name = campaign or _newest(ledger, study)
+        name = _newest(ledger, study) if campaign is None else campaign
         if name is None:
             return None
         note = _read(store.report_dir(study.name, name) / _NOTE)

@@ -7,10 +7,11 @@ that fails before that leaves none behind.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.database import Database
 from contextcliff_dagster.inference.engine import Identity
 from contextcliff_dagster.inference.ledger import Ledger
@@ -54,6 +55,22 @@ def new_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> st
 def ensure_campaign(ledger: Ledger, study: str, campaign: str) -> None:
     """Note that the campaign has begun; nothing happens where it had."""
     ledger.write(lambda db: begin(db, study, campaign))
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+
+
+def check_campaign_name(name: str) -> None:
+    """Refuse what is awkward as a folder, a value in a shell, or a tag of a run.
+
+    Raises:
+        StudyError: not one to 60 letters, digits, ``.``, ``_`` and ``-``, or begun by a sign.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise StudyError(
+            f"{name!r} is no name for a campaign; use up to 60 letters, digits, '.', '_' and '-', "
+            "a letter or digit first, for instance 2026-11-21-new-weights."
+        )
 
 
 def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:

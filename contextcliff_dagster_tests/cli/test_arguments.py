@@ -111,3 +111,15 @@ def test_an_empty_word_is_not_the_default(empty: str) -> None:
     args = ("",) if empty == "STUDY" else (empty, "")
     for command in ("profile", "prepare", "report"):
         assert_one_sentence(call(command, *args), f"{empty} is empty")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "A B", ".x", "-x", "a/b", "日", "x" * 61, "a\n"])
+def test_a_campaign_has_a_plain_name(name: str) -> None:
+    assert_one_sentence(call("campaign", "new", "quick", "--name", name), "no name for a campaign")
+    assert json.loads(call("campaign", "list", "--json").out) == []
+
+
+def test_a_campaign_may_be_named() -> None:
+    ended = call("campaign", "new", "quick", "--name", "2026-11-21-new_weights.2")
+    assert ended.code == 0, ended.err
+    assert_one_sentence(call("profile", "quick", "--campaign", ""), "no campaign ''")

@@ -77,7 +77,7 @@ def unpriced_at(folder: Path, url: str) -> dict[str, str]:
     path = folder / "models.yaml"
     path.write_text(
         "models:\n  mine:\n    engine: openai\n    model_id: reference-short\n"
-        f"    base_url: {url}\n    max_attempts: 1\n"
+        f"    base_url: {url}\n    max_attempts: 1\n    quirks: {probes: omit}\n"
     )
     return {"CONTEXTCLIFF_MODELS": str(path)}
 
@@ -127,3 +127,13 @@ def test_on_a_terminal_the_estimate_is_said_even_where_nothing_is_asked() -> Non
         pass  # the other end is closed
     assert process.wait(60) == 0
     assert b"To measure: 10 calls, about" in said.splitlines()[0]
+
+
+def test_a_server_of_this_machine_is_measured_and_an_unknown_window_is_a_note(
+    tmp_path: Path,
+) -> None:
+    with served("reference-short") as url:
+        ended = call(*UNPRICED, env=unpriced_at(tmp_path, url))
+    assert ended.code == 0, ended.err
+    assert ended.sentences == []
+    assert "Note: nobody says how long the window of model 'mine' is" in ended.err
