@@ -77,7 +77,7 @@ def unpriced_at(folder: Path, url: str) -> dict[str, str]:
     path = folder / "models.yaml"
     path.write_text(
         "models:\n  mine:\n    engine: openai\n    model_id: reference-short\n"
-        f"    base_url: {url}\n    max_attempts: 1\n    quirks: {probes: omit}\n"
+        f"    base_url: {url}\n    max_attempts: 1\n    quirks: {{probes: omit}}\n"
     )
     return {"CONTEXTCLIFF_MODELS": str(path)}
 
