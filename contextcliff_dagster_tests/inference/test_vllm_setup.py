@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import shutil
@@ -135,6 +136,21 @@ def test_tensors_are_shared_by_as_many_devices() -> None:
 def test_without_vllm_one_sentence_names_the_extra(engine: str) -> None:
     with pytest.raises(EngineError, match=r"contextcliff-dagster\[vllm\]"):
         open_engine(entry(engine=engine))
+
+
+def test_a_vllm_installed_without_the_extra_is_told_what_lacks(
+    installed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "httpx2":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return there(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(EngineError, match=r"runs on httpx2.*contextcliff-dagster\[vllm\]"):
+        open_engine(entry(engine="vllm_server"))
 
 
 def test_weights_that_are_no_folder_are_one_sentence(installed: None, tmp_path: Path) -> None:

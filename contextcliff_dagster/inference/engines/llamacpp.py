@@ -96,7 +96,8 @@ class LlamaCppEngine(GeneratesOnly):
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._path = weights_file(entry)
-        installed_version("xllamacpp", entry, "local")
+        for name in ("xllamacpp", "httpx2"):
+            installed_version(name, entry, "local")
         rope_settings(entry), kv_types(entry)
         self._lock = asyncio.Lock()
         self._server: Any = None

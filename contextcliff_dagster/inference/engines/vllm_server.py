@@ -26,6 +26,7 @@ from contextcliff_dagster.inference.engines.vllm_process import VllmProcess
 from contextcliff_dagster.inference.engines.vllm_setup import declared_vllm_identity
 from contextcliff_dagster.inference.models import ModelEntry, Quirks
 from contextcliff_dagster.inference.recipe import Prompt
+from contextcliff_dagster.inference.weights import installed_version
 
 
 class VllmServerEngine(GeneratesOnly):
@@ -34,6 +35,7 @@ class VllmServerEngine(GeneratesOnly):
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._declared = declared_vllm_identity(entry)
+        installed_version("httpx2", entry, "vllm")
         self._process = VllmProcess(entry)
         self._remote: OpenAIEngine | None = None
         self._window: int | None = None
