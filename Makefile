@@ -17,7 +17,7 @@ BIN     := $(VENV)/bin
 SOURCES := pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help profile test ui lint types layers check local-model reference-models install install-dev clean
+.PHONY: help profile test ui lint types layers check local-model reference-models install install-dev install-reference clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -55,6 +55,7 @@ reference-models: $(BIN)/.reference  ## train the reference models again and mea
 
 install: $(BIN)/.base  ## only make .venv
 install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs
+install-reference: $(BIN)/.reference  ## .venv with torch and transformers, for the tests that compare with them
 
 clean:  ## remove .venv, caches and coverage; data/ stays
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -44,7 +44,7 @@ def postgres_bin() -> Path | None:
 
 def _lacks_torch() -> str | None:
     missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
-    return f"needs {' and '.join(missing)}: make test EXTRAS=reference" if missing else None
+    return f"needs {' and '.join(missing)}: make install-reference" if missing else None
 
 
 def _lacks_vllm() -> str | None:

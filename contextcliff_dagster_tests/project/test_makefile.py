@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from contextcliff_dagster_tests import requirements
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +34,32 @@ def test_help_lists_every_target_for_people() -> None:
     listed = make("help").stdout
     for target in line.split():
         assert f"  {target} " in listed
+
+
+def targets() -> set[str]:
+    text = (ROOT / "Makefile").read_text("utf-8")
+    return set(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
+
+
+def test_what_a_skipped_test_advises_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    variables = set(re.findall(r"^([A-Z]+) +\?=", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    advised = 0
+    for lacks in requirements._CHECKS.values():
+        for words in re.findall(r"make ([\w =-]+)", lacks() or ""):
+            target, *given = words.split()
+            assert target in targets()
+            assert {word.partition("=")[0] for word in given} <= variables
+            advised += 1
+    assert advised >= 2
+
+
+def test_torch_is_installed_without_training_anything() -> None:
+    # -n only prints, -W takes the project file as changed: what would be done in a fresh clone.
+    done = make("-n", "-W", "pyproject.toml", "install-reference")
+    assert done.returncode == 0, done.stderr
+    assert "--editable '.[reference]'" in done.stdout
+    assert "reference.train" not in done.stdout
 
 
 @pytest.fixture
