@@ -89,12 +89,16 @@ def _figure(results: list[Mapping[str, Any]], records: pd.DataFrame | None) -> F
 
 
 def _limits(results: Sequence[Mapping[str, Any]], lengths: Sequence[Any]) -> tuple[float, float]:
-    """The x range: everything measured, a window that is near, and a little air."""
+    """The x range: everything scored, a window that is near, and a little air.
+
+    Bins without a score (documents that overflow the window) would only squeeze the others.
+    """
     seen = [float(v) for x in lengths if len(x) for v in (x.min(), x.max())]
     for result in results:
         seen += [
             v
             for b in parts(result, "bins")
+            if number(b.get("n")) != 0
             for k in ("min_tokens", "median_tokens", "max_tokens")
             if (v := number(b.get(k)))
         ]

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from contextcliff_dagster.reporting.plot import plot_report
+from contextcliff_dagster.reporting.plot import _limits, plot_report
 from contextcliff_dagster.reporting.plot_style import (
     drawable,
     look,
@@ -102,6 +102,27 @@ def test_a_window_far_away_does_not_squeeze_the_data() -> None:
         for c in (near, far)
     ]
     assert abs(int(columns[0].max()) - int(columns[1].max())) < 60
+
+
+def test_documents_that_overflow_do_not_squeeze_the_data() -> None:
+    scored, records = sample(window=8192)
+    beyond = [
+        {
+            "key": f"b{at}",
+            **dict.fromkeys(("edge_low", "min_tokens"), 1_000 * at),
+            **dict.fromkeys(("edge_high", "median_tokens", "max_tokens"), 1_000 * at + 500),
+            **dict.fromkeys(("n", "n_documents"), 0),
+            **dict.fromkeys(("mean", "sd", "ci_low", "ci_high")),
+            "missing": {"context_overflow": 20},
+        }
+        for at in (16, 64)
+    ]
+    overflown = {**scored, "bins": [*scored["bins"], *beyond]}
+    lengths = [records.length_tokens.to_numpy()]
+    assert _limits([overflown], lengths) == _limits([scored], lengths)
+    unknown = [{**b, "n": None} for b in beyond]  # nobody says that nothing was scored there
+    assert _limits([{**scored, "bins": unknown}], lengths)[1] > 64_000
+    assert opened(plot_report([overflown], records)).width == 1840
 
 
 def test_two_models_stay_distinct_in_grey() -> None:
