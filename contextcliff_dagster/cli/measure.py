@@ -65,16 +65,18 @@ def profile(
         if not dry_run and (standing := find_standing(store, asked, campaign)):
             print_profiled(standing, as_json=as_json)
             return
-        instance = open_instance(store)
+        instance = None if dry_run else open_instance(store)
         prepared = prepare_study(
             chosen,
             models=wanted.models or None,
             samples_per_bin=wanted.samples_per_bin,
             campaign=campaign,
+            keep=not dry_run,
             store=store,
             instance=instance,
         )
-        keep_definition(chosen, store)  # not before: unreadable data leave no study behind
+        if not dry_run:
+            keep_definition(chosen, store)  # not before: unreadable data leave no study behind
         say_audit(prepared.audit)
         say_prices(prepared)
         if dry_run:
@@ -137,7 +139,7 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
         print_json(
             {
                 "study": prepared.study.name,
-                "manifest": str(folder / "manifest.json"),
+                "manifest": str(folder / "manifest.json") if prepared.kept else None,
                 "sha256": prepared.manifest.sha256,
                 "bins": [_bin(b) for b in prepared.manifest.bins],
                 "audit": prepared.audit,
@@ -159,8 +161,14 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
             for b in prepared.manifest.bins
         ],
     )
+    if few := _few_sentence(prepared):
+        click.echo(f"\n{few}")
     click.echo(f"\n{estimate_sentence(prepared)}")
-    click.echo(f"Manifest: {folder / 'manifest.json'} (sha256 {prepared.manifest.sha256[:16]}...)")
+    digest = f"sha256 {prepared.manifest.sha256[:16]}..."
+    if prepared.kept:
+        click.echo(f"Manifest: {folder / 'manifest.json'} ({digest})")
+    else:
+        click.echo(f"This sample ({digest}) is not kept: `prepare` and `profile` freeze it.")
 
 
 def _bin(b: Any) -> dict[str, Any]:
@@ -171,6 +179,19 @@ def _bin(b: Any) -> dict[str, Any]:
 
 def _drawn(prepared: Prepared, key: str) -> int:
     return int(prepared.manifest.examples.column("bin").to_pylist().count(key))
+
+
+def _few_sentence(prepared: Prepared) -> str | None:
+    """Where bins hold fewer examples than asked for: how many do."""
+    asked = prepared.study.sampling.samples_per_bin
+    bins = [b.bin for b in prepared.manifest.bins if b.merged_into is None]
+    few = sum(_drawn(prepared, name) < asked for name in bins)
+    if not few:
+        return None
+    return (
+        f"{few:,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for; "
+        "IN SAMPLE is all that can be drawn from them."
+    )
 
 
 def say_audit(audit: Mapping[str, Any] | None) -> None:

@@ -127,7 +127,9 @@ spending_options = together(
         help="Send nothing more after this time; what is measured is kept.",
     ),
     click.option(
-        "--dry-run", is_flag=True, help="Say what would be measured and its cost; make no call."
+        "--dry-run",
+        is_flag=True,
+        help="Say what would be measured and its cost; make no call, keep nothing.",
     ),
     click.option("--campaign", metavar="NAME", help="Go on with this campaign (default: newest)."),
     click.option("--yes", is_flag=True, help="Do not ask before spending money."),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 class Prepared:
     """A study that is ready to be measured: its frozen sample, and what measuring it would cost.
 
+    ``kept``: whether the sample lies in the store; see ``keep`` of :func:`prepare_study`.
     ``audit`` is the distribution audit as a JSON object; None where the corpus is no longer needed
     and was not read.
     """
@@ -35,6 +39,7 @@ class Prepared:
     manifest: Manifest
     estimate: CostEstimate
     audit: Mapping[str, Any] | None = None
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +70,43 @@ def prepare_study(
     seed: int | None = None,
     campaign: str | None = None,
     reread: bool = False,
+    keep: bool = True,
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
 ) -> Prepared:
     """Corpus to frozen manifest and cost estimate; makes no call.
 
     A manifest that was frozen for the same specification is reused: the corpus is then not opened.
-    ``reread=True`` opens it again, and draws a new sample if its bytes have changed.
+    ``reread=True`` opens it again, and draws a new sample if its bytes have changed. ``keep=False``
+    changes neither the store nor Dagster's records: what is not frozen yet is drawn in a temporary
+    folder.
 
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
     """
+    import dagster as dg
+
     from contextcliff_dagster.defs.steps import measurement, preparation
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
-    with measurement.open_ledger(store) as ledger:
-        name = measurement.campaign_of(ledger, study, campaign)
-        if reread or preparation.find_frozen(study, store) is None:
+    frozen = not reread and preparation.find_frozen(study, store) is not None
+    with nullcontext(store.root) if keep else TemporaryDirectory(prefix="contextcliff-") as root:
+        aside = Store(Path(root))
+        drawn, ledgered = store if frozen else aside, store if store.has_ledger else aside
+        with measurement.open_ledger(ledgered) as ledger:
+            name = measurement.campaign_of(ledger, study, campaign)
+        if not frozen:
             config = {"raw_corpus": {"reread": reread}}
-            _materialize(study, store, instance, PREPARATION, config, Watch())
-        manifest = preparation.load_frozen(study, store)
-        estimate = measurement.estimate_cost(study, manifest, ledger, name)
-    return Prepared(study, manifest, estimate, preparation.prepare_audit(study, store))
+            names = (*PREPARATION, "cost_estimate") if keep else PREPARATION
+            where = instance if keep else dg.DagsterInstance.ephemeral()
+            _materialize(study, drawn, where, names, config, Watch())
+        manifest = preparation.load_frozen(study, drawn)
+        with measurement.open_ledger(ledgered) as ledger:
+            estimate = measurement.estimate_cost(study, manifest, ledger, name)
+        audit = preparation.prepare_audit(study, drawn)
+    return Prepared(study, manifest, estimate, audit, kept=keep or frozen)
 
 
 def profile_study(
@@ -134,7 +152,7 @@ def profile_study(
     watch = Watch(on_progress, stop, budget, on_wait, deadline_s=deadline_s)
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = preparation.find_frozen(study, store) is not None
-    chosen = (*(() if frozen else PREPARATION), "predictions", *JUDGEMENT)
+    chosen = (*(() if frozen else PREPARATION), "cost_estimate", "predictions", *JUDGEMENT)
     dated = {"campaign": campaign}
     config = dict.fromkeys(("predictions", *JUDGEMENT_OPS), dated)
     _materialize(study, store, instance, chosen, config, watch)

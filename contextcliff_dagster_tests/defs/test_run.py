@@ -122,6 +122,26 @@ def test_neither_preparing_nor_a_run_that_makes_no_call_begins_a_campaign(
     assert profile_study(study, models=ONE_MODEL).cliffs[0]["n"] == 12
 
 
+def test_the_estimate_is_an_asset_of_preparing_and_of_measuring(
+    study: Study, instance: dg.DagsterInstance
+) -> None:
+    def estimated() -> list[object]:
+        key = dg.AssetKey(["tiny", "cost_estimate"])
+        records = instance.fetch_materializations(key, limit=9).records
+        found = [record.asset_materialization for record in reversed(records)]
+        return [made.metadata["calls"].value for made in found if made is not None]
+
+    prepare_study(study, models=ONE_MODEL, keep=False, instance=instance)
+    assert estimated() == []
+    prepare_study(study, models=ONE_MODEL, instance=instance)
+    assert estimated() == [12]
+    # Made before the calls, not after them.
+    profile_study(study, models=ONE_MODEL, instance=instance)
+    assert estimated() == [12, 12]
+    profile_study(study, models=ONE_MODEL, instance=instance)
+    assert estimated() == [12, 12, 0]
+
+
 def test_rebuilding_needs_something_measured(study: Study) -> None:
     with pytest.raises(StudyError, match="does not exist yet"):
         rebuild_report(study)
