@@ -65,6 +65,9 @@ class Browser:
     def close(self) -> None:
         self.driver.quit()
 
+    def resize(self, width: int, height: int) -> None:
+        self.driver.set_window_size(width, height)
+
     def open(self, path: str) -> None:
         self.driver.get(self.address + path)
 

@@ -117,8 +117,10 @@ def test_a_person_measures_from_the_ui(ui: str, contextcliff_home: Path, tmp_pat
         )["assetNodeOrError"]["assetMaterializations"][0]["timestamp"]
         assert float(newest) / 1000 > began
 
+        browser.resize(2200, 1000)  # in a narrower window the assets show their names alone
         browser.open("/locations/contextcliff_dagster/asset-groups/quick/lineage")
         browser.see("//*[normalize-space(text())='predictions']")
+        browser.see("//*[normalize-space(text())='Materialized']")
         browser.screenshot(pictures / "ui-lineage.png")
     finally:
         browser.screenshot(tmp_path / "last.png")
