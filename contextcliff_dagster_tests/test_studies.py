@@ -54,6 +54,7 @@ def test_a_paid_example_has_a_hard_budget() -> None:
         ("tokenizer:", "tokenizr:", "tokenizr", 4),
         ("models: [reference-short]", "models: reference-short", "models", 5),
         ("models: [reference-short]", "models: [reference-short, reference-short]", "models", 5),
+        ("models: [reference-short]", "models: [Reference-Short, reference-short]", "models", 5),
         ("  kind: reference", "  kind: 7", "corpus.kind", 3),
         ("name: mine", "name: My Study", "name", 1),
         ("name: mine", "name: mine\nbins: {count: ten}", "bins.count", 2),

@@ -68,6 +68,12 @@ class Study(Section):
     def _models_are_distinct(cls, models: tuple[str, ...]) -> tuple[str, ...]:
         if len({slug(name) for name in models}) < len(models):
             raise ValueError("a model is listed twice")
+        # Their folders would be one where the file system knows no case, as that of macOS.
+        seen: dict[str, str] = {}
+        for name in models:
+            other = seen.setdefault(slug(name).casefold(), name)
+            if other != name:
+                raise ValueError(f"{other} and {name} differ in case alone; rename one")
         return models
 
     @property
