@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import click
 
@@ -75,48 +75,36 @@ def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json
             f"Study {study.name!r} has no campaign {name!r} in {store.root}; "
             f"it has {', '.join(campaigns)}."
         )
-    from contextcliff_dagster.defs.steps.judgement import read_cliffs
+    from contextcliff_dagster.defs.run import as_it_stands
 
-    cliffs = read_cliffs(study, store, name)
-    folder = store.report_dir(study.name, name)
-    paths = {kind: str(folder / f"report.{kind}") for kind in ("md", "json", "png")}
-    _print(study.name, name, cliffs, paths, {}, as_json=as_json)
+    print_profiled(as_it_stands(study, store, name, {}), as_json=as_json)
 
 
 def print_profiled(done: Profiled, *, as_json: bool) -> None:
     """The report of every model, how they compare, what it took, and where the files lie."""
     paths = {kind: str(getattr(done.report, kind)) for kind in ("md", "json", "png")}
-    _print(done.study.name, done.campaign, done.cliffs, paths, done.calls, as_json=as_json)
-
-
-def _print(
-    study: str,
-    campaign: str,
-    cliffs: Sequence[Mapping[str, Any]],
-    paths: Mapping[str, str],
-    calls: Mapping[str, RunSummary],
-    *,
-    as_json: bool,
-) -> None:
     if as_json:
         print_json(
             {
-                "study": study,
-                "campaign": campaign,
-                "calls": {model: summary.to_dict() for model, summary in calls.items()},
-                "cliffs": list(cliffs),
-                "report": dict(paths),
+                "study": done.study.name,
+                "campaign": done.campaign,
+                "calls": {model: summary.to_dict() for model, summary in done.calls.items()},
+                "cliffs": done.cliffs,
+                "report": paths,
+                "notes": list(done.notes),
             }
         )
         return
     from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 
-    for result in cliffs:
+    for result in done.cliffs:
         click.echo(risk_report(result))
         click.echo()
-    if line := comparison_line(cliffs):
+    if line := comparison_line(done.cliffs):
         click.echo(f"{line}\n")
-    for line in spent_lines(calls, study):
+    for note in done.notes:
+        click.echo(f"{note}\n")
+    for line in spent_lines(done.calls, done.study.name):
         click.echo(line)
     click.echo(f"Report:  {paths['md']}")
     click.echo(f"Picture: {paths['png']}")

@@ -32,11 +32,9 @@ def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled 
         study: as asked for: with its seed, sample size and models.
         campaign: the newest when None.
     """
-    from contextcliff_dagster.defs.run import Profiled
-    from contextcliff_dagster.defs.steps.judgement import read_cliffs
+    from contextcliff_dagster.defs.run import as_it_stands
     from contextcliff_dagster.inference.ledger import Ledger
     from contextcliff_dagster.inference.progress import RunSummary
-    from contextcliff_dagster.reporting.report import ReportFiles
 
     if not store.has_ledger:
         return None
@@ -50,10 +48,8 @@ def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled 
     now = _made_from(store, study, name)
     if now is None or now != note["made_from"]:
         return None
-    folder = store.report_dir(study.name, name)
-    files = ReportFiles(folder / "report.md", folder / "report.json", folder / "report.png")
     calls = {m: RunSummary(planned=n, cached=n) for m, n in note["planned"].items()}
-    return Profiled(study, name, read_cliffs(study, store, name), files, calls)
+    return as_it_stands(study, store, name, calls)
 
 
 def note_standing(

@@ -44,13 +44,17 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """A measured study. ``calls`` is empty where nothing but files was rebuilt."""
+    """A measured study. ``calls`` is empty where nothing but files was rebuilt.
+
+    ``notes``: those of the report: who is left out of it, and why.
+    """
 
     study: Study
     campaign: str
     cliffs: list[dict[str, Any]]
     report: ReportFiles
     calls: Mapping[str, RunSummary] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
@@ -156,7 +160,7 @@ def profile_study(
     dated = {"campaign": campaign}
     config = dict.fromkeys(("predictions", *JUDGEMENT_OPS), dated)
     _materialize(study, store, instance, chosen, config, watch)
-    return _profiled(study, store, campaign, watch)
+    return as_it_stands(study, store, campaign, watch.calls)
 
 
 def rebuild_report(
@@ -188,7 +192,7 @@ def rebuild_report(
         "predictions": {**dated, "from_ledger_only": True},
     }
     _materialize(study, store, instance, ("predictions", *JUDGEMENT), config, Watch())
-    return _profiled(study, store, campaign, Watch())
+    return as_it_stands(study, store, campaign, {})
 
 
 def _as_asked(
@@ -258,10 +262,18 @@ def _console_level() -> str:
     return "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
 
 
-def _profiled(study: Study, store: Store, campaign: str, watch: Watch) -> Profiled:
-    from contextcliff_dagster.defs.steps.judgement import read_cliffs
+def as_it_stands(
+    study: Study, store: Store, campaign: str, calls: Mapping[str, RunSummary]
+) -> Profiled:
+    """The results in the store, nothing made again.
+
+    Raises:
+        StoreError: there are none.
+    """
+    from contextcliff_dagster.defs.steps.profiles import read_cliffs, read_notes
     from contextcliff_dagster.reporting.report import ReportFiles
 
     folder = store.report_dir(study.name, campaign)
     files = ReportFiles(folder / "report.md", folder / "report.json", folder / "report.png")
-    return Profiled(study, campaign, read_cliffs(study, store, campaign), files, watch.calls)
+    cliffs = read_cliffs(study, store, campaign)
+    return Profiled(study, campaign, cliffs, files, calls, read_notes(files.json))

@@ -62,6 +62,16 @@ def claimed(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def measured_models(ledger: Ledger, study: str, campaign: str) -> list[str]:
+    """Models that have an outcome in the campaign, by name."""
+    rows = ledger.read(
+        "SELECT DISTINCT c.model FROM calls c JOIN results r USING (call_key)"
+        " WHERE c.study = ? AND c.campaign = ? ORDER BY c.model",
+        (study, campaign),
+    )
+    return [str(row[0]) for row in rows]
+
+
 def prompts(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, str]:
     """Call key -> hash of the prompt that was rendered for it."""
     found: dict[str, str] = {}

@@ -21,12 +21,12 @@ from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.show import results
 from contextcliff_dagster.defs.steps.judgement import (
     profile_campaign,
-    read_cliffs,
     report_campaign,
     score_campaign,
 )
 from contextcliff_dagster.defs.steps.measurement import campaign_of, open_ledger
 from contextcliff_dagster.defs.steps.preparation import load_frozen
+from contextcliff_dagster.defs.steps.profiles import read_cliffs
 from contextcliff_dagster.studies import Study
 
 
@@ -56,7 +56,7 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
         where = store.open()
         with open_ledger(where) as ledger:
             campaign = campaign_of(ledger, study, config.campaign)
-        records = score_campaign(study, where, load_frozen(study, where), campaign)
+            records = score_campaign(study, where, load_frozen(study, where), ledger, campaign)
         return dg.MaterializeResult(
             metadata=results.records_metadata(study, where, campaign, records),
             check_results=checks.check_records(study, records),
@@ -119,7 +119,7 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
         where = store.open()
         with open_ledger(where) as ledger:
             campaign = campaign_of(ledger, study, config.campaign)
-        files = report_campaign(study, where, campaign)
+            files = report_campaign(study, where, load_frozen(study, where), ledger, campaign)
         cliffs = read_cliffs(study, where, campaign)
         return dg.MaterializeResult(metadata=results.report_metadata(campaign, files, cliffs))
 

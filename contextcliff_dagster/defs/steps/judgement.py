@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import (
     EVAL_RECORDS,
     PREDICTIONS,
-    SCHEMA_VERSION,
     StoreError,
     conform,
+)
+from contextcliff_dagster.defs.steps.measurement import write_predictions
+from contextcliff_dagster.defs.steps.profiles import (
+    in_order,
+    notes_on,
+    outdated,
+    provenance,
+    read_cliffs,
 )
 from contextcliff_dagster.store import Store, read_table, write_atomic, write_json, write_table
 from contextcliff_dagster.studies import Study
@@ -29,15 +35,22 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
 
-def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str) -> pa.Table:
+Place = tuple[Any, ...]
+_PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
+
+
+def score_campaign(
+    study: Study, store: Store, manifest: Manifest, ledger: Ledger, campaign: str
+) -> pa.Table:
     """Score every prediction of the campaign that belongs to ``manifest``; the records written.
 
     However many examples a bin ``study`` asks for: a smaller run shrinks nobody's results.
-    Predictions of an earlier manifest or another recipe are left out, and their records removed:
-    they are made again from the ledger when their examples come back.
+    Predictions of an earlier manifest or another recipe are replaced by what the ledger has for
+    this one. Where that is nothing they are left out, and their records removed.
 
     Raises:
-        StoreError: a table is damaged or cannot be written; nothing is predicted yet.
+        StoreError: a table is damaged or cannot be written; nothing of this sample is predicted
+            yet (then nothing is removed).
         StudyError: the study's scorer is unknown.
     """
     import pyarrow as pa
@@ -45,22 +58,22 @@ def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str
     from contextcliff_dagster.scoring.evaluate import score_rows
 
     recipe = study.recipe()
-    examples = {
-        (bin, sample.example.example_id): sample.example
+    planned = [
+        sample
         for bin in study.bin_keys
         for sample in manifest.planned(bin, manifest.examples.num_rows)
-    }
-    by_id = {example_id: example for (_, example_id), example in examples.items()}
+    ]
+    by_id = {sample.example.example_id: sample.example for sample in planned}
+    # The length, too: another tokenizer counts the same document otherwise.
+    places = {(s.bin, s.example.example_id, s.length_tokens, recipe.hash) for s in planned}
+    renew_predictions(study, store, manifest, ledger, campaign, places)
     scored: list[pa.Table] = []
+    emptied: list[Path] = []
     for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
-        rows = [
-            row
-            for row in read_table(path, PREDICTIONS).to_pylist()
-            if (row["bin"], row["example_id"]) in examples and row["recipe_hash"] == recipe.hash
-        ]
+        rows = [row for row in read_table(path, PREDICTIONS).to_pylist() if _place(row) in places]
         target = _records_beside(path)
         if not rows:
-            target.unlink(missing_ok=True)
+            emptied.append(target)
             continue
         records = score_rows(
             rows,
@@ -74,16 +87,43 @@ def score_campaign(study: Study, store: Store, manifest: Manifest, campaign: str
         )
         write_table(target, records, EVAL_RECORDS)
         scored.append(conform(records, EVAL_RECORDS))
-    # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
-    for records_file in _tables(store.campaign_dir("eval_records", study.name, campaign)):
-        if not _predictions_beside(records_file).exists():
-            records_file.unlink(missing_ok=True)
     if not scored:
         raise StoreError(
-            f"Study {study.name!r} has no predictions in campaign {campaign} yet; "
+            f"Study {study.name!r} has no predictions in campaign {campaign} yet"
+            f"{' for its current sample and request' if emptied else ''}; "
             f"run `contextcliff profile {study.name}`, or materialize `predictions`."
         )
+    # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
+    for records_file in _tables(store.campaign_dir("eval_records", study.name, campaign)):
+        if records_file in emptied or not _predictions_beside(records_file).exists():
+            records_file.unlink(missing_ok=True)
     return pa.concat_tables(scored)
+
+
+def renew_predictions(
+    study: Study,
+    store: Store,
+    manifest: Manifest,
+    ledger: Ledger,
+    campaign: str,
+    places: Collection[Place],
+) -> None:
+    """Write again, without a call, what stands or was profiled for another sample or request.
+
+    Of models that are not of the run, too: the ledger may have more or other answers of theirs to
+    this sample. ``places``: those of the current one.
+    """
+    changed = set(outdated(study, store, manifest, campaign).values())
+    measured: set[str] = set()
+    for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
+        columns = read_table(path, PREDICTIONS).select(["model", *_PLACE])
+        for row in columns.to_pylist():
+            measured.add(row["model"])
+            if _place(row) not in places:
+                changed.add(row["model"])
+    for model in changed & measured:
+        for bin in study.bin_keys:
+            write_predictions(study, store, manifest, ledger, campaign, model, bin)
 
 
 def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
@@ -109,7 +149,8 @@ def profile_campaign(
 ) -> list[ModelProfile]:
     """Analyse each model's records and write its ``metrics.json`` and ``cliffs.json``.
 
-    Models in the study's order, then others measured in the same campaign.
+    Models in the study's order, then others measured in the same campaign. What was profiled of
+    another sample or request is removed.
 
     Raises:
         StoreError: there are no records.
@@ -148,6 +189,8 @@ def profile_campaign(
         write_json(folder / "metrics.json", profile.metrics)
         write_json(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)
+    for folder in outdated(study, store, manifest, campaign):
+        shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what stays
     return profiles
 
 
@@ -157,62 +200,12 @@ def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
 
 
-def provenance(
-    study: Study, manifest: Manifest, records: pd.DataFrame, identity: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Hashes, versions, seeds and times: what it takes to measure the same again."""
-    import platform
-
-    finished = records["finished_at"].dropna()
-    return {
-        "hashes": {
-            "manifest": manifest.sha256,
-            "manifest_spec": study.manifest_spec_hash(),
-            "recipe": study.recipe().hash,
-        },
-        "identity": dict(identity),
-        "seeds": {"sampling": study.sampling.seed},
-        "versions": {
-            **{
-                name: _version(name)
-                for name in ("contextcliff-dagster", "numpy", "scipy", "pandas")
-            },
-            "python": platform.python_version(),
-            "schema": SCHEMA_VERSION,
-        },
-        "times": {
-            "measured_from": finished.min().isoformat() if len(finished) else None,
-            "measured_to": finished.max().isoformat() if len(finished) else None,
-        },
-    }
-
-
-def read_cliffs(study: Study, store: Store, campaign: str) -> list[dict[str, Any]]:
-    """The campaign's ``cliffs.json`` of every model, in the study's order.
-
-    Raises:
-        StoreError: there is none, or one is damaged.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    paths = sorted(store.profiles_dir(study.name, campaign).glob("*/cliffs.json"))
-    for path in paths:
-        try:
-            cliffs = json.loads(path.read_bytes())
-            found[cliffs["model"]] = cliffs
-        except (OSError, ValueError, KeyError, TypeError) as fault:
-            raise StoreError(
-                f"{path} is damaged ({fault}); delete it and rebuild the report."
-            ) from fault
-    if not found:
-        raise StoreError(
-            f"Study {study.name!r} has no profile in campaign {campaign} yet; "
-            "materialize `cliffs` first."
-        )
-    return [found[model] for model in in_order(study, found)]
-
-
-def report_campaign(study: Study, store: Store, campaign: str) -> ReportFiles:
+def report_campaign(
+    study: Study, store: Store, manifest: Manifest, ledger: Ledger, campaign: str
+) -> ReportFiles:
     """Write the campaign's report over all its models; ``latest`` then names this campaign.
+
+    A note names the models left out because they were measured with another sample or request.
 
     Raises:
         StoreError: nothing is profiled yet, or the report cannot be written.
@@ -220,11 +213,14 @@ def report_campaign(study: Study, store: Store, campaign: str) -> ReportFiles:
     from contextcliff_dagster.reporting.report import write_report
 
     folder = store.report_dir(study.name, campaign)
+    cliffs = read_cliffs(study, store, campaign)
+    profiled = [result["model"] for result in cliffs]
     files = write_report(
-        read_cliffs(study, store, campaign),
+        cliffs,
         read_records(study, store, campaign),
         folder,
         title=study.description or study.name,
+        notes=notes_on(study, manifest, ledger, campaign, profiled),
     )
     point_latest(folder)
     return files
@@ -247,19 +243,8 @@ def point_latest(folder: Path) -> None:
         write_atomic(latest, folder.name.encode())
 
 
-def in_order(study: Study, models: Sequence[str] | Mapping[str, Any] | Any) -> list[str]:
-    """``models`` with the study's own first, in its order, then the others by name."""
-    rank = {model: number for number, model in enumerate(study.models)}
-    return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
-
-
-def _version(package: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(package)
-    except PackageNotFoundError:  # run from a source tree that was not installed
-        return None
+def _place(row: Mapping[str, Any]) -> Place:
+    return tuple(row[name] for name in _PLACE)
 
 
 def _records_beside(predictions: Path) -> Path:
