@@ -330,6 +330,7 @@ def test_a_window_that_nobody_tells_is_asked_for_in_a_sentence(tmp_path: Path) -
         asks = openai_entry(url, name="asks")
         measure(sample, asks, RECIPE, ledger, say=said.append, **where)
     (sentence,) = said
+    assert sentence.startswith("Note: ")
     assert "'remote'" in sentence
     assert "give `window_tokens` in models.yaml" in sentence
 
