@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster.cli.results import print_profiled
 from contextcliff_dagster.contracts import EVAL_RECORDS, StoreError
 from contextcliff_dagster.defs.run import (
     Profiled,
@@ -77,7 +78,7 @@ def both(study: Study) -> Study:
     ids=["request", "sample"],
 )
 def test_answers_to_another_question_are_left_out_by_name(
-    edit: tuple[str, str], both: Study, store: Store
+    edit: tuple[str, str], both: Study, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = profile_study(changed(both, *edit), models=[SHORT])
     assert models(done) == [SHORT]
@@ -91,6 +92,10 @@ def test_answers_to_another_question_are_left_out_by_name(
     assert LONG in notes
     assert [result["model"] for result in machine["models"]] == [SHORT]
     assert machine["notes"] == [note]
+    print_profiled(done, as_json=False)
+    said = capsys.readouterr().out
+    assert note in said.splitlines()
+    assert LONG not in said.replace(note, "")
 
 
 def test_the_command_in_the_note_measures_them_again(both: Study) -> None:
