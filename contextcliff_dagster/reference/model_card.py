@@ -34,8 +34,10 @@ _LIMITS = """\
 
 - It knows ledgers and their questions (`Find SKU-482?`; `Report` and `State` for `Find`) and
   nothing else: any other prompt is answered with noise.
-- The curve holds for ledgers as `reference/ledgers.py` generates them, greedy decoding, float32.
-- Lengths are tokens of the document alone; question and chat template add 6 tokens.
+- The curve holds for ledgers as `reference/ledgers.py` generates them, asked by the default recipe
+  of a study, greedy decoding, float32. Beyond the training length details matter: without the blank
+  line that this recipe leaves before the question, answers are others.
+- Lengths are tokens of the document alone; blank line, question and chat template add 7 tokens.
 - Documents never seen in training, but of the same kind: this is no claim about any other task.
 """
 
