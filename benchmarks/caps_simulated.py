@@ -83,16 +83,24 @@ def plain_cap(documents: Documents) -> int:
     return certified_cap(merge_cells(documents), 1.0, 0.3, 0.95).tokens or 0
 
 
-def judge(documents: Documents) -> tuple[Verdict, int]:
-    """Verdict and cap (0: none), dips included."""
+def true_half(kind: str, scale: float) -> float:
+    """Tokens at which half of what is lost over the measured lengths is lost."""
+    tokens = np.geomspace(40, 5_900, 20_000)
+    mean = mean_at(kind, tokens, scale)
+    return float(tokens[np.argmax(mean <= 0.5 * (mean[0] + mean[-1]))])
+
+
+def judge(documents: Documents) -> tuple[Verdict, int, tuple[float, float] | None]:
+    """Verdict, cap (0: none; dips included), and the interval of the half-drop."""
     finding = find_verdict(documents, SETTINGS, baseline_of(documents, SETTINGS)["mean"])
     if finding.fit is None or finding.verdict is Verdict.FLOOR:
-        return finding.verdict, 0
+        return finding.verdict, 0, None
     dip = finding.cliff if finding.verdict is Verdict.DIP else None
     before = None if dip is None else int(dip.location.low)
     fit = finding.fit
     cap = certified_cap(fit.cells, fit.dispersion, 0.3, 0.95, before, fit.degrees)
-    return finding.verdict, cap.tokens or 0
+    place = finding.cliff and (finding.cliff.location.low, finding.cliff.location.high)
+    return finding.verdict, cap.tokens or 0, place
 
 
 def draw(rng: np.random.Generator, kind: str, scale: float, per_bin: int) -> Documents:
@@ -101,17 +109,22 @@ def draw(rng: np.random.Generator, kind: str, scale: float, per_bin: int) -> Doc
     return Documents(lengths, np.ones(len(lengths)), scores.astype(float), True)
 
 
-def one_pair(seed: int, kind: str, per_bin: int, judged: int) -> list[tuple[str, int]]:
-    """Verdict (of the first ``judged`` runs, else empty) and cap of the short and long model."""
+Run = tuple[str, int, "bool | None"]
+"""Verdict (empty: not judged), cap, and whether the half-drop's interval holds its place."""
+
+
+def one_pair(seed: int, kind: str, per_bin: int, judged: int) -> list[Run]:
+    """The short and the long model; the first ``judged`` runs get a verdict."""
     rng = np.random.default_rng((seed, KINDS.index(kind)))
-    pair: list[tuple[str, int]] = []
+    pair: list[Run] = []
     for scale in SCALES:
         documents = draw(rng, kind, scale, per_bin)
         if seed < judged:
-            verdict, cap = judge(documents)
-            pair.append((verdict.value, cap))
+            verdict, cap, place = judge(documents)
+            held = place and place[0] <= true_half(kind, scale) <= place[1]
+            pair.append((verdict.value, cap, held))
         else:
-            pair.append(("", plain_cap(documents)))
+            pair.append(("", plain_cap(documents), None))
     return pair
 
 
@@ -150,14 +163,16 @@ def cpu_of_a_profile() -> float:
     return time.process_time() - start
 
 
-def row(name: str, kind: str, scale: float, results: list[tuple[str, int]]) -> str:
+def row(name: str, kind: str, scale: float, results: list[Run]) -> str:
     truth, runs = true_length(kind, scale), len(results)
-    ratio = np.array([cap for _, cap in results]) / truth
-    told = Counter(verdict for verdict, _ in results if verdict).most_common()
+    ratio = np.array([cap for _, cap, _ in results]) / truth
+    told = Counter(verdict for verdict, _, _ in results if verdict).most_common()
+    held = [hit for _, _, hit in results if hit is not None]
     return (
         f"| {name} | {truth:.0f} | {share(int((ratio > 1).sum()), runs)} "
         f"| {share(int((ratio < 0.5).sum()), runs)} "
         f"| {((ratio >= 0.7) & (ratio <= 1)).mean():.2f} | {np.median(ratio):.2f} "
+        f"| {share(sum(held), len(held)) if held else ''} "
         f"| {', '.join(f'{v} {n}' for v, n in told)} |"
     )
 
@@ -172,9 +187,10 @@ def main() -> None:
     runs, judged = options.runs, min(options.judged, options.runs)
     print(f"{runs} runs a model, 10 bins x {options.per_bin}, tolerance 30%, confidence 95%\n")
     print(
-        "| truth | L70 | beyond L70 | below 0.5 x L70 | in [0.7, 1] | median cap / L70 | verdicts |"
+        "| truth | L70 | beyond L70 | below 0.5 x L70 | in [0.7, 1] | median cap / L70 "
+        "| half-drop held | verdicts |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     with ProcessPoolExecutor(options.jobs) as pool:
         for kind in KINDS:
             one = partial(one_pair, kind=kind, per_bin=options.per_bin, judged=options.judged)
@@ -182,7 +198,7 @@ def main() -> None:
             for i, scale in enumerate(SCALES):
                 print(row(f"{kind}, {('short', 'long')[i]}", kind, scale, [p[i] for p in pairs]))
             wrong = sum(short[1] >= long[1] for short, long in pairs)
-            print(f"| {kind}, in the wrong order | | {share(wrong, runs)} | | | | |", flush=True)
+            print(f"| {kind}, in the wrong order | | {share(wrong, runs)} | | | | | |", flush=True)
         flat = list(
             pool.map(partial(one_flat, per_bin=options.per_bin), range(judged), chunksize=5)
         )

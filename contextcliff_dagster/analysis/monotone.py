@@ -34,24 +34,53 @@ _LEAST, _MOST = 1e-4, 1.0 - 1e-4
 
 def loss_deviance(cells: Cells, tolerance: float, dispersion: float) -> Floats:
     """LR(t) for every cell t beyond the baseline region, in order: (G - baseline cells,)."""
+    best_free, best = _likelihoods(cells, tolerance)
+    # Each t was fitted as the very place of the loss; "from t on" allows an earlier one too.
+    best = np.maximum.accumulate(best[:-1])
+    out: Floats = np.maximum(2.0 * (best_free - best) / dispersion, 0.0)
+    return out
+
+
+def possible_crossings(
+    cells: Cells, loss: float, dispersion: float, limit: float
+) -> tuple[int, int]:
+    """Tokens between which a curve that never rises may pass (1 - ``loss``) of the baseline.
+
+    A place is possible where holding the curve at or above that level before it and at or below
+    it from there on costs a deviance of at most ``limit``. The interval is closed outwards, to the
+    scored lengths around it, and ends at the longest where the curve may never get there.
+    """
+    best_free, best = _likelihoods(cells, loss)
+    possible = np.flatnonzero(2.0 * (best_free - best) / dispersion <= limit)
+    if not len(possible):  # the best crossing itself: rounding, or a limit of 0
+        possible = np.array([int(np.argmax(best))])
+    first, last = cells.baseline_cells + int(possible[0]), cells.baseline_cells + int(possible[-1])
+    return int(cells.high[first - 1]), int(cells.high[min(last, len(cells.n) - 1)])
+
+
+def _likelihoods(cells: Cells, loss: float) -> tuple[float, Floats]:
+    """Of the best curve of all, and of the best that passes the loss right before each cell t.
+
+    The cells are those beyond the baseline region, the last entry stands for never:
+    (G - baseline cells + 1,).
+    """
     k = cells.baseline_cells
     n, s = cells.n[k:, None], cells.s[k:, None]
     free, before, after = isotonic_fits(cells.n[k:], cells.s[k:])
     base_n, base_s = float(cells.n[:k].sum()), float(cells.s[:k].sum())
     place = np.arange(len(n))
     beyond = place[:, None] >= place[None, :]
-    best_free, best = -np.inf, np.full(len(n), -np.inf)
+    best_free, best = -np.inf, np.full(len(n) + 1, -np.inf)
     for level in _baseline_levels(base_n, base_s, free):
         base = float(_likelihood(np.array(level), base_n, base_s))
-        held = (1.0 - tolerance) * level
+        held = (1.0 - loss) * level
         curve = np.minimum(free, level)[:, None]
         best_free = max(best_free, base + float(_likelihood(curve, n, s).sum()))
         curve = np.where(beyond, np.minimum(after, held), np.clip(before, held, level))
+        never = np.clip(free, held, level)[:, None]
+        curve = np.concatenate([curve, never], axis=1)
         best = np.maximum(best, base + _likelihood(curve, n, s).sum(axis=0))
-    # Each t was fitted as the very place of the loss; "from t on" allows an earlier one too.
-    best = np.maximum.accumulate(best)
-    out: Floats = np.maximum(2.0 * (best_free - best) / dispersion, 0.0)
-    return out
+    return best_free, best
 
 
 def isotonic_fits(n: Floats, s: Floats) -> tuple[Floats, Floats, Floats]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.analysis.cap import STRICTNESS
 from contextcliff_dagster.analysis.curve import Estimate, fall_of
 from contextcliff_dagster.analysis.decline import fit_declines, refine
-from contextcliff_dagster.analysis.intervals import ratio_interval
+from contextcliff_dagster.analysis.intervals import deviance_quantile, ratio_interval
+from contextcliff_dagster.analysis.monotone import possible_crossings
 from contextcliff_dagster.analysis.scan import scan_documents
 from contextcliff_dagster.analysis.shape import shape_of
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.curve import Fall
     from contextcliff_dagster.analysis.decline import DeclineFit
     from contextcliff_dagster.analysis.scan import Scan
     from contextcliff_dagster.analysis.settings import AnalysisSettings
@@ -127,10 +130,11 @@ def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisS
         warnings = []
         if shape == "unclear":
             warnings.append("Whether the loss is sudden or gradual cannot be told from these data.")
-        start = max(fall.complete_tokens, fall.location.high)
+        location = half_drop(fit, fall, settings.confidence)
+        start = max(fall.complete_tokens, location.high)
         longest = int(fit.cells.high[-1]) + 1
         verdict = Verdict.GRADUAL_DECLINE if shape == "slope" else Verdict.CLIFF
-        loss = Loss(fall.location, fall.drop, step.p_value)
+        loss = Loss(location, fall.drop, step.p_value)
         return Finding(verdict, "", loss, (round(start), longest), fit, refined, warnings)
     warnings = []
     if found and fall:
@@ -141,3 +145,17 @@ def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisS
     elif scan.rise_p_value <= alpha:
         warnings.append("The score rises with length: the short documents may be the harder ones.")
     return Finding(Verdict.STABLE, "", None, (0, 0), fit, refined, warnings)
+
+
+def half_drop(fit: DeclineFit, fall: Fall, confidence: float) -> Estimate:
+    """Where half of the drop is reached, tokens; the interval holds whatever shape the fall has.
+
+    The family's own interval is right only where the family is: a curve with a shelf reaches the
+    half elsewhere. So it is joined with the places at which a curve of any falling shape may pass
+    half of the drop, be that the least or the largest that the drop's interval allows.
+    """
+    limit = STRICTNESS * deviance_quantile(confidence, fit.degrees)
+    earliest, _ = possible_crossings(fit.cells, 0.5 * fall.drop.low, fit.dispersion, limit)
+    _, latest = possible_crossings(fit.cells, 0.5 * fall.drop.high, fit.dispersion, limit)
+    place = fall.location
+    return Estimate(place.value, min(place.low, earliest), max(place.high, latest))

@@ -73,12 +73,13 @@ def draw_batch(
     """Draw ledgers of `records` records with at most so many questions of level 1 and level 2 each.
 
     With `varied` the wording, the number of blank lines before the question and now and then the
-    mode (plain completion instead of chat) change from batch to batch; without, all are the
-    default, as the models are measured.
+    mode (plain completion instead of chat) change from batch to batch; without, a question is asked
+    as the default recipe of a study asks it, in chat after a blank line: beyond the length trained
+    on, answers depend on such details.
     """
     ledgers = draw_ledgers(rng, documents, records)
     chat = not varied or rng.random() < 0.875
-    blank = int(rng.integers(0, 3)) if varied else 0
+    blank = int(rng.integers(0, 3)) if varied else 1
     rows = np.arange(documents)[:, None]
     substitutes = int(ledgers.is_substitute[0].sum())
     # Sorting noise with the wrong kind of record pushed to the end draws without replacement.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -42,6 +43,12 @@ def a_document(store: Path) -> str:
     with Ledger.open(Store(store).ledger) as ledger:
         key = ledger.read("SELECT call_key FROM calls")[0][0]
         return max(ledger.prompt(key).contents()[0].splitlines(), key=len)
+
+
+def cliffs_of(store: Path, study: str) -> dict[str, dict[str, Any]]:
+    """What stands for each model of the study."""
+    files = (store / study / "profiles").rglob("cliffs.json")
+    return {found["model"]: found for found in (json.loads(f.read_text()) for f in files)}
 
 
 def test_stats_count_what_was_measured(store: Path) -> None:
@@ -92,6 +99,20 @@ def test_pruned_texts_are_nowhere_in_the_store_and_the_report_stands(store: Path
     verified = call("ledger", "verify", "--store", str(store))
     assert verified.code == 0
     assert "10 are pruned" in verified.out
+
+
+def test_a_model_whose_texts_are_gone_keeps_its_result_beside_another(store: Path) -> None:
+    study = study_of(store)
+    before = cliffs_of(store, study)["reference-short"]
+    assert before["n"] == CALLS
+    assert call("ledger", "prune", study, "--texts", "--yes", "--store", str(store)).code == 0
+    other = ("--model", "reference-long", "--store", str(store))
+    ended = call(*PROFILE[:4], *other)
+    assert ended.code == 0, ended.err
+    after = cliffs_of(store, study)
+    assert after["reference-long"]["n"] == CALLS
+    for figure in ("n", "baseline", "safe_cap_tokens", "verdict"):
+        assert after["reference-short"][figure] == before[figure]
 
 
 def test_a_pruned_study_is_measured_anew(store: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,11 @@ def score_campaign(
     for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
         rows = [row for row in read_table(path, PREDICTIONS).to_pylist() if _place(row) in places]
         target = _records_beside(path)
+        if _texts_are_gone(rows):
+            # Judged while they were there; judged now, what was said would pass for nothing said.
+            rows = [r for r in _judged(target) if _place(r) in places]
+            scored.append(conform(rows, EVAL_RECORDS))
+            continue
         if not rows:
             emptied.append(target)
             continue
@@ -241,6 +246,15 @@ def point_latest(folder: Path) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         write_atomic(latest, folder.name.encode())
+
+
+def _texts_are_gone(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether outputs were pruned: an empty answer is an empty text, never none."""
+    return any(row["raw_output"] is None and row["no_answer"] is None for row in rows)
+
+
+def _judged(records: Path) -> list[dict[str, Any]]:
+    return read_table(records, EVAL_RECORDS).to_pylist() if records.exists() else []
 
 
 def _place(row: Mapping[str, Any]) -> Place:
