@@ -74,8 +74,8 @@ def score_campaign(
         target = _records_beside(path)
         if _texts_are_gone(rows):
             # Judged while they were there; judged now, what was said would pass for nothing said.
-            rows = [r for r in _judged(target) if _place(r) in places]
-            scored.append(conform(rows, EVAL_RECORDS))
+            if rows := [row for row in _judged(target) if _place(row) in places]:
+                scored.append(conform(rows, EVAL_RECORDS))
             continue
         if not rows:
             emptied.append(target)
