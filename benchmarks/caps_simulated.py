@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 
 from contextcliff_dagster.analysis.baseline import baseline_of
 from contextcliff_dagster.analysis.cap import certified_cap
+from contextcliff_dagster.analysis.conclusion import conclude
 from contextcliff_dagster.analysis.decline import merge_cells
 from contextcliff_dagster.analysis.intervals import chi_square_quantile
 from contextcliff_dagster.analysis.profile import AnalysisSettings, ProfileContext, profile_model
 from contextcliff_dagster.analysis.units import Documents
-from contextcliff_dagster.analysis.verdict import find_verdict
 from contextcliff_dagster.contracts import Verdict
 
 Floats = NDArray[np.float64]
@@ -92,15 +92,10 @@ def true_half(kind: str, scale: float) -> float:
 
 def judge(documents: Documents) -> tuple[Verdict, int, tuple[float, float] | None]:
     """Verdict, cap (0: none; dips included), and the interval of the half-drop."""
-    finding = find_verdict(documents, SETTINGS, baseline_of(documents, SETTINGS)["mean"])
-    if finding.fit is None or finding.verdict is Verdict.FLOOR:
-        return finding.verdict, 0, None
-    dip = finding.cliff if finding.verdict is Verdict.DIP else None
-    before = None if dip is None else int(dip.location.low)
-    fit = finding.fit
-    cap = certified_cap(fit.cells, fit.dispersion, 0.3, 0.95, before, fit.degrees)
-    place = finding.cliff and (finding.cliff.location.low, finding.cliff.location.high)
-    return finding.verdict, cap.tokens or 0, place
+    found = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS)["mean"])
+    loss = found.finding.cliff
+    place = None if loss is None else (loss.location.low, loss.location.high)
+    return found.finding.verdict, found.cap.tokens or 0, place
 
 
 def draw(rng: np.random.Generator, kind: str, scale: float, per_bin: int) -> Documents:

@@ -18,7 +18,7 @@ from contextcliff_dagster.analysis.bin_statistics import (
     canaries_of,
     latency_excess,
 )
-from contextcliff_dagster.analysis.cap import Cap, certified_cap
+from contextcliff_dagster.analysis.conclusion import cap_at, conclude
 from contextcliff_dagster.analysis.context import ModelProfile, ProfileContext
 from contextcliff_dagster.analysis.curve import Estimate, curve_band
 from contextcliff_dagster.analysis.effective_lengths import effective_lengths
@@ -27,12 +27,14 @@ from contextcliff_dagster.analysis.prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.rules import threshold_rules
 from contextcliff_dagster.analysis.settings import AnalysisSettings
 from contextcliff_dagster.analysis.units import Sample, clean_records
-from contextcliff_dagster.analysis.verdict import Finding, Loss, find_verdict
+from contextcliff_dagster.analysis.verdict import Finding, Loss
 from contextcliff_dagster.analysis.zones import zones_of
 from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from contextcliff_dagster.analysis.cap import Cap
 
 __all__ = ["AnalysisSettings", "ModelProfile", "ProfileContext", "profile_model"]
 
@@ -67,8 +69,8 @@ def profile_model(
     ]
     slow_warnings = slow_bins_warning(slow)
     baseline = baseline_of(documents, settings)
-    finding = find_verdict(documents, settings, baseline["mean"])
-    cap = _cap(finding, settings.tolerance, settings.confidence)
+    conclusion = conclude(documents, settings, baseline["mean"])
+    finding, cap = conclusion.finding, conclusion.cap
     scored = [r for r in rows if r["mean"] is not None]
     definitions, definition_warnings = effective_lengths(
         [r["median_tokens"] for r in scored],
@@ -101,7 +103,7 @@ def profile_model(
         "caps_by_tolerance": [
             {
                 "tolerance": tolerance,
-                "safe_cap_tokens": _cap(finding, tolerance, settings.confidence).tokens,
+                "safe_cap_tokens": cap_at(finding, tolerance, settings.confidence).tokens,
             }
             for tolerance in REPORTED_TOLERANCES
         ],
@@ -179,15 +181,6 @@ def _version() -> str:
         return metadata.version("contextcliff-dagster")
     except metadata.PackageNotFoundError:
         return "uninstalled"
-
-
-def _cap(finding: Finding, tolerance: float, confidence: float) -> Cap:
-    if finding.fit is None or finding.verdict is Verdict.FLOOR:
-        return Cap(None, finding.reason)
-    dip = finding.cliff if finding.verdict is Verdict.DIP else None
-    before = None if dip is None else int(dip.location.low)
-    fit = finding.fit
-    return certified_cap(fit.cells, fit.dispersion, tolerance, confidence, before, fit.degrees)
 
 
 def _loss(loss: Loss | None) -> dict[str, Any] | None:
