@@ -12,7 +12,8 @@ Run as a module with a JSON object, and prints its base URL:
 - ``redirect``: where to; ``log``: a file with one JSON line for every request, its options (all of
   the body but the texts) included;
 - ``echo``: tells the key that it was sent in all that it says of itself;
-- ``cut_to``: reads so many tokens of a prompt, whatever it says of its window.
+- ``cut_to``: reads so many tokens of a prompt, whatever it says of its window;
+- ``metrics``: what it tells of each request beside the usage.
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ class DialectServer:
         else:
             choice = {"index": 0, "text": "937915", "finish_reason": "stop"}
             answer = wire.STREAM + wire.event({"choices": [choice]})
-        return answer + wire.usage(tokens, COMPLETION_TOKENS) + wire.DONE
+        told = {"prompt_tokens": tokens, "completion_tokens": COMPLETION_TOKENS}
+        last = {"choices": [], "usage": told, "metrics": self.options.get("metrics")}
+        return answer + wire.event(last) + wire.DONE
 
     @staticmethod
     def embed(body: dict[str, Any]) -> Any:

@@ -301,6 +301,26 @@ def test_a_server_that_counts_no_more_ends_the_run_in_a_sentence(
         assert ledger.stats()["answers"] == 1, "what was measured is kept"
 
 
+@pytest.mark.parametrize(
+    ("metrics", "queue_ms"),
+    [
+        ({"queue_time_ms": 0.05, "time_to_first_token_ms": 0.02, "mean_itl_ms": 0.1}, 0.05),
+        ({"queue_time_ms": 0.05, "time_to_first_token_ms": 9e6}, None),
+        ({"queue_time_ms": 0.05}, None),
+        (None, None),
+    ],
+)
+def test_the_wait_that_the_server_tells_is_kept_apart(
+    metrics: dict[str, float] | None, queue_ms: float | None, tmp_path: Path
+) -> None:
+    with dialect_server("vllm", metrics=metrics) as url:
+        _, rows = measured(tmp_path, url, LedgerSample(1, 3))
+    assert [row["queue_ms"] for row in rows] == [queue_ms] * 3
+    if queue_ms:
+        assert [row["ttft_ms"] for row in rows] == [0.02] * 3
+    assert all(0 < row["ttft_ms"] <= row["duration_ms"] for row in rows)
+
+
 def test_our_own_server_needs_no_settings(tmp_path: Path) -> None:
     sample = LedgerSample(1, 3)
     with reference_server() as url:

@@ -55,6 +55,28 @@ async def counts_as_it_reads(entry: ModelEntry, recipes: list[Recipe]) -> OpenAI
     return engine
 
 
+async def waits_are_told_apart(entry: ModelEntry) -> None:
+    """Three calls at once to a server that takes up one at a time."""
+    engine = OpenAIEngine(entry)
+    prompt = Recipe("completion").render("The sky is blue.\n" * 9, "What is it?")
+    try:
+        await engine.start()
+        answers = await asyncio.gather(*(ask(engine, prompt, Decoding(16)) for _ in range(3)))
+    finally:
+        await engine.stop()
+    for answer in answers:
+        assert answer.queue_ms is not None
+        assert answer.ttft_ms is not None
+        assert answer.first_token is not None
+        seen = (answer.first_token - answer.started) * 1000
+        assert 0 <= answer.queue_ms < answer.queue_ms + answer.ttft_ms <= seen
+        assert answer.usage is not None
+        assert answer.usage.cached_tokens is not None
+    waits = sorted(answer.queue_ms or 0.0 for answer in answers)
+    fastest = min(answer.duration_ms for answer in answers)
+    assert waits[0] < fastest / 2 < waits[1] < waits[2]
+
+
 def too_long_for_half(tmp_path: Path, entry: ModelEntry, recipe: Recipe) -> tuple[int, int]:
     """Measure documents around the window's length: calls answered, and never sent."""
     sample = LedgerSample(2, 2, max_tokens=4 * WINDOW, seed=2)
@@ -105,6 +127,7 @@ def test_a_vllm_server(tmp_path: Path) -> None:
             await process.start()
             entry = openai_entry(f"{process.address}/v1")
             found = await counts_as_it_reads(entry, RECIPES)
+            await waits_are_told_apart(entry)
             return found, await asyncio.to_thread(too_long_for_half, tmp_path, entry, RECIPES[0])
         finally:
             await process.stop()

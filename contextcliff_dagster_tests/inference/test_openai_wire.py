@@ -4,13 +4,14 @@ whole, however it was cut."""
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.inference.engine import Decoding
+from contextcliff_dagster.inference.engine import Decoding, Timing
 from contextcliff_dagster.inference.engines.openai_http import EventReader
 from contextcliff_dagster.inference.engines.openai_wire import read_delta, request
 from contextcliff_dagster.inference.recipe import Recipe
@@ -116,3 +117,24 @@ def test_chunks_that_leave_out_what_they_please_are_read() -> None:
     assert last is not None
     assert last.usage is not None
     assert (last.usage.cached_tokens, last.usage.reasoning_tokens) == (4, 3)
+
+
+def test_times_that_the_server_tells_are_read_where_they_can_be_true() -> None:
+    def told(within_ms: float = 100.0, **metrics: Any) -> Timing | None:
+        delta = read_delta({"choices": [], "metrics": metrics}, within_ms)
+        return delta.timing if delta else None
+
+    # As vLLM 0.32 writes it; the other times follow from these two and the duration.
+    more = {"generation_time_ms": 1.5, "mean_itl_ms": 0.5, "tokens_per_second": 9.0}
+    found = told(time_to_first_token_ms=80.5, queue_time_ms=12, **more)
+    assert found == Timing(queue_ms=12.0, ttft_ms=80.5)
+    assert told(time_to_first_token_ms=0, queue_time_ms=0.0) == Timing(0.0, 0.0)
+    assert told(time_to_first_token_ms=80.5) is None
+    assert told(queue_time_ms=12) is None
+    assert told(time_to_first_token_ms=80.5, queue_time_ms=None) is None
+    assert told(time_to_first_token_ms="80.5", queue_time_ms=12) is None
+    assert told(time_to_first_token_ms=80.5, queue_time_ms=-1) is None
+    assert told(time_to_first_token_ms=math.nan, queue_time_ms=1) is None
+    assert told(92.0, time_to_first_token_ms=80.5, queue_time_ms=12) is None, "longer than the call"
+    for nothing in (None, [], "12 ms", {}):
+        assert read_delta({"choices": [], "metrics": nothing}) is None

@@ -134,6 +134,15 @@ def server_of(process: subprocess.Popen[str]) -> int:
     return found[0]
 
 
+def vllm_told_the_times(home: Path, name: str) -> None:
+    with closing(sqlite3.connect(home / name / "state.db")) as db:
+        times = db.execute("SELECT ttft_ms, duration_ms, queue_ms, cached_tokens FROM results")
+        told = times.fetchall()
+    assert len(told) == CALLS
+    assert all(0 < ttft <= duration and queue >= 0 for ttft, duration, queue, _ in told)
+    assert all(cached is not None for *_, cached in told)
+
+
 @pytest.fixture(scope="module")
 def built_in(home: Path) -> dict[str, dict[str, Any]]:
     done(profile(home, "reference-short"))
@@ -145,9 +154,7 @@ def test_in_process_the_answers_are_those_of_the_built_in_runtime(
 ) -> None:
     assert "FAILURE RISK REPORT" in done(profile(home, "inside"))
     assert records(home, "inside") == built_in
-    with closing(sqlite3.connect(home / "inside" / "state.db")) as db:
-        times = db.execute("SELECT ttft_ms, duration_ms, queue_ms FROM results").fetchall()
-    assert all(0 < ttft <= duration and queue >= 0 for ttft, duration, queue in times)
+    vllm_told_the_times(home, "inside")
 
 
 def test_a_server_killed_in_the_middle_changes_no_record(
@@ -155,6 +162,7 @@ def test_a_server_killed_in_the_middle_changes_no_record(
 ) -> None:
     done(profile(home, "served"))
     assert records(home, "served") == built_in
+    vllm_told_the_times(home, "served")
 
     process = profile(home, "killed")
     wait_for_results(process, home, "killed", 10)

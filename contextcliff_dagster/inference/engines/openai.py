@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -254,6 +255,7 @@ class OpenAIEngine:
         finish_reason: str | None = None
         chunks = 0
         asked = request(self._entry, prompt, decoding, self.dialect.name)
+        started = time.perf_counter()
         try:
             async with (
                 asyncio.timeout(self._entry.timeout_s),
@@ -264,7 +266,7 @@ class OpenAIEngine:
                     if error := read_error(chunk):
                         raise self._faults.in_stream(error)
                     chunks += 1
-                    if delta := read_delta(chunk):
+                    if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
                         finish_reason = delta.finish_reason or finish_reason
                         yield delta
         except (GeneratorExit, asyncio.CancelledError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from contextcliff_dagster.inference.engine import Decoding, Delta, Embeddings, Usage
+from contextcliff_dagster.inference.engine import Decoding, Delta, Embeddings, Timing, Usage
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Prompt
 
@@ -66,9 +67,12 @@ def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
     return prompt.mode == "chat_prefill" and entry.quirks.prefill == "continue_final_message"
 
 
-def read_delta(chunk: dict[str, Any]) -> Delta | None:
+def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | None:
     """What a chunk of either interface brings, None for nothing; servers leave out what they
-    please."""
+    please.
+
+    ``within_ms``: how long ago the request was sent. No time that the server tells can be longer.
+    """
     text = reasoning = ""
     finish_reason = None
     choices = chunk.get("choices")
@@ -84,9 +88,10 @@ def read_delta(chunk: dict[str, Any]) -> Delta | None:
             if not isinstance(reasoning, str):
                 reasoning = ""
     usage = _usage(chunk.get("usage"))
-    if not (text or reasoning or finish_reason or usage):
+    timing = _timing(chunk.get("metrics"), within_ms)
+    if not (text or reasoning or finish_reason or usage or timing):
         return None
-    return Delta(text, reasoning, finish_reason, usage)
+    return Delta(text, reasoning, finish_reason, usage, timing=timing)
 
 
 def read_error(chunk: Any) -> Any:
@@ -133,3 +138,17 @@ def _usage(usage: Any) -> Usage | None:
         reasoning = max(reasoning or 0, total - prompt - completion)
         completion = total - prompt
     return Usage(prompt, completion, read.get("cached_tokens"), reasoning)
+
+
+def _timing(metrics: Any, within_ms: float) -> Timing | None:
+    """What vLLM tells of one request beside its usage (``--enable-per-request-metrics``), by its
+    engine's clock: the time until it was scheduled, and from then on to the first token."""
+    if not isinstance(metrics, dict):
+        return None
+    queue, first = metrics.get("queue_time_ms"), metrics.get("time_to_first_token_ms")
+    if not isinstance(queue, int | float) or not isinstance(first, int | float):
+        return None
+    # Comparisons with NaN are false, too.
+    if not (queue >= 0 and first >= 0 and queue + first <= within_ms):
+        return None
+    return Timing(float(queue), float(first))
