@@ -41,15 +41,18 @@ def document_interval(
 ) -> tuple[float, float] | None:
     """Percentile interval of sum(s) / sum(n) by resampling documents; ``None`` without any.
 
-    Where all documents have the same mean a bootstrap sees no variation and would claim certainty:
-    then Clopper and Pearson's exact interval is given for means of 0 or 1, and Wilson's, which is
-    conservative for any score in [0, 1], for means between; both with n = documents.
+    Single 0/1 scores, one a document, have Clopper and Pearson's exact interval instead. Where all
+    documents have the same mean a bootstrap sees no variation and would claim certainty: then that
+    exact interval is given for means of 0 or 1, and Wilson's, which is conservative for any score
+    in [0, 1], for means between; both with n = documents.
 
     Args:
         n, s: examples and summed scores per document (D).
     """
     if not len(n):
         return None
+    if (n == 1).all() and np.isin(s, (0.0, 1.0)).all():
+        return exact_interval(int(s.sum()), len(n), confidence)
     means = s / n
     if np.ptp(means) < 1e-12:
         return agreeing_interval(float(means[0]), len(n), confidence)
@@ -62,6 +65,20 @@ def document_interval(
     tail = 0.5 * (1.0 - confidence)
     low, high = np.quantile(resampled, (tail, 1.0 - tail))
     return float(low), float(high)
+
+
+def exact_interval(hits: int, count: int, confidence: float) -> tuple[float, float]:
+    """Interval of a chance of which ``hits`` of ``count`` independent trials came true.
+
+    Both tails hold at most half of 1 - ``confidence``, whatever the chance (Clopper and Pearson
+    1934, Biometrika 26, 404-413; by quantiles of the beta distribution): exact and a little wide.
+    """
+    from scipy.special import betaincinv
+
+    tail = 0.5 * (1.0 - confidence)
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, count - hits, 1.0 - tail)) if hits < count else 1.0
+    return low, high
 
 
 def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float, float]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, f
+from scipy.stats import binom, chi2, f
 
 from contextcliff_dagster.analysis.curve import fall_of
 from contextcliff_dagster.analysis.decline import fit_declines, refine
-from contextcliff_dagster.analysis.intervals import deviance_quantile
+from contextcliff_dagster.analysis.intervals import (
+    deviance_quantile,
+    document_interval,
+    exact_interval,
+)
 from contextcliff_dagster.analysis.units import Documents
 
 
@@ -50,3 +54,28 @@ def test_the_drop_interval_of_graded_scores_is_as_wide_as_two_means_need() -> No
         known = 1.96 * np.sqrt(relative) * after.mean() / before.mean()
         ratios.append(0.5 * (fall.drop.high - fall.drop.low) / known)
     assert np.median(ratios) >= 1.0
+
+
+def interval(n: list[float], s: list[float]) -> tuple[float, float]:
+    rng = np.random.default_rng(0)
+    found = document_interval(np.array(n), np.array(s), confidence=0.95, resamples=500, rng=rng)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("count", [3, 8, 20])
+def test_the_exact_interval_covers_every_chance(count: int) -> None:
+    limits = np.array([exact_interval(hits, count, 0.95) for hits in range(count + 1)])
+    for chance in np.linspace(0.001, 0.999, 999):
+        holds = (limits[:, 0] <= chance) & (chance <= limits[:, 1])
+        assert binom.pmf(np.arange(count + 1), count, chance)[holds].sum() >= 0.95 - 1e-12
+
+
+def test_only_single_right_or_wrong_answers_a_document_have_the_exact_interval() -> None:
+    ones = [1.0] * 20
+    assert interval(ones, [1.0] * 5 + [0.0] * 15) == exact_interval(5, 20, 0.95)
+    assert exact_interval(5, 20, 0.95) == pytest.approx((0.0866, 0.4910), abs=1e-4)
+    halves = interval(ones, [1.0] * 4 + [0.5] * 2 + [0.0] * 14)
+    pairs = interval([2.0] * 10, [2.0] * 2 + [1.0] + [0.0] * 7)
+    assert halves != exact_interval(5, 20, 0.95)
+    assert pairs != exact_interval(5, 20, 0.95)
