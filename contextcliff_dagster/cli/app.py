@@ -17,6 +17,8 @@ _COMMANDS = {
     "profile": ("measure", "profile"),
     "prepare": ("measure", "prepare"),
     "report": ("results", "report"),
+    "policy": ("policy", "policy"),
+    "guard": ("policy", "guard"),
     "models": ("catalogue", "models"),
     "studies": ("catalogue", "studies"),
     "campaign": ("catalogue", "campaign"),

@@ -1,7 +1,8 @@
 """Every fault becomes one sentence on stderr and an exit code; tracebacks only on `--debug`.
 
 Exit codes: 0 done, 1 a fault of ours (a log is kept), 2 something the user can act on, 130
-interrupted from the keyboard. 3: two things that were compared are not the same.
+interrupted from the keyboard. 3: two things that were compared are not the same. 4: a call is above
+the cap of a policy.
 """
 
 from __future__ import annotations

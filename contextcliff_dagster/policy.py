@@ -1,0 +1,321 @@
+"""The certified cap as a file that a gateway reads before each call.
+
+Belongs here: what `safe-context.json` holds, reading it, and holding a call against it. Does not
+belong here: finding the cap. A gateway imports this module on its hot path, so only the standard
+library is imported; counting a text's tokens imports the policy's tokenizer when it is asked for.
+
+    from contextcliff_dagster.policy import SafeContext
+
+    policy = SafeContext.load("safe-context.json", model="my-model")
+    policy.check(tokens=48_000)   # raises above the cap, when expired, for another model
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import ContextCliffError
+
+POLICY_VERSION = "1.0"
+Day = date  # the field `date` hides the type within the class
+EXPIRES_AFTER_DAYS = 90
+"""Hosted models change within months without a word; a cap older than that is a guess."""
+
+
+class PolicyError(ContextCliffError):
+    """A policy cannot be made, read or applied."""
+
+
+class AboveCapError(PolicyError):
+    """The call is longer than the policy allows."""
+
+
+class ExpiredPolicyError(PolicyError):
+    """The policy's last day has passed."""
+
+
+class ForeignPolicyError(PolicyError):
+    """The policy was measured for another model, serving identity or tokenizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafeContext:
+    """One model's cap on one task, and what it rests on.
+
+    Attributes:
+        model, identity, task: whom and what the cap holds for; ``identity`` is the hash of the
+            serving identity, ``None`` where it is unknown.
+        tokenizer, tokenizer_sha256: what counts ``safe_cap_tokens``.
+        safe_cap_tokens: longest document that is safe, in tokens of ``tokenizer``.
+        cap_prompt_tokens: the same as a whole prompt in the model's own tokens.
+        tolerance, confidence: of the loss that is excluded up to the cap.
+        n: scored examples behind it; n_documents: their documents.
+        date: day of the last measured call; expiry: the last day on which the policy holds.
+        study, campaign, score: where the number comes from.
+    """
+
+    model: str
+    identity: str | None
+    task: str | None
+    tokenizer: str | None
+    tokenizer_sha256: str | None
+    safe_cap_tokens: int
+    cap_prompt_tokens: int | None
+    tolerance: float
+    confidence: float
+    n: int
+    n_documents: int | None
+    date: str
+    expiry: str
+    study: str | None
+    campaign: str | None
+    score: str
+    schema_version: str = POLICY_VERSION
+
+    @classmethod
+    def load(cls, path: str | Path, model: str | None = None) -> SafeContext:
+        """The policy in ``path``; of several models', the one for ``model``.
+
+        Raises:
+            PolicyError: the file is missing or no policy, or several stand in it and none is named.
+            ForeignPolicyError: none in it is for ``model``.
+        """
+        policies = load_policies(path)
+        if model is None and len(policies) == 1:
+            return policies[0]
+        there = ", ".join(policy.model for policy in policies)
+        if model is None:
+            raise PolicyError(f"{path} holds policies for {there}; name one of these models.")
+        for policy in policies:
+            if policy.model == model:
+                return policy
+        raise ForeignPolicyError(
+            f"{path} is a policy for {there}, not for {model!r}; measure that model, or name the "
+            "one the policy was made for."
+        )
+
+    @classmethod
+    def from_cliffs(
+        cls,
+        cliffs: Mapping[str, Any],
+        *,
+        tokenizer_sha256: str | None = None,
+        expires: int | Day = EXPIRES_AFTER_DAYS,
+    ) -> SafeContext:
+        """The policy that a result of the contract (``cliffs.json``) supports.
+
+        Args:
+            expires: days after the measurement, or the last day itself.
+
+        Raises:
+            PolicyError: the result has no cap, or the policy would have expired already.
+        """
+        cap = cliffs["safe_cap_tokens"]
+        if cap is None:
+            raise PolicyError(
+                f"No policy for {cliffs['model']}: its verdict is {cliffs['verdict']} and no "
+                f"length is certified as safe. {cliffs['safe_cap_reason']}"
+            )
+        times = cliffs.get("provenance", {}).get("times", {})
+        measured = _day(times.get("measured_to") or cliffs["created_at"])
+        expiry = expires if isinstance(expires, date) else measured + timedelta(days=expires)
+        if expiry < _today():
+            raise PolicyError(
+                f"The policy of {cliffs['model']} would have expired on {expiry}: it was measured "
+                f"on {measured}; measure it again in a new campaign, or set --expires."
+            )
+        same = {name: cliffs[name] for name in _AS_IN_CLIFFS}
+        return cls(
+            **same,
+            tokenizer_sha256=tokenizer_sha256,
+            date=measured.isoformat(),
+            expiry=expiry.isoformat(),
+            score=cliffs["score"]["name"],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, by `schemas/safe-context.schema.json`."""
+        values = asdict(self)
+        return {"schema_version": values.pop("schema_version"), **values}
+
+    def check(
+        self,
+        tokens: int | None = None,
+        *,
+        prompt_tokens: int | None = None,
+        model: str | None = None,
+        identity: str | None = None,
+        tokenizer: str | None = None,
+        today: Day | None = None,
+    ) -> None:
+        """Return where the call is within the policy.
+
+        Args:
+            tokens: of the document, counted with the policy's tokenizer.
+            prompt_tokens: of the whole prompt, as the model counts; either or both.
+            model, identity, tokenizer: of the call; what is not given is not compared.
+            today: UTC; the clock when None.
+
+        Raises:
+            AboveCapError, ExpiredPolicyError, ForeignPolicyError: it is not.
+            PolicyError: nothing is counted, or the policy has no cap in prompt tokens.
+        """
+        self._insist_on_own(model=model, identity=identity, tokenizer=tokenizer)
+        if (today or _today()) > date.fromisoformat(self.expiry):
+            raise ExpiredPolicyError(
+                f"The policy of {self.model} expired on {self.expiry} (measured {self.date}); "
+                f"measure again with `contextcliff campaign new {self.study or 'STUDY'}` and "
+                "export a new one."
+            )
+        if tokens is None and prompt_tokens is None:
+            raise PolicyError("Nothing to hold against the policy: give tokens or prompt_tokens.")
+        if prompt_tokens is not None and self.cap_prompt_tokens is None:
+            raise PolicyError(
+                f"The policy of {self.model} has no cap in prompt tokens; give the document's "
+                f"tokens, counted with {self.tokenizer}."
+            )
+        for name, given, cap in (
+            ("document", tokens, self.safe_cap_tokens),
+            ("prompt", prompt_tokens, self.cap_prompt_tokens),
+        ):
+            if given is not None and given < 0:
+                raise PolicyError(f"A {name} cannot have {given} tokens; count it again.")
+            if given is not None and cap is not None and given > cap:
+                raise AboveCapError(
+                    f"A {name} of {given:,} tokens is above the safe cap of {cap:,} for "
+                    f"{self.model}: beyond it a loss of {self.tolerance:.0%} is not excluded at "
+                    f"{self.confidence:.0%} confidence; shorten or split it."
+                )
+
+    def count(self, text: str, tokenizer: str | None = None) -> int:
+        """Tokens of ``text`` as the policy counts them.
+
+        Args:
+            tokenizer: where the policy's own lies on this machine (``file:PATH``); its vocabulary
+                has to be the same.
+
+        Raises:
+            PolicyError: the policy names no tokenizer.
+            ForeignPolicyError: the tokenizer found is another one.
+            StudyError: it cannot be opened.
+        """
+        from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+
+        name = tokenizer or self.tokenizer
+        if name is None:
+            raise PolicyError(
+                f"The policy of {self.model} names no tokenizer; count the tokens yourself and "
+                "give their number."
+            )
+        counting = open_tokenizer(name)
+        if self.tokenizer_sha256 is not None and counting.fingerprint != self.tokenizer_sha256:
+            raise ForeignPolicyError(
+                f"{name} is not the tokenizer that the policy of {self.model} counts with "
+                f"(its vocabulary has another SHA-256); give that one."
+            )
+        return counting.count(text)
+
+    def _insist_on_own(self, **given: str | None) -> None:
+        for name, value in given.items():
+            own = getattr(self, name)
+            if value is not None and value != own:
+                raise ForeignPolicyError(
+                    f"This policy is for {name} {_short(own)}, not {_short(value)}: a cap of one "
+                    "says nothing about the other; measure that one."
+                )
+
+
+_AS_IN_CLIFFS = (
+    "model", "identity", "task", "tokenizer", "safe_cap_tokens", "cap_prompt_tokens", "tolerance",
+    "confidence", "n", "n_documents", "study", "campaign",
+)  # fmt: skip
+
+
+def guard(
+    path: str | Path,
+    tokens: int | None = None,
+    *,
+    prompt_tokens: int | None = None,
+    model: str | None = None,
+    identity: str | None = None,
+    tokenizer: str | None = None,
+) -> SafeContext:
+    """Load the policy in ``path`` and hold one call against it; the policy where it is within.
+
+    A gateway that answers many calls loads once (`SafeContext.load`) and checks each.
+
+    Raises:
+        PolicyError: as `SafeContext.load` and `SafeContext.check`.
+    """
+    policy = SafeContext.load(path, model)
+    policy.check(tokens, prompt_tokens=prompt_tokens, identity=identity, tokenizer=tokenizer)
+    return policy
+
+
+def load_policies(path: str | Path) -> list[SafeContext]:
+    """Every policy in ``path``: a file holds one object, or an array of them.
+
+    Raises:
+        PolicyError: the file is missing, damaged, newer, or no policy.
+    """
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except OSError as fault:
+        raise PolicyError(
+            f"Cannot read the policy {path} ({fault.strerror}); `contextcliff policy STUDY` "
+            "makes one."
+        ) from fault
+    except ValueError as fault:
+        raise PolicyError(f"{path} is not JSON ({fault}); export the policy again.") from fault
+    rows = found if isinstance(found, list) else [found]
+    if not rows:
+        raise PolicyError(f"{path} holds no policy; export it again.")
+    return [_policy(row, path) for row in rows]
+
+
+def as_json(policies: Sequence[SafeContext]) -> dict[str, Any] | list[dict[str, Any]]:
+    """What a file holds: one object, or an array for several models."""
+    rows = [policy.to_dict() for policy in policies]
+    return rows[0] if len(rows) == 1 else rows
+
+
+def _policy(row: Any, path: str | Path) -> SafeContext:
+    version = row.get("schema_version") if isinstance(row, dict) else None
+    if not isinstance(version, str):
+        raise PolicyError(f"{path} is no policy of contextcliff; `contextcliff policy` makes one.")
+    if version.partition(".")[0] != POLICY_VERSION.partition(".")[0]:
+        raise PolicyError(
+            f"{path} has schema version {version}, known here: {POLICY_VERSION}; upgrade "
+            "contextcliff-dagster or export the policy again."
+        )
+    known = {field.name for field in fields(SafeContext)}
+    try:
+        policy = SafeContext(**{name: value for name, value in row.items() if name in known})
+        date.fromisoformat(policy.expiry)
+        whole = isinstance(policy.safe_cap_tokens, int) and not isinstance(
+            policy.safe_cap_tokens, bool
+        )
+        if not whole or not isinstance(policy.cap_prompt_tokens, int | None):
+            raise TypeError("a cap is no whole number")
+    except (TypeError, ValueError) as fault:
+        raise PolicyError(f"{path} is damaged ({fault}); export the policy again.") from fault
+    return policy
+
+
+def _day(text: str) -> date:
+    return datetime.fromisoformat(text).astimezone(UTC).date()
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _short(value: str | None) -> str:
+    if value is None:
+        return "unknown"
+    return repr(value if len(value) <= 44 else f"{value[:12]}...{value[-4:]}")
