@@ -34,9 +34,9 @@ def bin_statistics(
     has variance mean (1 - mean) and no SD exceeds 0.5); null below two examples. Intervals resample
     documents.
     """
-    calls, examples = sample.calls, sample.examples
-    tagged = bool(calls["failure"].ne("").any() or calls["failed"].notna().any())
-    calls = calls.assign(ttft_excess=canaries["ttft"].excess)
+    tagged = bool(sample.calls["failure"].ne("").any() or sample.calls["failed"].notna().any())
+    calls = sample.calls[[*_OF_CALLS]].assign(ttft_excess=canaries["ttft"].excess)
+    examples = sample.examples[[*_OF_EXAMPLES]]
     rows = [
         _bin_row(
             b,
@@ -55,6 +55,11 @@ def bin_statistics(
     for row, value in zip(rows, rolling, strict=True):
         row["rolling_variance"] = value
     return rows
+
+
+# Taking a bin's rows costs by the column, and most columns are not needed here.
+_OF_CALLS = ("bin_index", "answered", "failure", "ttft_ms", "duration_ms")
+_OF_EXAMPLES = ("bin_index", "document", "length_tokens", "score", "score_sd", "failed")
 
 
 def _bin_row(
@@ -97,7 +102,7 @@ def _bin_row(
         "sd": None if variance is None else float(np.sqrt(variance)),
         "variance": variance,
         "failure_rate": _mean(examples["failed"]),
-        "failures": {str(k): int(tags[k]) for k in sorted(tags.index)} if tagged else None,
+        "failures": {k: int(tags[k]) for k in sorted(tags.index) if tags[k]} if tagged else None,
         "missing": int((~calls["answered"]).sum()),
         "ci_width": None if low is None or high is None else high - low,
         "rolling_variance": None,

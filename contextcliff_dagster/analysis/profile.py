@@ -6,6 +6,7 @@ This module only assembles: every number comes from the module named after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,11 @@ from contextcliff_dagster.analysis.conclusion import cap_at, conclude
 from contextcliff_dagster.analysis.context import ModelProfile, ProfileContext
 from contextcliff_dagster.analysis.curve import Estimate, curve_band
 from contextcliff_dagster.analysis.effective_lengths import effective_lengths
+from contextcliff_dagster.analysis.joint_cap import (
+    joint_cap,
+    slowdown_sentences,
+    slowdowns_of,
+)
 from contextcliff_dagster.analysis.latency import slow_bins_warning
 from contextcliff_dagster.analysis.prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.rules import threshold_rules
@@ -67,7 +73,8 @@ def profile_model(
         {"bin": row["bin"], "latency_excess": latency_excess(sample, canaries, i)}
         for i, row in enumerate(rows)
     ]
-    slow_warnings = slow_bins_warning(slow)
+    slowdowns = slowdowns_of(sample, canaries, settings)
+    slow_warnings = [*slowdown_sentences(slowdowns), *slow_bins_warning(slow)]
     baseline = baseline_of(documents, settings)
     conclusion = conclude(documents, settings, baseline["mean"])
     finding, cap = conclusion.finding, conclusion.cap
@@ -116,13 +123,13 @@ def profile_model(
             examples["length_tokens"].to_numpy(np.int64),
             examples["score"].to_numpy(np.float64),
         ),
-        "curve": curve_band(finding.refined, settings.confidence) if finding.refined else [],
+        "curve": _curve(finding, settings),
         "bins": rows,
         "rules": threshold_rules(rows, context.window_tokens),
         "definitions": definitions,
         "detectors": [],
         "sensitivity": [],
-        "joint_cap": None,
+        "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
         "confounds": {"identified": "not_assessed", "reasons": []},
         "warnings": warnings,
     }
@@ -132,6 +139,7 @@ def profile_model(
         "calls": {"planned": len(sample.calls), "scored": int(sample.calls["answered"].sum())},
         "totals": _totals(sample.calls),
         "latency": {kind: found.to_dict() for kind, found in canaries.items()},
+        "slowdown": {kind: asdict(test) if test else None for kind, test in slowdowns.items()},
         "bins": [{**_with_scores(row, i, sample), **slow[i]} for i, row in enumerate(rows)],
         "warnings": [*sample.warnings, *context.warnings, *slow_warnings],
     }
@@ -202,6 +210,13 @@ def _loss(loss: Loss | None) -> dict[str, Any] | None:
     }
 
 
+def _curve(finding: Finding, settings: AnalysisSettings) -> list[dict[str, Any]]:
+    if finding.refined is None:
+        return []
+    dip = finding.degraded if finding.verdict is Verdict.DIP else None
+    return curve_band(finding.refined, settings.confidence, dip)
+
+
 def _critical_threshold(cliff: dict[str, Any] | None, window: int | None) -> dict[str, Any] | None:
     if cliff is None:
         return None
@@ -242,13 +257,20 @@ def _data_warnings(
     return warnings
 
 
+_SUMMED = (
+    "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd",
+    "duration_ms",
+)  # fmt: skip
+_SCORES = ("em", "f1", "contained")
+
+
 def _totals(calls: pd.DataFrame) -> dict[str, float | int | None]:
     """Sums over all calls; null where no record carries the column."""
     totals: dict[str, float | int | None] = {}
-    for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"):
+    for name in _SUMMED[:4]:
         known = calls[name].dropna()
         totals[name] = int(known.sum()) if len(known) else None
-    for name in ("cost_usd", "duration_ms"):
+    for name in _SUMMED[4:]:
         known = calls[name].dropna()
         totals[name] = float(known.sum()) if len(known) else None
     return totals
@@ -256,10 +278,10 @@ def _totals(calls: pd.DataFrame) -> dict[str, float | int | None]:
 
 def _with_scores(row: dict[str, Any], index: int, sample: Sample) -> dict[str, Any]:
     """A bin's row with the means of all three scores and what its calls cost."""
-    calls = sample.calls[sample.calls["bin_index"] == index]
-    examples = sample.examples[sample.examples["bin_index"] == index]
+    calls = sample.calls.loc[sample.calls["bin_index"] == index, [*_SUMMED]]
+    examples = sample.examples.loc[sample.examples["bin_index"] == index, [*_SCORES]]
     more: dict[str, Any] = {"calls": len(calls)}
-    for name in ("em", "f1", "contained"):
+    for name in _SCORES:
         known = examples[name].dropna()
         more[name] = float(known.mean()) if len(known) else None
     return {**row, **more, **{k: v for k, v in _totals(calls).items() if k != "duration_ms"}}

@@ -2,6 +2,9 @@
 
 The three kinds of call without an answer are set apart here, once, so that nothing downstream can
 score them: they are neither right nor wrong.
+
+A million records are an ordinary input, so names are turned into ranks first: ranks sort as the
+names do, in a tenth of the time and memory.
 """
 
 from __future__ import annotations
@@ -43,10 +46,13 @@ class Sample:
     """The records of one model, cleaned.
 
     Attributes:
-        calls: every planned call, sorted, with ``answered`` and ``bin_index`` (-1: in no bin).
-        examples: one row per example with an answer: ``document``, ``length_tokens``, ``score``
-            (mean of its replicates), ``replicates``, ``score_sd`` (between replicates, null for
-            one), ``failed`` (share of replicates, null where unknown), ``bin_index``.
+        calls: every planned call, sorted, with ``answered`` and ``bin_index`` (-1: in no bin);
+            ``document_id``, ``example_id``, ``bin`` and ``failure`` are categories, "" where the
+            records have none.
+        examples: one row per example with an answer: ``document`` (a number of its own, in the
+            order of the names), ``document_id``, ``example_id``, ``length_tokens``, ``score`` (mean
+            of its replicates), ``replicates``, ``score_sd`` (between replicates, null for one),
+            ``failed`` (share of replicates, null where unknown), ``bin_index``.
         bins: the bins that hold examples of their own, in order of length.
         documents_known: the records name their documents.
         warnings: sentences about records that had to be set aside.
@@ -66,17 +72,18 @@ class Sample:
 
     def documents(self) -> Documents:
         """Examples summed to their documents."""
-        grouped = self.examples.groupby("document", sort=False)
-        frame = grouped.agg(
-            length=("length_tokens", "min"), n=("score", "size"), s=("score", "sum")
+        scores = self.examples["score"].to_numpy(np.float64)
+        _, first, document = np.unique(
+            self.examples["document"].to_numpy(np.int64), return_index=True, return_inverse=True
         )
-        frame = frame.reset_index().sort_values(["length", "document"])
-        scores = self.examples["score"].to_numpy()
+        # Examples are in order of length: a document's first has its least.
+        lengths = self.examples["length_tokens"].to_numpy(np.int64)[first]
+        order = np.argsort(lengths, kind="stable")
         return Documents(
-            frame["length"].to_numpy(np.int64),
-            frame["n"].to_numpy(np.float64),
-            frame["s"].to_numpy(np.float64),
-            bool(np.isin(scores, (0.0, 1.0)).all()),
+            lengths[order],
+            np.bincount(document, minlength=len(first)).astype(np.float64)[order],
+            np.bincount(document, weights=scores, minlength=len(first)).astype(np.float64)[order],
+            bool(((scores == 0.0) | (scores == 1.0)).all()),
         )
 
 
@@ -92,18 +99,18 @@ def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin]) -> Sample:
             negative.
     """
     calls, warnings = _sorted_calls(records)
-    answered = calls[calls["answered"]]
+    answered = calls["answered"].to_numpy()
     kept = [b for b in bins if b.merged_into is None]
     warnings += [
         f"Bin {b.bin} was starved and merged into {b.merged_into}." for b in bins if b.merged_into
     ]
-    if not kept and len(answered):
-        kept = decile_bins(answered["length_tokens"].to_numpy(np.int64))
+    if not kept and answered.any():
+        kept = decile_bins(calls["length_tokens"].to_numpy(np.int64)[answered])
     kept.sort(key=lambda b: (b.edge_low, b.edge_high, b.bin))
     calls["bin_index"] = _bin_index(calls, kept)
     if stray := int((calls["bin_index"] < 0).sum()):
         warnings.append(f"{stray} records lie in no bin: they count for the curve, not for a bin.")
-    examples = _average_replicates(calls[calls["answered"]])
+    examples = _average_replicates(calls, answered)
     return Sample(calls, examples, kept, bool(calls["document_id"].ne("").any()), warnings)
 
 
@@ -128,74 +135,100 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             raise ContextCliffError(
                 f"The records have no column {needed!r}; columns found: {found}."
             )
-
-    def text(name: str) -> Any:
-        if name not in records.columns:
-            return ""
-        column = records[name]
-        return column.astype(object).where(column.notna(), "").astype(str).to_numpy()
-
-    def number(name: str) -> Any:
-        if name not in records.columns:
-            return np.nan
-        values = pd.to_numeric(records[name], errors="coerce").astype(np.float64).to_numpy()
-        return np.where(np.isfinite(values), values, np.nan)
-
-    calls = pd.DataFrame(index=pd.RangeIndex(len(records)))
-    for name in ("document_id", "example_id", "bin", "failure"):
-        calls[name] = text(name)
-    for name in _NUMBERS:
-        calls[name] = number(name)
+    texts = {name: _ranked(records, name) for name in _TEXTS}
+    numbers = {name: _number(records[name]) for name in _NUMBERS if name in records.columns}
     warnings = []
-    if unusable := int(calls["length_tokens"].isna().sum()):
+    if unusable := int(np.isnan(numbers["length_tokens"]).sum()):
         warnings.append(f"{unusable} records have no length and are left out.")
-        calls = calls[calls["length_tokens"].notna()]
-    if (calls["length_tokens"] < 0).any():
+        there = ~np.isnan(numbers["length_tokens"])
+        numbers = {name: values[there] for name, values in numbers.items()}
+        texts = {name: column[there] for name, column in texts.items()}
+    lengths, scores = numbers["length_tokens"], numbers["score"]
+    if (lengths < 0).any():
         raise ContextCliffError(
             "A record has a negative length_tokens; lengths count tokens from 0."
         )
-    unscored = calls["failure"].isin([tag.value for tag in UNSCORED_TAGS])
-    calls["answered"] = ~unscored & calls["score"].notna()
-    if silent := int((~unscored & calls["score"].isna()).sum()):
+    failure = texts["failure"]
+    unscored = failure.categories.isin([tag.value for tag in UNSCORED_TAGS])[failure.codes]
+    answered = ~unscored & ~np.isnan(scores)
+    if silent := int((~unscored & np.isnan(scores)).sum()):
         warnings.append(
             f"{silent} records have no score and no reason for it: left out of every mean."
         )
-    scores = calls.loc[calls["answered"], "score"]
-    outside = scores[(scores < 0) | (scores > 1)]
-    if len(outside):
+    outside = answered & ((scores < 0) | (scores > 1))
+    if outside.any():
         raise ContextCliffError(
-            f"{len(outside)} of {len(scores)} scores lie outside 0..1 (the first is "
-            f"{outside.iloc[0]:g}): state the scale or rescale them."
+            f"{outside.sum()} of {answered.sum()} scores lie outside 0..1 (the first is "
+            f"{scores[outside][0]:g}): state the scale or rescale them."
         )
     # An empty document has no log length; one token is the nearest that has.
-    calls["length_tokens"] = calls["length_tokens"].clip(lower=1).round().astype(np.int64)
-    order = [
-        "length_tokens",
-        "document_id",
-        "example_id",
-        "replicate",
-        "score",
-        "failure",
-        "ttft_ms",
-    ]
-    return calls.sort_values([*order, "duration_ms"], kind="stable", ignore_index=True), warnings
+    numbers["length_tokens"] = np.maximum(lengths, 1).round().astype(np.int64)
+    order = _order(texts, numbers)
+    columns: dict[str, Any] = {name: column[order] for name, column in texts.items()}
+    # What no record carries takes no memory: one null, seen everywhere.
+    nulls = np.broadcast_to(np.nan, len(order))
+    for name in _NUMBERS:
+        columns[name] = numbers[name][order] if name in numbers else nulls
+    columns["answered"] = answered[order]
+    return pd.DataFrame(columns, copy=False), warnings
 
 
+_TEXTS = ("document_id", "example_id", "bin", "failure")
 _NUMBERS = (
     "length_tokens", "score", "replicate", "failed", "em", "f1", "contained", "ttft_ms",
     "duration_ms", "queue_ms", "loop_lag_ms", "prompt_tokens", "cached_tokens",
     "completion_tokens", "reasoning_tokens", "cost_usd",
 )  # fmt: skip
+_ORDER = (
+    "length_tokens", "document_id", "example_id", "replicate", "score", "failure", "ttft_ms",
+    "duration_ms",
+)  # fmt: skip
+
+
+def _number(column: pd.Series[Any]) -> Floats:
+    import pandas as pd
+
+    values: Floats = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return values if np.isfinite(values).all() else np.where(np.isfinite(values), values, np.nan)
+
+
+def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
+    """A column of names as categories in order of the names; what is null or not there is ""."""
+    import pandas as pd
+
+    if name not in records.columns:
+        nowhere = np.zeros(len(records), np.int8)
+        return pd.Categorical.from_codes(nowhere, categories=pd.Index([""]))
+    column = records[name]
+    if not isinstance(column.dtype, pd.StringDtype):
+        column = column.astype(object).where(column.notna(), "").astype(str)
+    codes, names = pd.factorize(column.fillna(""), sort=False)
+    order = np.argsort(names.to_numpy(object), kind="stable")
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return pd.Categorical.from_codes(rank[codes], categories=names[order])
+
+
+def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any]) -> Ints:
+    """Rows by length, then whatever else tells them apart, so that no file's order matters."""
+    keys = []
+    for name in _ORDER:
+        key = texts[name].codes if name in texts else numbers.get(name)
+        if key is not None and len(key) and not (key[0] == key).all():
+            keys.append(key)
+    if not keys:
+        return np.arange(len(numbers["score"]))
+    order: Ints = np.lexsort(keys[::-1])
+    return order
 
 
 def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
     """Position in ``bins`` by the record's own key, else by its length; -1 where neither fits."""
-    import pandas as pd
-
     if not bins:
         return np.full(len(calls), -1, dtype=np.int64)
-    index = pd.Series(range(len(bins)), index=[b.bin for b in bins])
-    named = calls["bin"].map(index).fillna(-1).to_numpy(np.int64)
+    place_of = {b.bin: i for i, b in enumerate(bins)}
+    keys = calls["bin"].cat.categories
+    named = np.array([place_of.get(key, -1) for key in keys])[calls["bin"].cat.codes.to_numpy()]
     lengths = calls["length_tokens"].to_numpy(np.int64)
     lows = np.array([b.edge_low for b in bins])
     highs = np.array([b.edge_high for b in bins])
@@ -203,27 +236,58 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
     last = len(bins) - 1
     below = (lengths < highs[place]) | ((place == last) & (lengths <= highs[place]))
     by_length = np.where((lengths >= lows[place]) & below, place, -1)
-    return np.where(named >= 0, named, by_length)
+    out: Ints = np.where(named >= 0, named, by_length)
+    return out
 
 
-def _average_replicates(answered: pd.DataFrame) -> pd.DataFrame:
+def _average_replicates(calls: pd.DataFrame, answered: NDArray[np.bool_]) -> pd.DataFrame:
     """One row per example: replicates averaged; a record without an id stands for itself."""
-    rows = answered.reset_index(drop=True)
-    alone = rows["example_id"].eq("")
-    own = "row " + rows.index.to_series().astype(str).str.zfill(12)  # sorts as it counts
-    rows["example"] = rows["example_id"].where(~alone, own)
-    nameless = rows["document_id"].eq("")
-    rows["document"] = ("d:" + rows["document_id"]).where(~nameless, "e:" + rows["example"])
-    grouped = rows.groupby(["document", "example"], sort=False)
-    examples = grouped.agg(
-        length_tokens=("length_tokens", "min"),
-        score=("score", "mean"),
-        replicates=("score", "size"),
-        score_sd=("score", "std"),
-        failed=("failed", "mean"),
-        em=("em", "mean"),
-        f1=("f1", "mean"),
-        contained=("contained", "mean"),
-        bin_index=("bin_index", "min"),
-    ).reset_index()
-    return examples.sort_values(["length_tokens", "document", "example"], ignore_index=True)
+    rows = calls.loc[answered, [*_OF_EXAMPLE]].reset_index(drop=True)
+    document, example = _units(rows)
+    rows["document"] = document
+    width = int(example.max()) + 1 if len(example) else 1
+    key = document * width + example
+    if (np.diff(np.sort(key)) > 0).all():
+        examples = rows.assign(replicates=1, score_sd=np.nan)
+    else:
+        examples = rows.groupby(key, sort=False).agg(
+            document=("document", "first"),
+            document_id=("document_id", "first"),
+            example_id=("example_id", "first"),
+            length_tokens=("length_tokens", "min"),
+            score=("score", "mean"),
+            replicates=("score", "size"),
+            score_sd=("score", "std"),
+            failed=("failed", "mean"),
+            em=("em", "mean"),
+            f1=("f1", "mean"),
+            contained=("contained", "mean"),
+            bin_index=("bin_index", "min"),
+        )
+        key = examples.index.to_numpy(np.int64)
+    order = np.lexsort((key, examples["length_tokens"].to_numpy(np.int64)))
+    return examples.take(order).reset_index(drop=True)
+
+
+_OF_EXAMPLE = (
+    "document_id", "example_id", "length_tokens", "score", "failed", "em", "f1", "contained",
+    "bin_index",
+)  # fmt: skip
+
+
+def _units(rows: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Numbers of each row's document and example, in the order of their names.
+
+    A row without an example's name is an example, one without a document's name a document of its
+    own; those without a name come after the named.
+    """
+    own = np.arange(len(rows))
+    example = _named(rows["example_id"], own)
+    return _named(rows["document_id"], example), example
+
+
+def _named(column: pd.Series[Any], otherwise: Ints) -> Ints:
+    """Ranks of the names of ``column``; where there is none, ``otherwise`` behind all names."""
+    names, codes = column.cat.categories, column.cat.codes.to_numpy(np.int64)
+    out: Ints = np.where((names == "")[codes], len(names) + otherwise, codes)
+    return out
