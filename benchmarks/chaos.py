@@ -1,6 +1,7 @@
 """Kill a measurement over HTTP again and again, resume it, and audit what was paid.
 
-    python benchmarks/chaos.py [--drive api|profile|crowd] [--kills N] [--seed 0] [--json]
+    python benchmarks/chaos.py [--drive api|profile|crowd] [--ledger sqlite|postgres] [--documents N]
+                               [--kills N] [--seed 0] [--json]
 
 A server (a process of its own, with a request log on the disk before each answer) serves the small
 reference model. A child process measures over it and is killed with SIGKILL: while it starts, after
@@ -15,8 +16,10 @@ again each time, then left to finish, then run once more. The claims, checked at
 ``--drive api`` measures through `contextcliff_dagster.inference.measure`; ``--drive profile`` runs
 the command ``contextcliff profile``. ``--drive crowd``: 2,000 calls, three processes at once on one
 ledger, killed and replaced, over a server that fails a fifth of the requests (429, 500, reset,
-stall, cut stream, broken JSON, HTML with status 200); what is claimed then is printed, too. Exit
-code 1 where a claim does not hold.
+stall, cut stream, broken JSON, HTML with status 200); what is claimed then is printed, too.
+``--ledger postgres``: the crowd shares a PostgreSQL database, on a server started for it;
+``--documents``: of the 40 in each of ten bins, for fewer calls. Exit code 1 where a claim does not
+hold.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +54,7 @@ from contextcliff_dagster_tests.inference.samples import (
     read_log,
     reference_server,
 )
+from contextcliff_dagster_tests.postgres import running_postgres
 
 BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
 STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"
@@ -215,19 +220,30 @@ def chaos(drive: str, kills: int, seed: int, folder: Path) -> dict[str, Any]:
     }
 
 
+def _tell(said: str) -> None:
+    print(said, file=sys.stderr)
+
+
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
         return child(sys.argv[2], Path(sys.argv[3]), sys.argv[4], int(sys.argv[5]))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drive", choices=["api", "profile", "crowd"], default="api")
+    parser.add_argument("--ledger", choices=["sqlite", "postgres"], default="sqlite")
+    parser.add_argument("--documents", type=int, default=CROWD.documents, help="of a crowd's bin")
     parser.add_argument("--kills", type=int, help="default: 24, of a crowd 30")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
+    if options.ledger != "sqlite" and options.drive != "crowd":
+        parser.error("--ledger is for --drive crowd")
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         if options.drive == "crowd":
-            crowd = replace(CROWD, kills=options.kills or CROWD.kills, seed=options.seed)
-            figures = disturbed(crowd, Path(folder), lambda said: print(said, file=sys.stderr))
+            kills = options.kills or CROWD.kills
+            crowd = replace(CROWD, kills=kills, documents=options.documents, seed=options.seed)
+            with running_postgres() if options.ledger == "postgres" else nullcontext() as server:
+                shared = server.url if server else None
+                figures = disturbed(crowd, Path(folder), _tell, shared)
         else:
             figures = chaos(options.drive, options.kills or 24, options.seed, Path(folder))
     if options.json:

@@ -55,7 +55,7 @@ class Crowd:
     def calls(self) -> int:
         return self.bins * self.documents * self.questions
 
-    def told(self, ledger: Path, url: str) -> Told:
+    def told(self, ledger: Path | str, url: str) -> Told:
         entry = {
             "concurrency": self.concurrency,
             "timeout_s": self.timeout_s,
@@ -81,6 +81,7 @@ class _Crowd:
 
     def __init__(self, crowd: Crowd, told: Told, log: Path, say: Callable[[str], None]) -> None:
         self._crowd, self._told, self._log, self._say = crowd, told, log, say
+        self._folder = log.parent
         self._rng = random.Random(crowd.seed)
         self._started = 0
         self.deaths: Counter[str] = Counter()
@@ -93,7 +94,7 @@ class _Crowd:
         others = sum(not member.own_hand for member in self.members)
         own_hand = left > 0 and others > 0 and self._rng.random() < 0.4
         die_after = self._rng.randint(1, 8) if own_hand else 0
-        output = Path(self._told.ledger).with_name(f"process-{self._started}.out")
+        output = self._folder / f"process-{self._started}.out"
         self._started += 1
         with output.open("w") as stdout:
             process = replace(self._told, die_after=die_after).start(stdout)
@@ -137,9 +138,16 @@ class _Crowd:
 
 
 def disturbed(
-    crowd: Crowd, folder: Path, say: Callable[[str], None] = lambda said: None
+    crowd: Crowd,
+    folder: Path,
+    say: Callable[[str], None] = lambda said: None,
+    ledger: str | None = None,
 ) -> dict[str, Any]:
-    """The whole experiment; its figures, with ``claims`` saying what held."""
+    """The whole experiment; its figures, with ``claims`` saying what held.
+
+    ``ledger``: URL of the PostgreSQL database that the crowd shares; a file when None. The
+    undisturbed run's is a file either way.
+    """
     log = folder / "requests.jsonl"
     with unreliable_server(delay_ms=crowd.delay_ms) as url:
         calm = crowd.told(folder / "calm.db", url)
@@ -148,7 +156,7 @@ def disturbed(
         calm_s = time.perf_counter() - began
     options = {"delay_ms": crowd.delay_ms, "faults": crowd.faults, "seed": crowd.seed, "log": log}
     with unreliable_server(**options) as url:
-        told = crowd.told(folder / "state.db", url)
+        told = crowd.told(ledger or folder / "state.db", url)
         at_work = _Crowd(crowd, told, log, say)
         began = time.perf_counter()
         at_work.run()
