@@ -70,13 +70,14 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
     Exit code 0 where they are the same, 3 where they differ.
     """
     from contextcliff_dagster.inference.engine import differences
-    from contextcliff_dagster.inference.identity_diff import known_identity
+    from contextcliff_dagster.inference.identity_diff import insist_on_campaign, known_identity
     from contextcliff_dagster.inference.ledger import Ledger
     from contextcliff_dagster.inference.models import load_models
 
     store = Store.default()
     entries = load_models()
     with Ledger.open(store.ledger) if store.has_ledger else nullcontext() as ledger:
+        insist_on_campaign(ledger, study, campaign)
         one, other = (known_identity(name, entries, ledger, study, campaign) for name in (a, b))
     found = differences(one.fields, other.fields)
     if as_json:

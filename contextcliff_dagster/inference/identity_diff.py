@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.campaigns import list_campaigns
 from contextcliff_dagster.inference.engine import Identity, declared_identity, differences
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.models import ModelEntry
@@ -106,6 +107,22 @@ def known_identity(
         if recorded is None:
             raise
         return Known(model, None, str(fault), recorded)
+
+
+def insist_on_campaign(ledger: Ledger | None, study: str | None, campaign: str | None) -> None:
+    """
+    Raises:
+        StudyError: ``study`` or ``campaign`` is asked for, and nothing has recorded it.
+    """
+    if study is None and campaign is None:
+        return
+    found = list_campaigns(ledger, study) if ledger else []
+    if not any(campaign in (None, known.name) for known in found):
+        what = [f"study {study!r}" if study else "", f"campaign {campaign!r}" if campaign else ""]
+        raise StudyError(
+            f"The ledger has no {' with a '.join(filter(None, what))}; see `contextcliff campaign "
+            "list`."
+        )
 
 
 def _newest(ledger: Ledger, model: str, study: str | None, campaign: str | None) -> Recorded | None:

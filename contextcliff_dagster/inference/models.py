@@ -8,7 +8,6 @@ that real endpoints have. The shipped file is overlaid, name by name, by the fil
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
-from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.inference.addresses import resolved
 from contextcliff_dagster.inference.vllm_options import VllmOptions
 from contextcliff_dagster.inference.yaml_errors import load_validated
 
@@ -30,8 +30,18 @@ SHIPPED_MODELS = Path(__file__).parent.parent / "models.yaml"
 _ONE_AT_A_TIME = ("llamacpp", "transformers")
 """A second call at once would only take processor time from the first, and spoil its times."""
 _ON_DEVICES = frozenset({"vllm", "vllm_server"})
+_NOT_TAKEN: Mapping[str, tuple[str, ...]] = {
+    "reference": ("quantization", "kv_cache_dtype", "rope_scaling", "attention", "threads"),
+    "openai": ("weights", "attention", "threads"),
+    "llamacpp": ("dtype", "quantization", "attention"),
+    "transformers": ("quantization", "kv_cache_dtype"),
+    "vllm": ("attention", "threads"),
+    "vllm_server": ("attention", "threads"),
+}
+"""Settings that an engine would ignore: who gives one believes that it was measured."""
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
-_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 
 
 class _Strict(pydantic.BaseModel):
@@ -111,8 +121,8 @@ class ModelEntry(_Strict):
     description: str = ""
     weights: str | None = None
     base_url: str | None = None
-    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    headers_env: dict[str, str] = Field(default_factory=dict)
+    api_key_env: _EnvName | None = None
+    headers_env: dict[_HeaderName, _EnvName] = Field(default_factory=dict)
     revision: str | None = None
     tokenizer: str | None = None
     window_tokens: int | None = Field(default=None, gt=0)
@@ -166,6 +176,9 @@ class ModelEntry(_Strict):
             raise ValueError(f"engine {self.engine!r} takes no `vllm` block")
         if self.engine in _ONE_AT_A_TIME and not self.weights:
             raise ValueError(f"engine {self.engine!r} needs `weights`, a path on this machine")
+        for name in _NOT_TAKEN[self.engine]:
+            if getattr(self, name) is not None:
+                raise ValueError(f"engine {self.engine!r} takes no `{name}`; leave it out")
         return self
 
     @property
@@ -187,26 +200,9 @@ class ModelEntry(_Strict):
         """``base_url`` with its environment variables filled in.
 
         Raises:
-            EngineError: a variable is not set and has no default.
+            EngineError: a variable is not set and has no default, or the result is no address.
         """
-
-        def fill(match: re.Match[str]) -> str:
-            value = os.environ.get(match["name"]) or match["default"]
-            if value is None:
-                raise EngineError(
-                    f"Model {self.name!r} takes its address from the environment variable "
-                    f"{match['name']}, "
-                    "which is not set; set it, or write the address into models.yaml."
-                )
-            return value
-
-        url = _VARIABLE.sub(fill, self.base_url or "").rstrip("/")
-        if not url.startswith(("http://", "https://")):
-            raise EngineError(
-                f"Model {self.name!r}: `base_url` should begin with http:// or https://; correct "
-                "models.yaml."
-            )
-        return url
+        return resolved(self.name, self.base_url or "")
 
 
 class _ModelsFile(_Strict):

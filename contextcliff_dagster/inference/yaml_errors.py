@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     import yaml
 
 Model = TypeVar("Model", bound="pydantic.BaseModel")
+
+_NAMES_OF_VARIABLES = {"api_key_env", "headers_env"}
+"""Where people put the secret itself, now and then."""
 
 
 def load_validated(path: Path, model: type[Model]) -> Model:
@@ -122,6 +126,8 @@ def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], 
     node, parts, line = root, [], root.start_mark.line + 1
     location = list(location)
     for depth, step in enumerate(location):
+        if step == "[key]":  # the key before it is meant, not its value
+            break
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 if str(key.value) == str(step):
@@ -160,15 +166,21 @@ def _sentence(
         return StudyError(f"{where}: there is no such key; {hint}.".replace("?.", "?"))
     if kind == "missing":
         return StudyError(f"{where} is missing; add it.")
+    if kind == "string_pattern_mismatch" and _NAMES_OF_VARIABLES & set(parts):
+        what = "a header" if fault["loc"][-1] == "[key]" else "an environment variable"
+        # Not repeated: it may be the secret itself.
+        return StudyError(f"{where}: should be the name of {what}, and is none; correct it.")
     text = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    text = text.replace("Input should", "should", 1).split(", unable to parse")[0].rstrip(".")
-    shown = (
-        ""
-        if kind in {"value_error", "assertion_error"} or isinstance(value, (dict, list))
-        else f", not {value!r}"
-    )
-    if isinstance(value, (dict, list)) and kind not in {"value_error", "assertion_error"}:
+    text = re.sub(r"^(Input|String|Keys) should", "should", text).split(", unable to parse")[0]
+    text = re.sub(r"a valid dictionary( or instance of \w+)?", "a mapping", text).rstrip(".")
+    if kind in {"value_error", "assertion_error"}:
+        return StudyError(f"{where}: {text}.")
+    if value is None:
+        shown = ", and is empty"
+    elif isinstance(value, (dict, list)):
         shown = ", not a list" if isinstance(value, list) else ", not a mapping"
+    else:
+        shown = f", not {value!r}"
     return StudyError(f"{where}: {text}{shown}.")
 
 

@@ -123,3 +123,14 @@ def test_nested_fields_are_named_one_by_one(home: Path) -> None:
     (home / "models.yaml").write_text(HERE + more.format("x", 2) + more.format("y", 4))
     told = diff("x", "y")[1]["differences"]
     assert {row["field"] for row in told} == {"rope_scaling.factor", "model_id"}
+
+
+def test_a_campaign_that_nobody_recorded_is_one_sentence(home: Path) -> None:
+    asked = ("models", "diff", "one", "cut")
+    assert_one_sentence(call(*asked, "--campaign", "c"), "no campaign 'c'", "campaign list")
+    with Ledger.open(home / "store" / "state.db") as ledger:
+        run(ledger, n=1, study="s", campaign="c")
+    assert call(*asked, "--study", "s", "--campaign", "c").code == 3
+    assert_one_sentence(call(*asked, "--study", "x"), "no study 'x'")
+    both = call(*asked, "--study", "s", "--campaign", "d")
+    assert_one_sentence(both, "no study 's' with a campaign 'd'")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.models import Price, get_model, load_models
+from contextcliff_dagster.inference.models import ModelEntry, Price, get_model, load_models
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -68,7 +68,28 @@ ENTRY = "models:\n  m:\n    engine: openai\n    base_url: http://x/v1\n"
         (ENTRY + "    engine: openai\n", 5, "stands twice"),
         ("models:\n  m:\n    engine: openai\n", 2, "base_url"),
         ("models:\n  m:\n    engine: vllmm\n", 3, "'models.m.engine'"),
-        ("models:\n  m: 5\n", 2, "'models.m'"),
+        ("models:\n  m: 5\n", 2, "'models.m': should be a mapping, not 5"),
+        ("models:\n  m:\n", 2, "'models.m': should be a mapping, and is empty"),
+        ("models: [1]\n", 1, "'models': should be a mapping, not a list"),
+        ("models:\n  a b: {engine: reference}\n", 2, r"'models.a b': should match .*not 'a b'"),
+        (ENTRY + "    api_key_env: sk-hunter2\n", 5, "name of an environment variable"),
+        (
+            ENTRY + "    headers_env: {X-Key: Bearer hunter2}\n",
+            5,
+            "name of an environment variable",
+        ),
+        (ENTRY + "    headers_env: {X Key: NAME}\n", 5, "name of a header"),
+        (ENTRY + "    weights: /models/m\n", 2, "'openai' takes no `weights`"),
+        *(
+            (f"models:\n  m: {{engine: {engine}, {name}: {value}}}\n", 2, f"takes no `{name}`")
+            for engine, name, value in (
+                ("reference", "kv_cache_dtype", "q8_0"),
+                ("reference", "rope_scaling", "{rope_type: yarn}"),
+                ("llamacpp, weights: m.gguf", "dtype", "bfloat16"),
+                ("transformers, weights: m", "kv_cache_dtype", "q8_0"),
+                ("vllm", "threads", "2"),
+            )
+        ),
         ("models:\n  m:\n  engine: [\n", 4, "not valid YAML"),
         ("- a\n", 1, "keys and values"),
     ],
@@ -98,6 +119,16 @@ def test_a_missing_file_and_a_folder_are_one_sentence(tmp_path: Path) -> None:
         load_models([tmp_path / "none.yaml"])
     with pytest.raises(StudyError, match="cannot be read"):
         load_models([tmp_path])
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[hunter2/v1", "http://x:99999/v1", "http://x:port/v1", "http:///v1"]
+)
+def test_an_address_that_is_none_is_one_sentence_without_it(url: str) -> None:
+    entry = ModelEntry(name="m", engine="openai", base_url=url)
+    with pytest.raises(EngineError, match="`base_url` names no host, or a port") as caught:
+        entry.resolved_base_url()
+    assert url not in str(caught.value)
 
 
 def test_an_unknown_model_lists_those_that_are() -> None:

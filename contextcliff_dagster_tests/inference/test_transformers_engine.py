@@ -164,7 +164,6 @@ def test_a_setting_reaches_the_model(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"kv_cache_dtype": "q8_0"}, "takes no `kv_cache_dtype`"),
         ({"dtype": "int3"}, "'int3'"),
         ({"weights": str(Path(__file__).parent)}, "has no config.json"),
     ],

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.dequantise import NEEDED, as_numbers
 from contextcliff_dagster.inference.engine import (
     Decoding,
     Delta,
@@ -66,12 +67,6 @@ def model_path(entry: ModelEntry) -> Path:
     Raises:
         EngineError: it is not there, or a setting of the entry is another engine's.
     """
-    for name in ("kv_cache_dtype", "quantization"):
-        if getattr(entry, name) is not None:
-            raise EngineError(
-                f"Model {entry.name!r}: engine 'transformers' takes no `{name}`; leave it out of "
-                "models.yaml, or use engine llamacpp or vllm."
-            )
     path = find_weights(entry)
     if path.is_dir() and not (path / "config.json").is_file():
         raise EngineError(
@@ -127,7 +122,7 @@ class TransformersEngine(GeneratesOnly):
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._path = model_path(entry)
-        for name in ("torch", "transformers", *(("gguf",) if self._path.is_file() else ())):
+        for name in NEEDED if self._path.is_file() else ("torch", "transformers"):
             installed_version(name, entry, "transformers")
         _dtype(entry, self._path)
         self._threads: ThreadPoolExecutor | None = None
@@ -162,8 +157,10 @@ class TransformersEngine(GeneratesOnly):
             if entry.threads:
                 torch.set_num_threads(entry.threads)
             source: dict[str, Any] = {"local_files_only": True}
+            numbers: dict[str, Any] = {}
             if path.is_file():
                 source["gguf_file"] = path.name
+                numbers = as_numbers()
             folder = str(path.parent if path.is_file() else path)
             config = AutoConfig.from_pretrained(folder, **source)
             if entry.rope_scaling:
@@ -176,6 +173,7 @@ class TransformersEngine(GeneratesOnly):
                 dtype=getattr(torch, _dtype(entry, path)),
                 attn_implementation=entry.attention or _DEFAULT_ATTENTION,
                 **source,
+                **numbers,
             )
             device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
             self._model = model.to(device).eval()
