@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.decline import plateau_bounds, retained_at
+from contextcliff_dagster.analysis.band import curve_limits
+from contextcliff_dagster.analysis.decline import retained_at
 from contextcliff_dagster.analysis.intervals import chi_square_quantile
 from contextcliff_dagster.analysis.scan import SPLIT_LIMIT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contextcliff_dagster.analysis.decline import DeclineFit
+    from contextcliff_dagster.analysis.decline import Cells, DeclineFit
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
 _POINTS = 60
-_MOST_MEMBERS = 300
-"""Of the band, whose every member costs a search for its plateau's limits."""
 _LOCATION_FACTOR = SPLIT_LIMIT / chi_square_quantile(0.95)
 _DROP_FACTOR = 1.4
 """The place of the fall is free and chosen where the drop looks largest: at the plain quantile 95%
@@ -51,26 +50,43 @@ class Fall:
     complete_tokens: float
 
 
-def curve_band(fit: DeclineFit, confidence: float) -> list[dict[str, Any]]:
-    """The ``curve`` of ``cliffs.json``: best member and pointwise profile-likelihood band.
+def curve_band(
+    fit: DeclineFit, confidence: float, dip: tuple[int, int] | None = None
+) -> list[dict[str, Any]]:
+    """The ``curve`` of ``cliffs.json``: the best member, and a band that holds the whole curve.
 
-    The band at a length spans the means of every (member, plateau) whose deviance is within the
-    quantile.
+    The band is simultaneous over all lengths and assumes no shape (``band``); where the member's
+    own shape is refuted it is held inside. ``dip``, first and last length of a window: the mean is
+    that of the cells before, in and after it.
     """
-    low, high = int(fit.cells.low[0]), int(fit.cells.high[-1])
+    cells = fit.cells
+    low, high = int(cells.low[0]), int(cells.high[-1])
     tokens = np.unique(np.geomspace(low, high, _POINTS).round().astype(np.int64))
-    x = np.log(tokens)
-    limit = fit.limit(confidence)
-    members = _near(fit, limit, _MOST_MEMBERS)
-    bottom, top = plateau_bounds(fit, members, limit)
-    shapes = retained_at(fit, members, x)
-    mean = fit.plateau[fit.best] * shapes[0]
-    lower = np.minimum((bottom[:, None] * shapes).min(axis=0), mean)
-    upper = np.maximum((top[:, None] * shapes).max(axis=0), mean)
+    best = np.array([fit.best])
+    mean = fit.plateau[fit.best] * retained_at(fit, best, np.log(tokens))[0]
+    if dip is not None:
+        mean = _window_means(cells, tokens, *dip)
+    lower, upper = curve_limits(
+        cells, tokens, fit.dispersion, confidence, fit.degrees, recovers=dip is not None
+    )
     return [
         {"tokens": int(t), "mean": _unit(m), "ci_low": _unit(a), "ci_high": _unit(b)}
-        for t, m, a, b in zip(tokens, mean, lower, upper, strict=True)
+        for t, m, a, b in zip(tokens, mean.clip(lower, upper), lower, upper, strict=True)
     ]
+
+
+def _window_means(cells: Cells, tokens: Ints, first: int, end: int) -> Floats:
+    """Mean of the cells before ``first``, from there to below ``end``, and beyond (P)."""
+
+    def part(lengths: Ints) -> Ints:
+        out: Ints = np.searchsorted(np.array([first, end]), lengths, side="right")
+        return out
+
+    of_cell = part(cells.low)
+    n = np.bincount(of_cell, weights=cells.n, minlength=3)
+    s = np.bincount(of_cell, weights=cells.s, minlength=3)
+    out: Floats = (s / np.maximum(n, 1e-9))[part(tokens)]
+    return out
 
 
 def fall_of(fit: DeclineFit, confidence: float) -> Fall | None:
@@ -100,13 +116,10 @@ def fall_of(fit: DeclineFit, confidence: float) -> Fall | None:
     )
 
 
-def _near(fit: DeclineFit, limit: float, most: int | None = None) -> Ints:
-    """Members within ``limit``, the best first; at most ``most``, evenly over the ranking."""
+def _near(fit: DeclineFit, limit: float) -> Ints:
+    """Members within ``limit``, the best first."""
     order = np.argsort(fit.deviance, kind="stable")
-    order = order[: max(1, int((fit.deviance <= limit).sum()))]
-    if most is not None and len(order) > most:
-        order = order[np.linspace(0, len(order) - 1, most).round().astype(np.int64)]
-    return order
+    return order[: max(1, int((fit.deviance <= limit).sum()))]
 
 
 def _length_where(fit: DeclineFit, members: Ints, level: Floats) -> Floats:

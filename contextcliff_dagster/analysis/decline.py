@@ -262,23 +262,6 @@ def refine(fit: DeclineFit, documents: Documents) -> DeclineFit:
     return resolved(np.linspace(max(least, 0.0), min(most, 1.0), _FINE_DEPTHS))
 
 
-def plateau_bounds(
-    fit: DeclineFit, members: NDArray[np.int64], limit: float
-) -> tuple[Floats, Floats]:
-    """Smallest and largest m0 of each of ``members`` whose deviance stays within ``limit``."""
-    retained, centre = fit.retained[members], fit.plateau[members]
-    least = fit.q[fit.best] - 0.5 * limit
-
-    def boundary(inside: Floats, outside: Floats) -> Floats:
-        for _ in range(18):
-            middle = 0.5 * (inside + outside)
-            good = log_likelihood(middle, retained, fit.cells) / fit.dispersion >= least
-            inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
-        return inside
-
-    return boundary(centre, np.zeros_like(centre)), boundary(centre, 1.0 / retained.max(axis=1))
-
-
 def retained_at(fit: DeclineFit, members: NDArray[np.int64], x: Floats) -> Floats:
     """h of ``members`` (K) at log lengths (P): (K, P)."""
     lost = _share_lost(x, fit.centre[members], fit.width[members])

@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from contextcliff_dagster.analysis.slowdown import find_slowdown
+
 if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.latency import Canary
+    from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.analysis.slowdown import SlowdownTest
+    from contextcliff_dagster.analysis.units import Sample
 
 ERROR_SHARE = 0.5
-"""Share of the error rate that the latency side spends: half of its alarms would be false caps at
-no gain, since a slowdown worth a cap is found at far less (``benchmarks/latency_caps.py``)."""
+"""Share of the error rate at which times are tested: a slowdown of a half is found at far less
+(``benchmarks/latency_caps.py``), so the other half would buy nothing but false caps."""
+
+
+def slowdowns_of(
+    sample: Sample, canaries: Mapping[str, Canary], settings: AnalysisSettings
+) -> dict[str, SlowdownTest | None]:
+    """The test per kind of time, over the calls that its law rests on; ``None``: not testable."""
+    lengths = sample.calls["length_tokens"].to_numpy(np.float64)
+    found: dict[str, SlowdownTest | None] = {}
+    for kind, canary in canaries.items():
+        usable = np.isfinite(canary.excess)
+        found[kind] = find_slowdown(
+            lengths[usable],
+            sample.calls[f"{kind}_ms"].to_numpy(np.float64)[usable],
+            alpha=ERROR_SHARE * (1.0 - settings.confidence),
+            permutations=settings.permutations,
+            seed=settings.seed,
+        )
+    return found
+
+
+def slowdown_sentences(tests: Mapping[str, SlowdownTest | None]) -> list[str]:
+    """A sentence per kind of time that has a slowdown."""
+    said = []
+    for kind, words in (("ttft", "the first token comes"), ("duration", "the answer is complete")):
+        test = tests.get(kind)
+        if test is None or test.slowdown is None:
+            continue
+        slow = test.slowdown
+        said.append(
+            f"Beyond {slow.last_normal_tokens:,} tokens [{slow.earliest_tokens:,}, "
+            f"{slow.latest_tokens:,}] {words} later than any law a + b L + c L^2 of the length L "
+            f"explains: {slow.excess:+.0%} [{slow.excess_low:+.0%}, {slow.excess_high:+.0%}], "
+            f"n = {slow.calls} calls, p = {test.p_value:.3f}."
+        )
+    return said
 
 
 def joint_cap(accuracy_cap: int | None, test: SlowdownTest | None) -> dict[str, Any] | None:

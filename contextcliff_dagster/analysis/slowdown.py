@@ -11,10 +11,10 @@ largest correlation over all t is the statistic, so that it is one test however 
 are. Its null distribution permutes r over the calls, less what J can imitate (residual permutation:
 Freedman and Lane 1983, Journal of Business and Economic Statistics 1, 292-298).
 
-*Where?* The whole model is fitted at every t (Levenberg-Marquardt over log a, log b, log c and
-delta, all places at once). The best place has the least sum of squares; the confidence set are the
-places whose sum is larger by at most 7.35 residual variances, the limit that is used for scores:
-likelihoods of change points are not regular.
+*Where?* The whole model is fitted at 40 places and then at up to 60 around the likely ones
+(Levenberg-Marquardt over log a, log b, log c and delta, all places at once). The best place has the
+least sum of squares; the confidence set are the places whose sum is larger by at most 7.35 residual
+variances, the limit that is used for scores: likelihoods of change points are not regular.
 
 Assumes noise that is alike, in relative terms, at all lengths. How often it errs:
 ``benchmarks/latency_caps.py``.
@@ -41,6 +41,7 @@ LEAST_SLOWDOWN = 0.10
 _LEAST_BEFORE, _LEAST_AFTER = 0.15, 0.04
 _LEAST_SIDE = 6
 _MOST_PLACES = 200
+_COARSE_PLACES, _FINE_PLACES = 40, 60
 _MOST_CALLS = 2_000
 _STALL_SD = 3.0
 _ITERATIONS = 25
@@ -216,16 +217,25 @@ def _locate(
     p_value: float,
 ) -> Slowdown | None:
     """The most likely place, those nearly as likely, and the factor beyond it."""
-    theta, shift, sums = _fit(design, log_ms, beyond, law, delta=True)
-    # Again with stalls limited against the fit that has the change: against the plain law the
-    # slow calls themselves would be cut.
+    some = np.unique(np.linspace(0, len(places) - 1, _COARSE_PLACES).round().astype(np.int64))
+    theta, shift, sums = _fit(design, log_ms, beyond[some], law, delta=True)
+    # Then with stalls limited against the fit that has the change (against the plain law the slow
+    # calls themselves would be cut), and at the places around those that are left.
     best = int(np.argmin(sums))
-    fitted = np.log(_law(design, theta[best : best + 1]))[0] + shift[best] * beyond[best]
+    if np.expm1(shift[best]) < 0.5 * LEAST_SLOWDOWN:
+        return None
+    fitted = np.log(_law(design, theta[best : best + 1]))[0] + shift[best] * beyond[some[best]]
     residual = log_ms - fitted
     robust_sd = 1.4826 * float(np.median(np.abs(residual)))
     limit = max(_STALL_SD * robust_sd, 1e-9)
     tamed = fitted + residual.clip(-limit, limit)
-    theta, shift, sums = _fit(design, tamed, beyond, theta, delta=True)
+    theta, _, sums = _fit(design, tamed, beyond[some], theta, delta=True)
+    wide = sums - sums.min() <= 2 * SPLIT_LIMIT * float(sums.min()) / max(len(lengths) - 5, 1)
+    left = np.flatnonzero(wide)
+    first, last = some[max(left[0] - 1, 0)], some[min(left[-1] + 1, len(some) - 1)]
+    near = np.unique(np.linspace(first, last, _FINE_PLACES).round().astype(np.int64))
+    places, beyond = places[near], beyond[near]
+    theta, shift, sums = _fit(design, tamed, beyond, theta[[int(np.argmin(sums))]], delta=True)
     sums = np.where(shift > 0, sums, np.inf)
     best = int(np.argmin(sums))
     if not np.isfinite(sums[best]) or np.expm1(shift[best]) < LEAST_SLOWDOWN:
