@@ -219,7 +219,15 @@ def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any]) -> In
     if not keys:
         return np.arange(len(numbers["score"]))
     order: Ints = np.lexsort(keys[::-1])
-    return order
+    nameless = (texts["example_id"].categories == "")[texts["example_id"].codes][order]
+    if not nameless.any():
+        return order
+    # Only their scores tell rows without a name apart. In that order neighbours of one length would
+    # be alike, and sums of neighbours, taken where there are many, would scatter far too much.
+    count = np.arange(len(order))
+    place = np.where(nameless, np.random.default_rng(0).permutation(len(order)), count)
+    lengths = numbers["length_tokens"][order]
+    return order[np.lexsort((place, texts["document_id"].codes[order], lengths))]
 
 
 def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
