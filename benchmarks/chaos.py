@@ -1,7 +1,7 @@
 """Kill a measurement over HTTP again and again, resume it, and audit what was paid.
 
-    python benchmarks/chaos.py [--drive api|profile|crowd] [--ledger sqlite|postgres] [--documents N]
-                               [--kills N] [--seed 0] [--json]
+    python benchmarks/chaos.py [--drive api|profile|crowd] [--ledger sqlite|postgres]
+                               [--documents N] [--kills N] [--seed 0] [--json]
 
 A server (a process of its own, with a request log on the disk before each answer) serves the small
 reference model. A child process measures over it and is killed with SIGKILL: while it starts, after

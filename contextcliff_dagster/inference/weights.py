@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -35,6 +36,7 @@ _PARTS = {
     ),
     "chat_template": ("chat_template.jinja", "chat_template.json"),
 }
+_PART = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 _REMEMBERED_FROM_BYTES = 16 << 20
 """Smaller files are hashed in a blink; larger ones once per change, noted in the store."""
 
@@ -130,6 +132,44 @@ def _noted(notes: Path) -> dict[str, list[int | str]]:
         return {str(path): list(note) for path, note in known.items() if len(note) == 3}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
+
+
+def gguf_parts(path: Path) -> list[Path]:
+    """The files that a GGUF model is made of, given its first: one, or ``...-00001-of-0000N.gguf``
+    and those that follow, which llama.cpp loads along with it.
+
+    Raises:
+        EngineError: another part than the first is named, or one is missing.
+    """
+    found = _PART.fullmatch(path.name)
+    if found is None:
+        return [path]
+    count = int(found["count"])
+    parts = [
+        path.with_name(f"{found['stem']}-{number:05}-of-{count:05}.gguf")
+        for number in range(1, count + 1)
+    ]
+    if path != parts[0]:
+        raise EngineError(
+            f"{path} is one of {count} parts of a model; name the first, {parts[0].name}, in "
+            "`weights` of models.yaml."
+        )
+    if missing := [part.name for part in parts if not part.is_file()]:
+        raise EngineError(
+            f"{path} is the first of {count} parts of a model, and {', '.join(missing)} is not "
+            "beside it; fetch the missing parts."
+        )
+    return parts
+
+
+def gguf_sha256(path: Path) -> str:
+    """Hash of a GGUF model: of its one file, or of the hashes of all its parts.
+
+    Raises:
+        EngineError: a part is missing, or cannot be read.
+    """
+    hashes = [file_sha256(part) for part in gguf_parts(path)]
+    return hashes[0] if len(hashes) == 1 else stable_hash(hashes)
 
 
 def folder_hashes(folder: Path) -> dict[str, str]:

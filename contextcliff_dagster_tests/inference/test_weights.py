@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference import weights
+from contextcliff_dagster.inference.engines.llamacpp import weights_file
+from contextcliff_dagster.inference.engines.transformers import model_path
 from contextcliff_dagster.inference.gguf import gguf_header, trained_window
 from contextcliff_dagster.inference.models import ModelEntry, load_models
-from contextcliff_dagster.inference.weights import file_sha256, find_weights, installed_version
+from contextcliff_dagster.inference.weights import (
+    file_sha256,
+    find_weights,
+    gguf_sha256,
+    installed_version,
+)
 
 
 def text(value: str) -> bytes:
@@ -116,6 +123,33 @@ def test_a_large_file_is_hashed_once_per_change(
     os.utime(path, ns=(1, 1))
     assert file_sha256(path) != first
     assert len(hashed) == 1
+
+
+def test_every_part_of_a_model_in_parts_is_in_its_hash(tmp_path: Path) -> None:
+    parts = [tmp_path / f"m-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
+    for part in parts:
+        part.write_bytes(gguf(ENTRIES))
+    whole = gguf_sha256(parts[0])
+    assert whole != file_sha256(parts[0])
+    for part in parts:
+        kept = part.read_bytes()
+        part.write_bytes(kept + b"x")
+        assert gguf_sha256(parts[0]) != whole
+        part.write_bytes(kept)
+    assert gguf_sha256(parts[0]) == whole
+    with pytest.raises(EngineError, match=r"name the first, m-00001-of-00003\.gguf"):
+        gguf_sha256(parts[1])
+    with pytest.raises(EngineError, match="of which transformers reads the first alone"):
+        model_path(entry(engine="transformers", weights=str(parts[0])))
+    parts[2].unlink()
+    with pytest.raises(EngineError, match=r"m-00003-of-00003\.gguf is not beside it"):
+        weights_file(entry(weights=str(parts[0])))
+
+
+def test_a_model_of_one_file_has_the_hash_of_that_file(tmp_path: Path) -> None:
+    path = tmp_path / "m-1-of-2.gguf"
+    path.write_bytes(b"x")
+    assert gguf_sha256(path) == file_sha256(path)
 
 
 def test_engines_in_process_want_weights_and_no_address(tmp_path: Path) -> None:

@@ -32,7 +32,12 @@ from contextcliff_dagster.inference.engines.openai_dialects import Dialect
 from contextcliff_dagster.inference.gguf import gguf_header, trained_window
 from contextcliff_dagster.inference.models import ModelEntry, Quirks
 from contextcliff_dagster.inference.recipe import Prompt
-from contextcliff_dagster.inference.weights import file_sha256, find_weights, installed_version
+from contextcliff_dagster.inference.weights import (
+    find_weights,
+    gguf_parts,
+    gguf_sha256,
+    installed_version,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -55,7 +60,7 @@ def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
     return {
         "engine": "llamacpp",
         "runtime": f"xllamacpp {version}",
-        "weights_sha256": file_sha256(path),
+        "weights_sha256": gguf_sha256(path),
         "kv_cache_dtype": "/".join(kv_types(entry)),
         "rope": rope_settings(entry) or "of the weights",
         "window_tokens": _window(entry, path),
@@ -63,10 +68,10 @@ def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def weights_file(entry: ModelEntry) -> Path:
-    """The GGUF file.
+    """The GGUF file, of one in several parts the first.
 
     Raises:
-        EngineError: it is not there, or is none.
+        EngineError: it is not there, or is none, or a part is missing.
     """
     path = find_weights(entry)
     if path.is_dir():
@@ -74,6 +79,7 @@ def weights_file(entry: ModelEntry) -> Path:
             f"Model {entry.name!r}: {path} is a folder; name the GGUF file itself in `weights` of "
             "models.yaml."
         )
+    gguf_parts(path)
     gguf_header(path)
     return path
 

@@ -32,6 +32,7 @@ from contextcliff_dagster.inference.weights import (
     file_sha256,
     find_weights,
     folder_hashes,
+    gguf_parts,
     installed_version,
 )
 
@@ -65,13 +66,19 @@ def model_path(entry: ModelEntry) -> Path:
     """The folder with config.json, tokenizer and weights, or a GGUF file.
 
     Raises:
-        EngineError: it is not there, or a setting of the entry is another engine's.
+        EngineError: it is not there, or not whole.
     """
     path = find_weights(entry)
     if path.is_dir() and not (path / "config.json").is_file():
         raise EngineError(
             f"Model {entry.name!r}: {path} has no config.json; name the folder that holds it and "
             "the weights in `weights` of models.yaml."
+        )
+    if path.is_file() and len(gguf_parts(path)) > 1:
+        raise EngineError(
+            f"Model {entry.name!r}: {path} is a model in several parts, of which transformers "
+            "reads the first alone; merge them (`llama-gguf-split --merge`), or use engine "
+            "llamacpp."
         )
     return path
 
