@@ -79,7 +79,7 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
     async with aclosing(engine.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
         async for delta in stream:
             ended = delta.at or time.perf_counter()
-            if first_token is None and (delta.text or delta.reasoning):
+            if first_token is None and not delta.whole and (delta.text or delta.reasoning):
                 first_token = ended
             text.append(delta.text)
             reasoning.append(delta.reasoning)
@@ -109,9 +109,9 @@ def judge(
     usage = answer.usage or Usage()
     truncated = was_truncated(own, usage.prompt_tokens)
     cost = None
-    if price and usage.prompt_tokens is not None:
+    if price and usage.prompt_tokens is not None and usage.completion_tokens is not None:
         cost = price.cost_usd(
-            usage.prompt_tokens, usage.completion_tokens or 0, usage.cached_tokens or 0
+            usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens or 0
         )
     outcome = Outcome(
         no_answer="invalid_truncated" if truncated else None,
@@ -150,7 +150,7 @@ def unanswered(own: PromptCount | None, why: str, *, attempts: int) -> Outcome:
 
 def charge(outcome: Outcome, reserved: Spend) -> Spend:
     """What a kept outcome cost; where the server does not tell, what was reserved."""
-    if outcome.prompt_tokens is None:
+    if outcome.prompt_tokens is None or outcome.completion_tokens is None:
         return reserved
     usd = reserved.usd if outcome.cost_usd is None else outcome.cost_usd
-    return Spend(usd, outcome.prompt_tokens + (outcome.completion_tokens or 0), 1)
+    return Spend(usd, outcome.prompt_tokens + outcome.completion_tokens, 1)

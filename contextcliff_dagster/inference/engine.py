@@ -102,7 +102,8 @@ class Delta:
     """A piece of a streamed answer; ``at``: its `time.perf_counter()`, where known.
 
     ``timing`` comes with the last pieces, where the engine measures it: calls that waited for
-    their turn inside the engine are then not taken for slow ones.
+    their turn inside the engine are then not taken for slow ones. ``whole``: the answer came in
+    one piece, which says nothing about the time to its first token.
     """
 
     text: str = ""
@@ -111,6 +112,7 @@ class Delta:
     usage: Usage | None = None
     at: float | None = None
     timing: Timing | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

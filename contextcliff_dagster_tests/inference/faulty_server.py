@@ -112,6 +112,17 @@ async def behave(what: str, key: str, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
     elif what == "html":
         writer.write(head(200, "text/html") + b"<html>Please log in</html>")
+    elif what == "whole":
+        choice = {"index": 0, "message": {"content": "937915"}, "finish_reason": "stop"}
+        told = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": 2}
+        writer.write(head(200) + json.dumps({"choices": [choice], "usage": told}).encode())
+    elif what == "parts":
+        thinking = [{"type": "thinking", "thinking": [{"type": "text", "text": "let me see"}]}]
+        writer.write(STREAM + event({"choices": [{"delta": {"content": thinking}}]}))
+        writer.write(ANSWER[len(STREAM) :] + usage(PROMPT_TOKENS))
+    elif what == "half_usage":
+        told = {"prompt_tokens": PROMPT_TOKENS}
+        writer.write(ANSWER + event({"choices": [], "usage": told}) + DONE)
     elif what == "empty_json":
         writer.write(head(200) + b"{}")
     elif what == "broken_json":

@@ -80,13 +80,36 @@ def test_a_server_that_stalls_is_given_up_after_the_timeout_and_may_have_been_pa
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"), [("nothing", ""), ("reasoning", "937915"), ("ok", "937915")]
+    ("answer", "text"),
+    [
+        ("nothing", ""),
+        ("reasoning", "937915"),
+        ("parts", "937915"),
+        ("whole", "937915"),
+        ("ok", "937915"),
+    ],
 )
 def test_an_answer_is_a_result_however_bad(tmp_path: Path, answer: str, text: str) -> None:
     summary, rows, sent = run(tmp_path, [answer, "500"])
     assert len(sent) == 1
     assert summary.answered == 1
     assert (rows[0]["raw_output"], rows[0]["no_answer"]) == (text, None)
+
+
+def test_an_answer_that_came_whole_has_a_duration_and_no_time_to_the_first_token(
+    tmp_path: Path,
+) -> None:
+    _, rows, _ = run(tmp_path, ["whole"])
+    assert rows[0]["duration_ms"] > 0
+    assert (rows[0]["ttft_ms"], rows[0]["completion_tokens"]) == (None, 2)
+
+
+def test_what_a_server_leaves_out_of_its_usage_is_charged_as_reserved(tmp_path: Path) -> None:
+    price = {"input_usd_per_mtok": 0, "output_usd_per_mtok": 1e6 / RECIPE.max_output_tokens}
+    _, rows, _ = run(tmp_path, ["half_usage"], price=price)
+    assert rows[0]["cost_usd"] is None
+    with Ledger.open(tmp_path / "state.db") as ledger:
+        assert ledger.spent("s", "c").usd == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

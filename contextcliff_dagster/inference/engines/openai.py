@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
@@ -25,7 +26,7 @@ from contextcliff_dagster.inference.engine import (
 from contextcliff_dagster.inference.engines.openai_counting import ServerCount, find_server_count
 from contextcliff_dagster.inference.engines.openai_dialects import Dialect, Probes, detect
 from contextcliff_dagster.inference.engines.openai_faults import FaultSorter
-from contextcliff_dagster.inference.engines.openai_http import Endpoint, StatusError
+from contextcliff_dagster.inference.engines.openai_http import Endpoint, StatusError, Whole
 from contextcliff_dagster.inference.engines.openai_wire import (
     read_delta,
     read_embeddings,
@@ -262,13 +263,13 @@ class OpenAIEngine:
                 aclosing(self._endpoint.events(*asked)) as events,
             ):
                 async for event in events:
-                    chunk = orjson.loads(event)
+                    chunk = orjson.loads(bytes(event))
                     if error := read_error(chunk):
                         raise self._faults.in_stream(error)
                     chunks += 1
                     if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
                         finish_reason = delta.finish_reason or finish_reason
-                        yield delta
+                        yield replace(delta, whole=True) if isinstance(event, Whole) else delta
         except (GeneratorExit, asyncio.CancelledError):
             raise
         except Exception as fault:

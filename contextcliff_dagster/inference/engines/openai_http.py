@@ -54,6 +54,10 @@ class StatusError(Exception):
         self.reply = reply
 
 
+class Whole(bytes):
+    """An answer in one piece, of a server that does not stream."""
+
+
 class Endpoint:
     """One server, under one base URL, for one event loop. Faults are aiohttp's own, TimeoutError
     and `StatusError`."""
@@ -120,13 +124,17 @@ class Endpoint:
     async def events(self, path: str, parts: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
         """POST ``parts``, one after the other, and yield the data of each server-sent event.
 
-        Ends where the stream ends, or with the event ``[DONE]``, which is not yielded. What comes
-        without the form of events yields nothing.
+        Ends where the stream ends, or with the event ``[DONE]``, which is not yielded. An answer
+        that is declared as JSON is one event, a `Whole`; what else comes without the form of events
+        yields nothing.
         """
         async with self._request("POST", self._at(path), parts) as response:
             if response.status != 200:
                 data = await response.content.read(_MOST_OF_AN_ERROR)
                 raise StatusError(Reply(response.status, response.headers, data))
+            if response.content_type == "application/json":
+                yield Whole(await response.read())
+                return
             reader = EventReader()
             async for piece in response.content.iter_any():
                 for event in reader.feed(piece):

@@ -79,19 +79,27 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
     if choices:
         choice = choices[0]
         finish_reason = choice.get("finish_reason")
-        piece = choice.get("delta")
+        piece = choice.get("delta") or choice.get("message")  # the latter in whole answers
         if piece is None:
             text = choice.get("text") or ""
         else:
-            text = piece.get("content") or ""
-            reasoning = piece.get("reasoning_content") or piece.get("reasoning") or ""
-            if not isinstance(reasoning, str):
-                reasoning = ""
+            text, thought = _texts(piece.get("content"))
+            told = piece.get("reasoning_content") or piece.get("reasoning")
+            reasoning = told if isinstance(told, str) and told else thought
     usage = _usage(chunk.get("usage"))
     timing = _timing(chunk.get("metrics"), within_ms)
     if not (text or reasoning or finish_reason or usage or timing):
         return None
     return Delta(text, reasoning, finish_reason, usage, timing=timing)
+
+
+def _texts(content: Any) -> tuple[str, str]:
+    """Answer and thoughts of a ``content``: mostly a text, of some models a list of parts."""
+    if isinstance(content, str):
+        return content, ""
+    parts = [part for part in content or () if isinstance(part, dict)]
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    return "".join(texts), "".join(_texts(part.get("thinking"))[0] for part in parts)
 
 
 def read_error(chunk: Any) -> Any:
