@@ -102,7 +102,9 @@ def prepare_study(
         with measurement.open_ledger(ledgered) as ledger:
             name = measurement.campaign_of(ledger, study, campaign)
         if not frozen:
-            config = {"raw_corpus": {"reread": reread}}
+            config: dict[str, Mapping[str, Any]] = {"raw_corpus": {"reread": reread}}
+            if keep:
+                config["cost_estimate"] = {"campaign": name}
             names = (*PREPARATION, "cost_estimate") if keep else PREPARATION
             where = instance if keep else dg.DagsterInstance.ephemeral()
             _materialize(study, drawn, where, names, config, Watch())
@@ -158,7 +160,7 @@ def profile_study(
     frozen = preparation.find_frozen(study, store) is not None
     chosen = (*(() if frozen else PREPARATION), "cost_estimate", "predictions", *JUDGEMENT)
     dated = {"campaign": campaign}
-    config = dict.fromkeys(("predictions", *JUDGEMENT_OPS), dated)
+    config = dict.fromkeys(("cost_estimate", "predictions", *JUDGEMENT_OPS), dated)
     _materialize(study, store, instance, chosen, config, watch)
     return as_it_stands(study, store, campaign, watch.calls)
 

@@ -13,7 +13,7 @@ import pytest
 from contextcliff_dagster.contracts import CorpusError, EngineError, StoreError, StudyError
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.steps.measurement import open_ledger
-from contextcliff_dagster.inference.campaigns import list_campaigns
+from contextcliff_dagster.inference.campaigns import list_campaigns, new_campaign
 from contextcliff_dagster.inference.progress import Progress
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
@@ -123,7 +123,7 @@ def test_neither_preparing_nor_a_run_that_makes_no_call_begins_a_campaign(
 
 
 def test_the_estimate_is_an_asset_of_preparing_and_of_measuring(
-    study: Study, instance: dg.DagsterInstance
+    study: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:
     def estimated() -> list[object]:
         key = dg.AssetKey(["tiny", "cost_estimate"])
@@ -140,6 +140,20 @@ def test_the_estimate_is_an_asset_of_preparing_and_of_measuring(
     assert estimated() == [12, 12]
     profile_study(study, models=ONE_MODEL, instance=instance)
     assert estimated() == [12, 12, 0]
+    # Of the campaign that is asked for, not of the newest.
+    with open_ledger(store) as ledger:
+        (first,) = list_campaigns(ledger, study.name)
+        new_campaign(ledger, study.name)
+    profile_study(study, models=ONE_MODEL, instance=instance, campaign=first.name)
+    assert estimated() == [12, 12, 0, 0]
+
+
+def test_the_report_says_that_no_prefix_was_reused(study: Study) -> None:
+    assert profile_study(study, models=ONE_MODEL).notes == ()
+    prompt = study.prompt.model_copy(update={"prefix_cache": False})
+    apart = study.model_copy(update={"prompt": prompt})
+    (note,) = profile_study(apart, models=ONE_MODEL).notes
+    assert "`prefix_cache: off`" in note
 
 
 def test_rebuilding_needs_something_measured(study: Study) -> None:

@@ -45,6 +45,13 @@ class MeasureConfig(dg.Config):
     """Write the tables again from the call ledger and make no call."""
 
 
+class EstimateConfig(dg.Config):
+    """Which calls count as made already."""
+
+    campaign: str | None = None
+    """A dated measurement; the current one when empty."""
+
+
 def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
     """`cost_estimate` and `predictions` of ``study``."""
 
@@ -58,11 +65,11 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
             automation_condition=FOLLOW_RECORDS,
         ),
     )
-    def cost_estimate(store: StoreResource) -> dg.MaterializeResult:
+    def cost_estimate(config: EstimateConfig, store: StoreResource) -> dg.MaterializeResult:
         where = store.open()
         manifest = load_frozen(study, where)
         with steps.open_ledger(where) as ledger:
-            campaign = steps.campaign_of(ledger, study)
+            campaign = steps.campaign_of(ledger, study, config.campaign)
             estimate = steps.estimate_cost(study, manifest, ledger, campaign)
         return dg.MaterializeResult(metadata=show.estimate_metadata(campaign, estimate))
 

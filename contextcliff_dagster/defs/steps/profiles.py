@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import Manifest
 
+_NO_PREFIX_CACHE = (
+    "Measured with `prefix_cache: off`: the questions about one document stood apart, and engines "
+    "that can were told to reuse nothing of an earlier call, so that times are those of whole "
+    "prompts."
+)
+
 
 def hashes_of(study: Study, manifest_sha256: str | None) -> dict[str, str | None]:
     """What a profile's provenance names: sample, its specification, and request."""
@@ -125,12 +131,14 @@ def left_out(
 def notes_on(
     study: Study, manifest: Manifest, ledger: Ledger, campaign: str, profiled: Sequence[str]
 ) -> list[str]:
-    """A sentence naming the models left out and the command that measures them again, if any."""
+    """What the reader has to know of the request, and the models left out with the command that
+    measures them again; a sentence each, where there is anything to say."""
     from contextcliff_dagster.inference.campaigns import current_campaign
 
+    notes = [] if study.prompt.prefix_cache else [_NO_PREFIX_CACHE]
     models = left_out(study, manifest, ledger, campaign, profiled)
     if not models:
-        return []
+        return notes
     command = ["contextcliff", "profile", study.name]
     for model in models:
         command += ["--model", model]
@@ -139,8 +147,9 @@ def notes_on(
     those = "which was" if len(models) == 1 else "which were"
     again = "it" if len(models) == 1 else "them"
     return [
+        *notes,
         f"Left out: {', '.join(models)}, {those} measured in campaign {campaign} with another "
-        f"sample or request than the study's now; `{shlex.join(command)}` measures {again} again."
+        f"sample or request than the study's now; `{shlex.join(command)}` measures {again} again.",
     ]
 
 
