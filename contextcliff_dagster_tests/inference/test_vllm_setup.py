@@ -155,8 +155,10 @@ def test_a_vllm_installed_without_the_extra_is_told_what_lacks(
 
 def test_weights_that_are_no_folder_are_one_sentence(installed: None, tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    with pytest.raises(EngineError, match=r"no folder with a config\.json"):
+    with pytest.raises(EngineError, match=r"a folder of safetensors; make one .*\.dequantise FILE"):
         declared_identity(entry(weights=str(tmp_path / "model.gguf")))
+    with pytest.raises(EngineError, match=r"no folder with a config\.json"):
+        declared_identity(entry(weights=str(tmp_path)))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def model_source(entry: ModelEntry) -> str:
     """The folder of the weights, or the name under which a model hub has them.
 
     Raises:
-        EngineError: the folder is missing, or is no folder.
+        EngineError: the folder is missing, or is no folder, or a GGUF file.
     """
     if entry.weights:
         path = find_weights(entry)
@@ -77,6 +77,12 @@ def model_source(entry: ModelEntry) -> str:
         path = weights_path(entry.model_id)
     else:
         return entry.model_id
+    if path.suffix == ".gguf":
+        raise EngineError(
+            f"Model {entry.name!r}: engine {entry.engine!r} takes a folder of safetensors; make "
+            f"one of {path} (`python -m contextcliff_dagster.inference.dequantise FILE FOLDER`), "
+            "or use engine llamacpp."
+        )
     if not (path / "config.json").is_file():
         raise EngineError(
             f"Model {entry.name!r}: {path} is no folder with a config.json and weights beside it; "
