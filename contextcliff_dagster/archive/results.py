@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 2_000
 _OF_CALL = [name for name in columns("calls") if name != "created_at"]
 _OF_RESULT = [name for name in columns("results") if name not in ("call_key", "pruned_at")]
+_MAYBE_PAID = "maybe_paid"
 FORMATS = (".jsonl", ".parquet")
 
 
@@ -27,8 +29,10 @@ def export_results(ledger: Ledger, study: str, campaign: str | None, file: Path)
     """Write every ended call of the study to ``file``, a row each; their number.
 
     JSONL or Parquet, by the file's suffix. Rows are in the order of ``call_key``; the same ledger
-    gives the same rows. A call that a run gave up has ``no_answer`` ``transport_error``. Documents
-    are named by their hash; there is no key or address in a ledger, so none in the file.
+    gives the same rows. A call that a run gave up has ``no_answer`` ``transport_error``;
+    ``maybe_paid`` counts the requests of a call that died after they were sent, beside the one that
+    was answered. Documents are named by their hash; there is no key or address in a ledger, so none
+    in the file.
 
     Raises:
         StudyError: nothing of the study (or campaign) is recorded.
@@ -37,10 +41,11 @@ def export_results(ledger: Ledger, study: str, campaign: str | None, file: Path)
     if file.suffix not in FORMATS:
         raise StoreError(f"{file} should end in {' or '.join(FORMATS)}: that chooses the format.")
     write = _write_jsonl if file.suffix == ".jsonl" else _write_parquet
+    lost = Counter(orphan.call_key for orphan in ledger.orphans())
     with ledger.snapshot() as db:
         _insist_on_study(db, study, campaign)
         with atomic_path(file) as temporary:
-            return write(temporary, _rows(db, study, campaign))
+            return write(temporary, _rows(db, study, campaign, lost))
 
 
 def _insist_on_study(db: Database, study: str, campaign: str | None) -> None:
@@ -57,13 +62,16 @@ def _insist_on_study(db: Database, study: str, campaign: str | None) -> None:
         )
 
 
-def _rows(db: Database, study: str, campaign: str | None) -> Iterator[list[dict[str, Any]]]:
+def _rows(
+    db: Database, study: str, campaign: str | None, lost: Mapping[str, int]
+) -> Iterator[list[dict[str, Any]]]:
     """Some rows at a time, so that the whole study need not fit into memory."""
     calls = ", ".join(f"c.{name}" for name in _OF_CALL)
     results = ", ".join(f"r.{name}" for name in _OF_RESULT)
     # The last attempt's failure counts, and only where there is no result.
     sql = (
-        f"SELECT {calls}, {results}, f.kind, f.message, f.at FROM calls c"
+        f"SELECT {calls}, {results}, (SELECT count(*) FROM failures d WHERE d.call_key = c.call_key"
+        " AND d.maybe_paid = 1), f.kind, f.message, f.at FROM calls c"
         " LEFT JOIN results r ON r.call_key = c.call_key"
         " LEFT JOIN failures f ON r.call_key IS NULL AND f.attempt_id ="
         " (SELECT max(g.attempt_id) FROM failures g WHERE g.call_key = c.call_key)"
@@ -76,15 +84,16 @@ def _rows(db: Database, study: str, campaign: str | None) -> Iterator[list[dict[
         given = (study, last) if campaign is None else (study, last, campaign)
         found = db.execute(sql, given).fetchall()
         if found:
-            yield [_row(values) for values in found]
+            yield [_row(values, lost) for values in found]
         if len(found) < _AT_ONCE:
             return
         last = found[-1][_OF_CALL.index("call_key")]
 
 
-def _row(values: tuple[Any, ...]) -> dict[str, Any]:
-    *known, kind, message, at = values
+def _row(values: tuple[Any, ...], lost: Mapping[str, int]) -> dict[str, Any]:
+    *known, died, kind, message, at = values
     row = dict(zip([*_OF_CALL, *_OF_RESULT], known, strict=True))
+    row[_MAYBE_PAID] = died + lost.get(row["call_key"], 0)
     if kind is not None:
         failure = {"no_answer": "transport_error", "error": f"{kind}: {message}", "finished_at": at}
         row.update(failure)
@@ -117,4 +126,5 @@ def _schema() -> pa.Schema:
 
     types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64()}
     kinds = {**columns("calls"), **columns("results")}
-    return pa.schema([(name, types[kinds[name]]) for name in [*_OF_CALL, *_OF_RESULT]])
+    named = [(name, types[kinds[name]]) for name in [*_OF_CALL, *_OF_RESULT]]
+    return pa.schema([*named, (_MAYBE_PAID, pa.int64())])

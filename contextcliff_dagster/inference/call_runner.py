@@ -93,7 +93,7 @@ class CallRunner:
         alarm = None
         if self._left_s is not None and self._todo:
             late = asyncio.get_running_loop().call_later
-            alarm = late(max(self._left_s, 0.0), self._stop_for, _out_of_time(len(self._todo)))
+            alarm = late(max(self._left_s, 0.0), self._stop_for, out_of_time(len(self._todo)))
         async with self._sender.lag:
             while (self._todo or self._held) and not self._halt.is_set():
                 await self._work_through()
@@ -185,7 +185,8 @@ class CallRunner:
             self.ended_bins.put(call.bin)
 
 
-def _out_of_time(open_calls: int) -> BudgetError:
+def out_of_time(open_calls: int) -> BudgetError:
+    """The sentence for a run that its deadline ends."""
     return BudgetError(
         f"The deadline was reached with some of {open_calls:,} calls still open; everything "
         "measured is kept, so run the same command to go on, or raise --deadline."

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.budget import Budget, with_day_limit
+from contextcliff_dagster.inference.call_runner import out_of_time
 from contextcliff_dagster.inference.calls import SampleSource, plan_calls
 from contextcliff_dagster.inference.campaigns import (
     ensure_campaign,
@@ -53,7 +55,7 @@ def measure(
     thread. ``engine`` stands in for the entry's own, not yet started. Where the entry wants
     devices, they are leased before it starts; ``say`` is told once if that has to wait, and why,
     and where nobody says how long the model's window is.
-    Nothing more is sent after ``until`` (`time.monotonic()`).
+    Nothing more is sent, and no device waited for, after ``until`` (`time.monotonic()`).
 
     Raises:
         EngineError: the engine cannot start or be trusted further, or it is not the one that this
@@ -101,10 +103,14 @@ def measure(
     entry, budget = priced(entry), with_day_limit(budget or Budget())
     insist_on_price(entry, budget)
     purpose = f"Model {entry.name} of study {study}"
+
+    def enough() -> bool:
+        return (stop is not None and stop()) or (until is not None and time.monotonic() >= until)
+
     try:
         # Leased before the engine is made: CUDA reads what it may see when it is first loaded.
         with (
-            leased(entry.gpus_wanted, purpose, say=say, stop=stop),
+            leased(entry.gpus_wanted, purpose, say=say, stop=enough),
             EngineSession(entry, engine) as session,
         ):
             identity = session.identity
@@ -124,7 +130,9 @@ def measure(
             )
     except WaitStopped:
         unsent = plan_calls(manifest, "", recipe, campaign, bins, n)
-        return RunSummary(planned=len(list(unsent)), stopped=True)
+        if stop is None or not stop():
+            raise out_of_time(len(unsent)) from None
+        return RunSummary(planned=len(unsent), stopped=True)
 
 
 class Finished(NamedTuple):

@@ -10,7 +10,13 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from contextcliff_dagster.contracts import CorpusError, EngineError, StoreError, StudyError
+from contextcliff_dagster.contracts import (
+    BudgetError,
+    CorpusError,
+    EngineError,
+    StoreError,
+    StudyError,
+)
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.steps.measurement import open_ledger
 from contextcliff_dagster.inference.campaigns import list_campaigns, new_campaign
@@ -146,6 +152,12 @@ def test_the_estimate_is_an_asset_of_preparing_and_of_measuring(
         new_campaign(ledger, study.name)
     profile_study(study, models=ONE_MODEL, instance=instance, campaign=first.name)
     assert estimated() == [12, 12, 0, 0]
+
+
+def test_a_deadline_ends_the_run_and_the_next_one_goes_on(study: Study) -> None:
+    with pytest.raises(BudgetError, match="deadline was reached"):
+        profile_study(study, models=ONE_MODEL, deadline_s=1e-9)
+    assert profile_study(study, models=ONE_MODEL, deadline_s=3600).cliffs[0]["n"] == 12
 
 
 def test_the_report_says_that_no_prefix_was_reused(study: Study) -> None:

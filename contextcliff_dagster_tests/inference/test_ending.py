@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from contextcliff_dagster.contracts import BudgetError, StoreError
 from contextcliff_dagster.inference.budget import Budget
+from contextcliff_dagster.inference.leases import lease
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.progress import Progress
 from contextcliff_dagster_tests.inference.measured import PRICE, SAMPLE, rows_of, run
@@ -36,6 +38,29 @@ def test_the_budget_stops_before_it_is_exceeded_and_the_next_run_goes_on(ledger:
     assert sum(row["cost_usd"] for row in rows_of(ledger)) == pytest.approx(
         ledger.spent("s", "c").usd
     )
+
+
+def test_after_the_deadline_nothing_is_sent_and_the_next_run_goes_on(ledger: Ledger) -> None:
+    with reference_server(delay_ms=50) as url:
+        entry = openai_entry(url, concurrency=2)
+        with pytest.raises(BudgetError, match=r"everything measured is kept.*raise --deadline"):
+            run(ledger, entry, until=time.monotonic())
+        kept = ledger.stats()
+        assert kept["answers"] == kept["attempts"] <= 2, "what was sent was waited for"
+        assert run(ledger, entry, until=time.monotonic() + 3600).sent == 18 - kept["answers"]
+
+
+def test_the_deadline_ends_waiting_for_a_device_too(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_LEASES", str(tmp_path / "leases"))
+    monkeypatch.setenv("CONTEXTCLIFF_DEVICES", "one")
+    held = lease(1, "somebody else")
+    said: list[str] = []
+    with pytest.raises(BudgetError, match=r"deadline was reached .* 18 calls.*raise --deadline"):
+        run(ledger, reference_entry(gpus=1), until=time.monotonic(), say=said.append)
+    held.close()
+    assert ledger.stats()["attempts"] == 0
 
 
 def test_stop_ends_the_run_and_keeps_what_was_in_flight(ledger: Ledger) -> None:

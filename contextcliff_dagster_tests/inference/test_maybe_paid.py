@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from contextcliff_dagster.archive.results import export_results
 from contextcliff_dagster.cli.results import spent_lines
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.progress import RunSummary
@@ -24,11 +27,21 @@ def keys(rows: list[dict[str, object]]) -> list[str]:
     return [str(row["call_key"]) for row in rows]
 
 
+def exported(ledger: Ledger, folder: Path) -> list[int]:
+    """The column ``maybe_paid`` of the calls as files for other programs have it."""
+    for name in ("calls.jsonl", "calls.parquet"):
+        export_results(ledger, "s", None, folder / name)
+    lines = (folder / "calls.jsonl").read_text().splitlines()
+    found: list[int] = [json.loads(line)["maybe_paid"] for line in lines]
+    assert pq.read_table(folder / "calls.parquet")["maybe_paid"].to_pylist() == found
+    return found
+
+
 @pytest.mark.parametrize(
     ("fault", "perhaps"), [("cut", 1), ("broken_json", 1), ("html", 1), ("429", 0)]
 )
 def test_a_fault_after_sending_is_marked_and_charged(
-    ledger: Ledger, fault: str, perhaps: int
+    ledger: Ledger, fault: str, perhaps: int, tmp_path: Path
 ) -> None:
     with faulty_server([fault, "ok"]) as url:
         entry = openai_entry(url, concurrency=1, price=PRICE)
@@ -46,6 +59,7 @@ def test_a_fault_after_sending_is_marked_and_charged(
     assert stats["maybe_paid_usd"] == pytest.approx(marked.usd)
     (row,) = ledger.stats_by_campaign()
     assert (row["maybe_paid"], row["maybe_paid_usd"]) == (perhaps, pytest.approx(marked.usd))
+    assert exported(ledger, tmp_path) == [perhaps]
 
 
 def test_what_a_killed_process_had_sent_is_marked_and_charged(
@@ -61,6 +75,7 @@ def test_what_a_killed_process_had_sent_is_marked_and_charged(
         marked = ledger.maybe_paid(keys(told.rows()))
         (row,) = ledger.stats_by_campaign()
         stats = ledger.stats()
+        assert sorted(exported(ledger, tmp_path)) == [0, 0, 0, 0, 0, 1]
     assert (summary.orphans, marked.requests) == (1, 1)
     assert summary.orphans_usd == pytest.approx(marked.usd)
     assert marked.usd > 0
