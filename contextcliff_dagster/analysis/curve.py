@@ -62,10 +62,7 @@ def curve_band(
     cells = fit.cells
     low, high = int(cells.low[0]), int(cells.high[-1])
     tokens = np.unique(np.geomspace(low, high, _POINTS).round().astype(np.int64))
-    best = np.array([fit.best])
-    mean = fit.plateau[fit.best] * retained_at(fit, best, np.log(tokens))[0]
-    if dip is not None:
-        mean = _window_means(cells, tokens, *dip)
+    mean = fitted_mean(fit, tokens, dip)
     lower, upper = curve_limits(
         cells, tokens, fit.dispersion, confidence, fit.degrees, recovers=dip is not None
     )
@@ -73,6 +70,15 @@ def curve_band(
         {"tokens": int(t), "mean": _unit(m), "ci_low": _unit(a), "ci_high": _unit(b)}
         for t, m, a, b in zip(tokens, mean.clip(lower, upper), lower, upper, strict=True)
     ]
+
+
+def fitted_mean(fit: DeclineFit, tokens: Ints, dip: tuple[int, int] | None = None) -> Floats:
+    """The best member at lengths ``tokens`` (P); with ``dip`` the means around and in it."""
+    if dip is not None:
+        return _window_means(fit.cells, tokens, *dip)
+    best = np.array([fit.best])
+    out: Floats = fit.plateau[fit.best] * retained_at(fit, best, np.log(tokens))[0]
+    return out
 
 
 def _window_means(cells: Cells, tokens: Ints, first: int, end: int) -> Floats:

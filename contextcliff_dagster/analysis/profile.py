@@ -21,7 +21,8 @@ from contextcliff_dagster.analysis.bin_statistics import (
 )
 from contextcliff_dagster.analysis.conclusion import cap_at, conclude
 from contextcliff_dagster.analysis.context import ModelProfile, ProfileContext
-from contextcliff_dagster.analysis.curve import Estimate, curve_band
+from contextcliff_dagster.analysis.curve import Estimate, curve_band, fitted_mean
+from contextcliff_dagster.analysis.detectors import second_opinions
 from contextcliff_dagster.analysis.effective_lengths import effective_lengths
 from contextcliff_dagster.analysis.joint_cap import (
     joint_cap,
@@ -33,6 +34,7 @@ from contextcliff_dagster.analysis.prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.rules import threshold_rules
 from contextcliff_dagster.analysis.settings import AnalysisSettings
 from contextcliff_dagster.analysis.units import Sample, clean_records
+from contextcliff_dagster.analysis.variance_signal import variance_signal
 from contextcliff_dagster.analysis.verdict import Finding, Loss
 from contextcliff_dagster.analysis.zones import zones_of
 from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin, Verdict
@@ -92,6 +94,7 @@ def profile_model(
         *definition_warnings,
         *slow_warnings,
     ]
+    scatter = _variance_signal(sample, finding, settings)
     head = _head(sample, settings, context)
     cliff = _loss(finding.cliff)
     examples = sample.examples
@@ -127,7 +130,9 @@ def profile_model(
         "bins": rows,
         "rules": threshold_rules(rows, context.window_tokens),
         "definitions": definitions,
-        "detectors": [],
+        "detectors": second_opinions(
+            documents, rows, baseline, settings.tolerance, finding.verdict, cliff
+        ),
         "sensitivity": [],
         "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
         "confounds": {"identified": "not_assessed", "reasons": []},
@@ -139,6 +144,7 @@ def profile_model(
         "calls": {"planned": len(sample.calls), "scored": int(sample.calls["answered"].sum())},
         "totals": _totals(sample.calls),
         "latency": {kind: found.to_dict() for kind, found in canaries.items()},
+        "variance_signal": scatter,
         "slowdown": {kind: asdict(test) if test else None for kind, test in slowdowns.items()},
         "bins": [{**_with_scores(row, i, sample), **slow[i]} for i, row in enumerate(rows)],
         "warnings": [*sample.warnings, *context.warnings, *slow_warnings],
@@ -213,8 +219,27 @@ def _loss(loss: Loss | None) -> dict[str, Any] | None:
 def _curve(finding: Finding, settings: AnalysisSettings) -> list[dict[str, Any]]:
     if finding.refined is None:
         return []
-    dip = finding.degraded if finding.verdict is Verdict.DIP else None
-    return curve_band(finding.refined, settings.confidence, dip)
+    return curve_band(finding.refined, settings.confidence, _window(finding))
+
+
+def _window(finding: Finding) -> tuple[int, int] | None:
+    return finding.degraded if finding.verdict is Verdict.DIP else None
+
+
+def _variance_signal(
+    sample: Sample, finding: Finding, settings: AnalysisSettings
+) -> dict[str, Any]:
+    examples = sample.examples
+    lengths = examples["length_tokens"].to_numpy(np.int64)
+    fit = finding.refined
+    return variance_signal(
+        examples["document"].to_numpy(np.int64),
+        lengths,
+        examples["score"].to_numpy(np.float64),
+        None if fit is None else fitted_mean(fit, lengths, _window(finding)),
+        permutations=settings.permutations,
+        seed=settings.seed,
+    )
 
 
 def _critical_threshold(cliff: dict[str, Any] | None, window: int | None) -> dict[str, Any] | None:
