@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 def baseline_of(documents: Documents, settings: AnalysisSettings) -> dict[str, Any]:
-    """The ``baseline`` of ``cliffs.json``: the shortest 15% of the examples, whole documents.
+    """The ``baseline`` of ``cliffs.json``: the shortest 15% of the examples (or the share
+    of ``settings``), whole documents.
 
     The interval resamples documents; ``n`` counts examples, ``to_tokens`` is the longest length in
     the region.
     """
     if not len(documents.n):
         return {"mean": None, "ci_low": None, "ci_high": None, "n": 0, "to_tokens": None}
-    cells = merge_cells(documents)
+    cells = merge_cells(documents, baseline_share=settings.baseline_share)
     to_tokens = int(cells.high[cells.baseline_cells - 1])
     inside = documents.length_tokens <= to_tokens
     n, s = documents.n[inside], documents.s[inside]

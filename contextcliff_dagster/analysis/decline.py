@@ -49,7 +49,8 @@ _PARAMETERS = 3
 class Cells:
     """Neighbouring documents summed; all arrays of length G, shortest first.
 
-    ``x`` is the mean log length, ``low`` and ``high`` the shortest and longest length in tokens.
+    ``x`` is the mean log length, ``low`` and ``high`` the shortest and longest length in tokens,
+    ``baseline_share`` the share of the samples that is the baseline.
     """
 
     x: Floats
@@ -57,6 +58,7 @@ class Cells:
     high: NDArray[np.int64]
     n: Floats
     s: Floats
+    baseline_share: float = BASELINE_SHARE
 
     @cached_property
     def edges(self) -> Floats:
@@ -66,11 +68,13 @@ class Cells:
     @cached_property
     def baseline_cells(self) -> int:
         """How many cells make the baseline region (at least one)."""
-        reached = np.searchsorted(np.cumsum(self.n), BASELINE_SHARE * self.n.sum() - 1e-9)
+        reached = np.searchsorted(np.cumsum(self.n), self.baseline_share * self.n.sum() - 1e-9)
         return int(min(reached + 1, len(self.n)))
 
 
-def merge_cells(documents: Documents, at_most: int = MAX_CELLS) -> Cells:
+def merge_cells(
+    documents: Documents, at_most: int = MAX_CELLS, baseline_share: float = BASELINE_SHARE
+) -> Cells:
     """Documents summed to at most ``at_most`` cells of similar n; equal lengths stay together."""
     lengths, group = np.unique(documents.length_tokens, return_inverse=True)
     n = np.bincount(group, weights=documents.n)
@@ -87,7 +91,7 @@ def merge_cells(documents: Documents, at_most: int = MAX_CELLS) -> Cells:
     total: Floats = np.add.reduceat(n, first)
     x = np.add.reduceat(n * np.log(lengths), first) / total
     summed = np.add.reduceat(s, first)
-    return Cells(x, lengths[first], lengths[last], total, summed)
+    return Cells(x, lengths[first], lengths[last], total, summed, baseline_share)
 
 
 @dataclass(frozen=True)
@@ -131,9 +135,9 @@ class DeclineFit:
         return deviance_quantile(confidence, self.degrees)
 
 
-def fit_declines(documents: Documents) -> DeclineFit:
+def fit_declines(documents: Documents, baseline_share: float = BASELINE_SHARE) -> DeclineFit:
     """Fit the whole family to ``documents`` (at least two distinct lengths)."""
-    cells = merge_cells(documents)
+    cells = merge_cells(documents, baseline_share=baseline_share)
     return _fit(cells, documents, *_members(cells))
 
 

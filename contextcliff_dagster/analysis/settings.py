@@ -18,6 +18,10 @@ class AnalysisSettings:
         seed: of every resampling; the same records and seed give the same result.
         rolling: bins in the trailing window of ``rolling_variance``.
         permutations: of whole documents over the lengths, for the scan's p-value.
+        baseline_share: of the examples, shortest first, that are the baseline, 0.05..0.5; 0.15 is
+            what error rates are stated for.
+        second_opinions: whether `profile_model` also gives other detectors, the sensitivity of the
+            cap and what more data would buy; they take most of its time and decide nothing.
 
     Raises:
         StudyError: a value is outside its range.
@@ -29,6 +33,8 @@ class AnalysisSettings:
     seed: int = 0
     rolling: int = 3
     permutations: int = 999
+    baseline_share: float = 0.15
+    second_opinions: bool = True
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -37,6 +43,7 @@ class AnalysisSettings:
             ("resamples", 100, 100_000),
             ("rolling", 1, 100),
             ("permutations", 99, 100_000),
+            ("baseline_share", 0.05, 0.5),
         ):
             value = getattr(self, name)
             if not low <= value <= high:

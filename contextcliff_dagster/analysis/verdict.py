@@ -88,7 +88,7 @@ def find_verdict(
             "All scored lengths are the same or nearly so: nothing can be said about length; "
             "measure documents of different lengths."
         )
-    fit = fit_declines(documents)
+    fit = fit_declines(documents, settings.baseline_share)
     refined = refine(fit, documents)
     if baseline_mean < FLOOR:
         return Finding(
