@@ -67,7 +67,7 @@ def document_interval(
     return float(low), float(high)
 
 
-def exact_interval(hits: int, count: int, confidence: float) -> tuple[float, float]:
+def exact_interval(hits: float, count: float, confidence: float) -> tuple[float, float]:
     """Interval of a chance of which ``hits`` of ``count`` independent trials came true.
 
     Both tails hold at most half of 1 - ``confidence``, whatever the chance (Clopper and Pearson
@@ -76,7 +76,7 @@ def exact_interval(hits: int, count: int, confidence: float) -> tuple[float, flo
     from scipy.special import betaincinv
 
     tail = 0.5 * (1.0 - confidence)
-    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits > 0 else 0.0
     high = float(betaincinv(hits + 1, count - hits, 1.0 - tail)) if hits < count else 1.0
     return low, high
 

@@ -17,6 +17,7 @@ _COMMANDS = {
     "profile": ("measure", "profile"),
     "prepare": ("measure", "prepare"),
     "report": ("results", "report"),
+    "analyze": ("analyze", "analyze"),
     "policy": ("policy", "policy"),
     "guard": ("policy", "guard"),
     "models": ("catalogue", "models"),

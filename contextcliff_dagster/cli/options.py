@@ -55,6 +55,10 @@ def _no_value(*_: object) -> None:
     """`--debug` is read before parsing, so that parsing errors obey it too."""
 
 
+debug_option = click.option(
+    "--debug", is_flag=True, callback=_no_value, expose_value=False, help="Show tracebacks."
+)
+
 common_options = together(
     click.option(
         "--store",
@@ -65,9 +69,7 @@ common_options = together(
         help="Folder of the results (default: CONTEXTCLIFF_HOME, else data/store of a checkout).",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
-    click.option(
-        "--debug", is_flag=True, callback=_no_value, expose_value=False, help="Show tracebacks."
-    ),
+    debug_option,
 )
 
 _STUDY = together(

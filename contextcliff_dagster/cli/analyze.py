@@ -1,0 +1,169 @@
+"""`analyze`: a file of scores that somebody measured elsewhere, to verdict, cap and report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from contextcliff_dagster.cli.faults import YOUR_TURN, say, sentence
+from contextcliff_dagster.cli.options import debug_option, together
+from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.contracts import ContextCliffError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.cli.analyzed import Analyzed
+
+
+def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """A share as a number (.3) or in percent (30%)."""
+    try:
+        return float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no share; write .3 or 30%", ctx, param) from None
+
+
+_what = together(
+    click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path)),
+    click.option(
+        "--aggregated",
+        is_flag=True,
+        help="FILE is a table of means: length_tokens, mean, n; base_score and threshold.",
+    ),
+    click.option(
+        "--scale",
+        type=click.FloatRange(min=0, min_open=True),
+        default=1.0,
+        metavar="MAX",
+        help="Scores are 0..MAX, e.g. 100 for percentages (default: 1).",
+    ),
+    click.option("--model", metavar="NAME", help="Only this model, or what to call the only one."),
+    click.option("--by", type=click.Choice(["model"]), help="Each model by itself."),
+)
+_how = together(
+    click.option(
+        "--tolerance",
+        callback=_share,
+        default="0.3",
+        metavar="SHARE",
+        help="Loss that still counts as safe, e.g. .2 or 20% (default: .3).",
+    ),
+    click.option(
+        "--confidence",
+        callback=_share,
+        default="0.95",
+        metavar="SHARE",
+        help="Of the cap and every interval (default: .95).",
+    ),
+    click.option(
+        "--window", type=click.IntRange(min=1), metavar="TOKENS", help="The model's own window."
+    ),
+)
+_where = together(
+    click.option(
+        "--json",
+        "target",
+        metavar="FILE_OR_DIR",
+        help="Write the results for machines: into a file, or one each into a folder; - prints.",
+    ),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Write report.md, report.png and report.json into this folder.",
+    ),
+    debug_option,
+)
+
+
+@click.command()
+@_what
+@_how
+@_where
+@click.pass_context
+def analyze(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    aggregated: bool,
+    scale: float,
+    model: str | None,
+    by: str | None,
+    tolerance: float,
+    confidence: float,
+    window: int | None,
+    target: str | None,
+    out: Path | None,
+) -> None:
+    """Verdict and safe cap of scores that you have: CSV, TSV, JSON Lines, JSON or Parquet.
+
+    A row of FILE is an answer: length_tokens and score, and document_id, example_id, replicate,
+    model, failure, ttft_ms and the like where they are known.
+    """
+    if model is not None and by is not None:
+        raise click.UsageError("--model takes one model and --by each: choose one of the two")
+    from contextcliff_dagster.analysis.settings import AnalysisSettings
+    from contextcliff_dagster.cli.analyzed import Places, Wish, analyze_file
+
+    settings = AnalysisSettings(tolerance=tolerance, confidence=confidence)
+    wish = Wish(settings, aggregated, scale, model, by is not None, window)
+    places = Places.of(target, files, by_model=wish.by_model)
+    faults: list[ContextCliffError] = []
+    done: list[Analyzed] = []
+    paths: list[Path] = []
+    for path in files:
+        found = list(analyze_file(path, wish, faults))
+        done += found
+        paths += places.write(path, [item.result for item in found], by_model=wish.by_model)
+    if target == "-":
+        results = [item.result for item in done]
+        if places.array or results:
+            print_json(results if places.array else results[0])
+    else:
+        _print(done)
+    if out is not None and done:
+        paths += _report(done, out, faults)
+    if target != "-":
+        for path in paths:
+            click.echo(f"Written: {path}")
+    for fault in faults:
+        say(f"contextcliff: {sentence(str(fault))}")
+    if faults:
+        ctx.exit(YOUR_TURN)
+
+
+def _print(done: Sequence[Analyzed]) -> None:
+    from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+
+    for item in done:
+        click.echo(risk_report(item.result))
+        for warning in item.result["warnings"]:
+            click.echo(f"Note: {sentence(warning)}")
+        click.echo()
+    if line := comparison_line([item.result for item in done]):
+        click.echo(f"{line}\n")
+
+
+def _report(
+    done: Sequence[Analyzed], out: Path, faults: Sequence[ContextCliffError]
+) -> tuple[Path, ...]:
+    from contextcliff_dagster.reporting.report import write_report
+
+    names = [item.result["model"] for item in done]
+    answers = [item.answers for item in done if item.answers is not None]
+    records = None
+    # Answers are found by their model's name: where two files share one, none can be told apart.
+    if answers and len(set(names)) == len(names):
+        import pandas as pd
+
+        records = pd.concat(answers, ignore_index=True)
+    files = list(dict.fromkeys(item.path.name for item in done))
+    title = f"Scores of {', '.join(files[:4])}" + (" and others" if len(files) > 4 else "")
+    return write_report(
+        [item.result for item in done],
+        records,
+        out,
+        title=title,
+        notes=[f"Left out: {fault}" for fault in faults],
+    )

@@ -1,0 +1,262 @@
+"""The columns of a file, by name, whatever its format.
+
+Arrow reads whole columns at the speed of the disk, and says little about what it cannot read. A
+file that it refuses is read again row by row (`plain`), which is slow, forgiving where a value is
+merely of another type than those before it, and exact about the row where it is not.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.score_files.plain import (
+    as_array,
+    read_csv,
+    read_json_array,
+    read_json_lines,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+PACKED = (".gz", ".bz2", ".zst", ".lz4")
+"""Endings of compressed files, which are read as what they hold (not Parquet: it packs itself)."""
+
+_HEAD = 1 << 20
+_UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What of a file was asked for, and the names of all there is.
+
+    ``arrays``: an Arrow array of ``rows`` values for each wanted column that the file has. Rows are
+    counted from 1; a header is none.
+    """
+
+    path: Path
+    found: tuple[str, ...]
+    arrays: Mapping[str, pa.ChunkedArray]
+    rows: int
+
+
+def read_columns(path: Path, texts: Collection[str], numbers: Collection[str]) -> Columns:
+    """The columns ``texts`` and ``numbers`` of a CSV, TSV, JSON Lines, JSON or Parquet file.
+
+    ``texts`` keep the letters they are written with (``007``); ``numbers`` may come back as
+    anything the file holds.
+
+    Raises:
+        ScoreFileError: the file is not there, is empty, or is not what its ending says.
+    """
+    kind = _kind(path)
+    try:
+        columns = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}[kind](
+            path, frozenset(texts), frozenset(numbers)
+        )
+    except OSError as fault:
+        raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+    if not columns.rows:
+        raise ScoreFileError(f"{path} holds no rows: give at least two of different lengths.")
+    return columns
+
+
+def stem(path: Path) -> str:
+    """The file's name without what says its format: ``a.jsonl.gz`` is ``a``."""
+    name = path.name
+    for endings in (PACKED, tuple(FORMATS)):
+        ending = Path(name).suffix
+        if ending.lower() in endings and name != ending:
+            name = name.removesuffix(ending)
+    return name
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        raise ScoreFileError(f"{path} is a folder; name the files in it.")
+    try:
+        start = _first_bytes(path, 64)
+    except FileNotFoundError as fault:
+        raise ScoreFileError(f"There is no file {path}.") from fault
+    except OSError as fault:
+        raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+    if not start.removeprefix(_BOM).strip():
+        raise ScoreFileError(f"{path} is empty: give at least two rows of different lengths.")
+    if start.startswith(_UTF16_OR_32):
+        raise ScoreFileError(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
+    inner = Path(path.stem) if path.suffix.lower() in PACKED else path
+    kind = FORMATS.get(inner.suffix.lower())
+    if start.startswith(b"PAR1"):
+        kind = "parquet" if kind in (None, "parquet") else None
+    elif kind == "parquet":
+        kind = None
+    elif kind is None and start.removeprefix(_BOM).lstrip()[:1] in (b"{", b"["):
+        kind = "json"
+    if kind is None:
+        raise ScoreFileError(
+            f"{path} is not of a known format: give CSV, TSV, JSON Lines (.jsonl), JSON or Parquet "
+            "with the ending that says so."
+        )
+    return kind
+
+
+def _opened(path: Path) -> pa.NativeFile:
+    import pyarrow as pa
+
+    return pa.input_stream(str(path), compression="detect")
+
+
+def _first_bytes(path: Path, count: int) -> bytes:
+    with _opened(path) as file:
+        start: bytes = file.read(count)
+    return start
+
+
+def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    head = _first_bytes(path, _HEAD).removeprefix(_BOM)
+    first = next((line for line in head.splitlines() if line.strip()), b"")
+    skipped = head.index(first)  # blank lines before the header
+    try:
+        line = first.decode()
+    except UnicodeDecodeError as fault:
+        raise ScoreFileError(f"The header of {path} is not UTF-8; save the file as UTF-8.") from (
+            fault
+        )
+    delimiter = "\t" if path.name.lower().split(".")[1:2] == ["tsv"] else _delimiter(line)
+    header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    wanted = [name for name in header if name in texts | numbers]
+    for name in wanted:
+        if wanted.count(name) > 1:
+            raise ScoreFileError(f"The header of {path} names column {name!r} twice.")
+    # Arrow wants every name to be another.
+    names = [name if name in wanted else f"{i} {name}" for i, name in enumerate(header)]
+    if not wanted:
+        return Columns(path, tuple(header), {}, 1)
+    try:
+        table = arrow_csv.read_csv(
+            _opened(path),
+            arrow_csv.ReadOptions(
+                column_names=names, skip_rows=1 + head[:skipped].count(b"\n"), use_threads=True
+            ),
+            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values='"' in line),
+            arrow_csv.ConvertOptions(
+                include_columns=wanted,
+                column_types={name: pa.string() for name in wanted if name in texts},
+                strings_can_be_null=True,
+                null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"],
+            ),
+        )
+        arrays, rows = {name: table[name] for name in wanted}, table.num_rows
+    except pa.ArrowInvalid:
+        arrays, rows = read_csv(path, _opened(path), delimiter, header, wanted)
+    return Columns(path, tuple(header), arrays, rows)
+
+
+def _delimiter(header: str) -> str:
+    return max(",;\t", key=header.count)
+
+
+def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    try:
+        schema, found = _json_schema(_first_bytes(path, _HEAD), texts, numbers)
+        with _opened(path) as file:
+            table = arrow_json.read_json(
+                file,
+                # One thread: a second one costs a third of the memory again and saves little.
+                arrow_json.ReadOptions(use_threads=False, block_size=_HEAD),
+                arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            )
+    except pa.ArrowInvalid:
+        return _plain(path, *read_json_lines(path, _opened(path), texts | numbers))
+    arrays = {
+        name: table[name]
+        for name in schema.names
+        if name in found or table[name].null_count < table.num_rows
+    }
+    return Columns(path, tuple(dict.fromkeys([*found, *arrays])), arrays, table.num_rows)
+
+
+def _json_schema(
+    head: bytes, texts: frozenset[str], numbers: frozenset[str]
+) -> tuple[pa.Schema, list[str]]:
+    """Types of the wanted fields by the first rows, and the names of all fields there."""
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    if len(head) == _HEAD:
+        head = head[: head.rfind(b"\n") + 1]
+    first = arrow_json.read_json(io.BytesIO(head)).schema
+    fields = []
+    for name in sorted(texts | numbers):
+        type_ = pa.string() if name in texts else pa.float64()
+        if name in first.names:
+            seen = first.field(name).type
+            if pa.types.is_integer(seen) and name in numbers:
+                seen = pa.float64()  # a fraction may follow
+            # What looks like a time is a name that looks like one.
+            type_ = pa.string() if pa.types.is_timestamp(seen) else seen
+            type_ = (pa.string() if name in texts else pa.float64()) if _untold(seen) else type_
+        fields.append((name, type_))
+    return pa.schema(fields), first.names
+
+
+def _untold(seen: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_null(seen))
+
+
+def _json(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
+
+    start = _first_bytes(path, _HEAD).removeprefix(_BOM).lstrip()
+    if not start.startswith(b"["):
+        return _json_lines(path, texts, numbers)
+    with _opened(path) as file:
+        return _plain(path, *read_json_array(path, file.read(), texts | numbers))
+
+
+def _parquet(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            found = file.schema_arrow.names
+            wanted = [name for name in dict.fromkeys(found) if name in texts | numbers]
+            for name in wanted:
+                if found.count(name) > 1:
+                    raise ScoreFileError(f"{path} names column {name!r} twice.")
+            table = file.read(columns=wanted)
+            return Columns(
+                path, tuple(found), {n: table[n] for n in wanted}, file.metadata.num_rows
+            )
+    except (pa.ArrowException, OSError) as fault:
+        reason = str(fault).splitlines()[0]
+        raise ScoreFileError(f"{path} is not readable Parquet: {reason}") from fault
+
+
+def _plain(path: Path, values: dict[str, list[Any]], found: list[str], rows: int) -> Columns:
+
+    return Columns(path, tuple(found), {k: as_array(v) for k, v in values.items()}, rows)

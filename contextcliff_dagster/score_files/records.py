@@ -1,0 +1,121 @@
+"""Records of single answers: a length and a score a row, and whatever else is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.contracts import UNSCORED_TAGS
+from contextcliff_dagster.score_files.columns import Columns, read_columns
+from contextcliff_dagster.score_files.values import lengths, need, numbers, of_scale, refuse, texts
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+_NAMES = ("document_id", "example_id", "failure")
+_FACTS = ("task", "tokenizer")
+_TIMES_AND_TOKENS = (
+    "evidence_position", "failed", "ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms",
+    "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd",
+)  # fmt: skip
+_TEXTS = (*_NAMES, *_FACTS, "model", "replicate")
+_NUMBERS = ("length_tokens", "score", *_TIMES_AND_TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRecords:
+    """One model's records of one file.
+
+    ``frame`` holds the columns of ``EVAL_RECORDS`` that the file has, scores 0..1. ``task`` and
+    ``tokenizer`` are named where all its rows agree.
+    """
+
+    model: str | None
+    frame: pd.DataFrame
+    task: str | None = None
+    tokenizer: str | None = None
+
+    @property
+    def measured_lengths(self) -> NDArray[np.float64]:
+        """Lengths with a score, tokens."""
+        scored = self.frame["score"].notna().to_numpy()
+        out: NDArray[np.float64] = self.frame["length_tokens"].to_numpy(np.float64)[scored]
+        return out
+
+
+def read_records(path: Path, *, scale: float = 1.0) -> list[ScoreRecords]:
+    """The records of ``path`` by model, in order of the models' names; one where it names none.
+
+    The file needs ``length_tokens`` (above 0) and ``score`` (0..``scale``; empty only where
+    ``failure`` says why there is no answer). ``document_id``, ``example_id``, ``replicate``,
+    ``model``, ``failure``, ``task``, ``tokenizer``, times and token counts are used where they are
+    there, anything else is left aside.
+
+    Raises:
+        ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
+    """
+    columns = read_columns(path, _TEXTS, _NUMBERS)
+    hint = "; a table of means is read with --aggregated" if "mean" in columns.found else ""
+    need(columns, "length_tokens", "score", hint=hint)
+    frame = _frame(columns, scale)
+    if "model" not in columns.arrays:
+        return [_records(None, frame)]
+    models = texts(columns, "model")
+    refuse(columns, "model", models.is_null().to_numpy(), "; name it in every row, or in none")
+    return [
+        _records(name, frame if rows is None else frame.iloc[rows].reset_index(drop=True))
+        for name, rows in rows_by_name(models)
+    ]
+
+
+def _frame(columns: Columns, scale: float) -> pd.DataFrame:
+    import pandas as pd
+
+    data: dict[str, Any] = {"length_tokens": lengths(columns)}
+    for name in _NAMES:
+        if name in columns.arrays:
+            data[name] = texts(columns, name).to_pandas()
+    score = numbers(columns, "score")
+    tags = ", ".join(sorted(tag.value for tag in UNSCORED_TAGS))
+    answered = ~np.isin(data["failure"], tags.split(", ")) if "failure" in data else True
+    why = f"; give a score, or the reason in column 'failure' ({tags}), or leave the row out"
+    refuse(columns, "score", ~np.isfinite(score) & answered, why)
+    data["score"] = of_scale(columns, "score", score, scale)
+    for name in _TIMES_AND_TOKENS:
+        if name in columns.arrays:
+            data[name] = numbers(columns, name)
+    if "replicate" in columns.arrays:  # numbers or names, it is only told apart
+        data["replicate"] = pd.factorize(texts(columns, "replicate").to_pandas(), sort=True)[0]
+    for name in _FACTS:
+        if name in columns.arrays:
+            data[name] = pd.Categorical(texts(columns, name).to_pandas())
+    return pd.DataFrame(data, copy=False)
+
+
+def rows_by_name(names: Any) -> list[tuple[str, Any]]:
+    """(name, rows) in order of names; ``None`` for all rows where there is one name."""
+    import pandas as pd
+
+    codes, known = pd.factorize(names.to_pandas(), sort=True)
+    if len(known) == 1:
+        return [(str(known[0]), None)]
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+    return list(zip(map(str, known), parts, strict=True))
+
+
+def _records(model: str | None, frame: pd.DataFrame) -> ScoreRecords:
+    facts = {name: _only(frame, name) for name in _FACTS}
+    frame = frame.drop(columns=[name for name in _FACTS if name in frame.columns])
+    return ScoreRecords(model, frame, **facts)
+
+
+def _only(frame: pd.DataFrame, name: str) -> str | None:
+    if name not in frame.columns:
+        return None
+    seen = frame[name].dropna().unique()
+    return str(seen[0]) if len(seen) == 1 else None

@@ -1,0 +1,145 @@
+"""Columns as numbers and names, each value that is neither told by its row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.score_files.columns import Columns
+from contextcliff_dagster.score_files.errors import ScoreFileError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+MOST_TOKENS = 1e12
+"""No length is longer; above, an integer has lost digits or a unit is wrong."""
+
+
+def need(columns: Columns, *names: str, hint: str = "") -> None:
+    """Raises:
+    ScoreFileError: a column of ``names`` is missing, with those found and ``hint``.
+    """
+    for name in names:
+        if name not in columns.arrays:
+            found = ", ".join(columns.found) or "none"
+            raise ScoreFileError(
+                f"{columns.path} has no column {name!r}; columns found: {found}{hint}."
+            )
+
+
+def numbers(columns: Columns, name: str) -> Floats:
+    """Column ``name`` as floats, NaN where it is empty; true and false are 1 and 0.
+
+    Raises:
+        ScoreFileError: a value is no number.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = _decoded(columns.arrays[name])
+    kind = array.type
+    if pa.types.is_null(kind):
+        return np.full(columns.rows, np.nan)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _parsed(columns, name, array)
+    if not (pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or _is_number(kind)):
+        raise ScoreFileError(f"{columns.path}: column {name!r} holds {kind}, no numbers.")
+    if pa.types.is_boolean(kind):
+        array = pc.cast(array, pa.uint8())
+    out: Floats = pc.cast(array, pa.float64(), safe=False).to_numpy().astype(np.float64)
+    return out
+
+
+def texts(columns: Columns, name: str) -> pa.ChunkedArray:
+    """Column ``name`` as strings, null where it is empty; 7 and 7.0 are both "7"."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = _decoded(columns.arrays[name])
+    if pa.types.is_floating(array.type):
+        known = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
+        if pc.all(pc.equal(known, pc.trunc(known))).as_py():
+            array = pc.cast(array, pa.int64(), safe=False)
+    try:
+        named = pc.cast(array, pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as fault:
+        raise ScoreFileError(
+            f"{columns.path}: column {name!r} holds {array.type}, no names."
+        ) from fault
+    return pc.if_else(pc.equal(named, ""), None, named)
+
+
+def refuse(columns: Columns, name: str, bad: Bools, why: str, rows: Any = None) -> None:
+    """Raises:
+    ScoreFileError: a value is ``bad``; the first is told, with ``why`` behind its value.
+    """
+    if not bad.any():
+        return
+    at = int(np.flatnonzero(bad)[0])
+    more = int(bad.sum()) - 1
+    others = f" (and {more:,} more)" if more else ""
+    array = columns.arrays[name]
+    value = array[at].as_py()
+    shown = "empty" if value is None else f"{value!r}" if isinstance(value, str) else f"{value:g}"
+    raise ScoreFileError(f"{columns.path}, row {at + 1}{others}: {name} is {shown}{why}.")
+
+
+def lengths(columns: Columns) -> Floats:
+    """``length_tokens``, every one positive and finite.
+
+    Raises:
+        ScoreFileError: one is not.
+    """
+    found = numbers(columns, "length_tokens")
+    refuse(columns, "length_tokens", ~np.isfinite(found), "; a length is a number of tokens")
+    refuse(columns, "length_tokens", found <= 0, "; a length is above 0 tokens")
+    refuse(columns, "length_tokens", found > MOST_TOKENS, "; that is no number of tokens")
+    return found
+
+
+def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Floats:
+    """``values`` (0..scale, NaN allowed) as shares 0..1.
+
+    Raises:
+        ScoreFileError: one lies outside 0..scale.
+    """
+    hint = ""
+    if scale == 1 and np.nanmax(values, initial=0.0) <= 100:
+        hint = "; percentages are read with --scale 100"
+    outside = (values < 0) | (values > scale)
+    refuse(columns, name, outside, f", outside 0..{scale:g}{hint}")
+    # Rounding off what dividing adds: 56.7 of 100 is .567 exactly as .567 is.
+    return values if scale == 1 else np.round(values / scale, 12)
+
+
+def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        return pc.cast(array, array.type.value_type)
+    return array
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
+    """Numbers that are written as text."""
+    import pandas as pd
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_lower(pc.utf8_trim_whitespace(array)).to_pandas()
+    trimmed = trimmed.replace({"true": "1", "false": "0", "": None})
+    found = pd.to_numeric(trimmed, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    told = trimmed.notna().to_numpy() & (trimmed != "nan").fillna(False).to_numpy(bool)
+    refuse(columns, name, np.isnan(found) & told, ", no number")
+    return np.asarray(found, dtype=np.float64)
