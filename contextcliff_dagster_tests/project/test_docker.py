@@ -101,6 +101,33 @@ def test_studies_and_models_of_ones_own_reach_the_code_location(
     assert "reference" in done.stdout
 
 
+def test_steps_in_containers_are_offered_what_the_code_location_has() -> None:
+    """Each variable and folder of one's own that compose gives to `code`, at the same place."""
+    text = (DOCKER / "executors" / "docker.yaml").read_text("utf-8")
+    code = COMPOSE["services"]["code"]
+    for variable, value in code["environment"].items():
+        if variable in ("CONTEXTCLIFF_STUDIES", "CONTEXTCLIFF_MODELS"):
+            assert f"- {variable}={value}\n" in text
+            assert re.search(rf"- /\S+:{value}:ro\n", text)
+    uncommented = yaml.safe_load(re.sub(r"# (- [A-Z_]+=|- /)", r"\1", text))
+    assert "CONTEXTCLIFF_MODELS=/data/models.yaml" in uncommented["env_vars"]
+    assert (
+        "/srv/contextcliff/studies:/data/studies:ro" in uncommented["container_kwargs"]["volumes"]
+    )
+    assert "OPENAI_API_KEY" in yaml.safe_load(text)["env_vars"]
+
+
+def test_the_file_beside_compose_starts_runs_over_the_docker_executor() -> None:
+    beside = yaml.safe_load((DOCKER / "executors" / "compose.docker.yaml").read_text("utf-8"))
+    code = beside["services"]["code"]
+    inside = code["environment"]["CONTEXTCLIFF_EXECUTOR_CONFIG"]
+    (mount,) = (m for m in code["volumes"] if f":{inside}:" in m)
+    assert (DOCKER / mount.split(":")[0]).samefile(DOCKER / "executors" / "docker.yaml")
+    assert code["environment"]["CONTEXTCLIFF_EXECUTOR"] in code["build"]["args"]["EXTRAS"]
+    assert "ARG EXTRAS=postgres\n" in DOCKERFILE
+    assert "[${EXTRAS}]" in DOCKERFILE
+
+
 def test_nothing_listens_beyond_loopback_and_no_password_is_written_down() -> None:
     for service in COMPOSE["services"].values():
         for port in service.get("ports", []):
