@@ -202,8 +202,9 @@ def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
     column = records[name]
     if not isinstance(column.dtype, pd.StringDtype):
         column = column.astype(object).where(column.notna(), "").astype(str)
-    codes, names = pd.factorize(column.fillna(""), sort=False)
-    order = np.argsort(names.to_numpy(object), kind="stable")
+    codes, unique = pd.factorize(column.fillna(""), sort=False)
+    names = pd.Index(unique)
+    order = names.argsort()
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return pd.Categorical.from_codes(rank[codes], categories=names[order])
@@ -216,6 +217,8 @@ def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any]) -> In
         key = texts[name].codes if name in texts else numbers.get(name)
         if key is not None and len(key) and not (key[0] == key).all():
             keys.append(key)
+        if name == "example_id" and len(texts[name].categories) == len(texts[name].codes):
+            break  # no two rows are of one example
     if not keys:
         return np.arange(len(numbers["score"]))
     order: Ints = np.lexsort(keys[::-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,10 @@ def analyze_file(path: Path, wish: Wish, faults: list[ContextCliffError]) -> Ite
 
     try:
         read = _tables if wish.aggregated else _records
-        models = read(path, wish)
-        provenance = {"hashes": {"file": _sha256(path)}, "file": path.name}
+        with ThreadPoolExecutor(1) as beside:
+            digest = beside.submit(_sha256, path)
+            models = read(path, wish)
+            provenance = {"hashes": {"file": digest.result()}, "file": path.name}
     except ContextCliffError as fault:
         faults.append(fault)
         return
