@@ -100,6 +100,19 @@ def _where(plan: PrunePlan) -> tuple[str, tuple[str, ...]]:
     return f"study = ? AND campaign IN ({marks})", (plan.study, *plan.campaigns)
 
 
+_PAID_BY_OTHERS = (
+    "EXISTS (SELECT 1 FROM attempts a WHERE a.call_key = calls.call_key AND a.study <> calls.study)"
+)
+"""Studies that ask the same in campaigns of one name share a call; it is noted as the first's."""
+
+
+def _calls(plan: PrunePlan) -> tuple[str, tuple[str, ...]]:
+    """Condition on the calls that go, or whose texts go, and its values: who has paid for an
+    answer keeps it."""
+    where, values = _where(plan)
+    return where if plan.texts else f"{where} AND NOT {_PAID_BY_OTHERS}", values
+
+
 def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PrunePlan:
     rows = db.execute(
         "SELECT campaign FROM campaigns WHERE study = ? ORDER BY created_at, campaign", (study,)
@@ -111,19 +124,19 @@ def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PruneP
         has = f"; the study has {', '.join(there)}" if there else ""
         raise StudyError(f"The ledger has no {which}{has}; see `contextcliff campaign list`.")
     plan = PrunePlan(study, campaign, texts, campaigns, 0, 0, 0.0, 0, 0, ())
-    where, values = _where(plan)
+    asked, values = _calls(plan)
     calls, documents = db.execute(
-        f"SELECT count(*), count(DISTINCT document_id) FROM calls WHERE {where}", values
+        f"SELECT count(*), count(DISTINCT document_id) FROM calls WHERE {asked}", values
     ).fetchone()
     answers = db.execute(
         "SELECT count(*) FROM results WHERE call_key IN"
-        f" (SELECT call_key FROM calls WHERE {where})",
+        f" (SELECT call_key FROM calls WHERE {asked})",
         values,
     ).fetchone()[0]
+    where, _ = _where(plan)
     usd = db.execute(f"SELECT sum(usd) FROM spend WHERE {where}", values).fetchone()[0]
-    alone = db.execute(f"SELECT count(*) FROM ({_own_documents(where)}) d", values * 2).fetchone()[
-        0
-    ]
+    own = f"SELECT count(*) FROM ({_own_documents(asked)}) d"
+    alone = db.execute(own, values * 2).fetchone()[0]
     leaning = db.execute(
         f"SELECT DISTINCT o.study FROM campaign_models o JOIN campaign_models m"
         " ON o.campaign = m.campaign AND o.identity_hash = m.identity_hash AND o.study <> m.study"
@@ -187,8 +200,17 @@ def _blank(db: Database, plan: PrunePlan) -> None:
 
 def _delete(db: Database, plan: PrunePlan) -> None:
     where, values = _where(plan)
+    db.execute(
+        "UPDATE calls SET study = (SELECT min(a.study) FROM attempts a"
+        " WHERE a.call_key = calls.call_key AND a.study <> calls.study)"
+        f" WHERE {where} AND {_PAID_BY_OTHERS}",
+        values,
+    )
+    attempts = f"SELECT attempt_id FROM attempts WHERE {where}"
+    db.execute(f"DELETE FROM failures WHERE attempt_id IN ({attempts})", values)
+    db.execute(f"DELETE FROM attempts WHERE {where}", values)
     calls = f"SELECT call_key FROM calls WHERE {where}"
-    for table in ("failures", "results", "attempts", "claims"):
+    for table in ("results", "claims"):
         db.execute(f"DELETE FROM {table} WHERE call_key IN ({calls})", values)
     for table in ("calls", "campaign_models", "campaigns", "spend"):
         db.execute(f"DELETE FROM {table} WHERE {where}", values)

@@ -209,10 +209,13 @@ def stats_by_campaign(ledger: Ledger, orphaned: Iterable[Orphan]) -> list[dict[s
     """
     from collections import Counter, defaultdict
 
-    calls = ledger.read(
-        "SELECT c.study, c.campaign, c.model, count(*), count(r.call_key) FROM calls c"
-        " LEFT JOIN results r ON r.call_key = c.call_key AND r.no_answer IS NULL GROUP BY 1, 2, 3"
-    )
+    calls = {
+        tuple(row[:3]): row[3:]
+        for row in ledger.read(
+            "SELECT c.study, c.campaign, c.model, count(*), count(r.call_key) FROM calls c LEFT"
+            " JOIN results r ON r.call_key = c.call_key AND r.no_answer IS NULL GROUP BY 1, 2, 3"
+        )
+    }
     attempts = {
         tuple(row[:3]): row[3:]
         for row in ledger.read(
@@ -235,8 +238,9 @@ def stats_by_campaign(ledger: Ledger, orphaned: Iterable[Orphan]) -> list[dict[s
         lost[whose] += 1
         lost_usd[whose] += orphan.reserved_usd
     rows = []
-    for study, campaign, model, number, answers in sorted(calls):
-        key = (study, campaign, model)
+    # A study may have sent nothing but requests for calls that are noted as another one's.
+    for key in sorted({*calls, *attempts}):
+        number, answers = calls.get(key, (0, 0))
         requests, usd = attempts.get(key, (0, 0.0))
         died_requests, died_usd = died.get(key, (0, 0.0))
         rows.append(

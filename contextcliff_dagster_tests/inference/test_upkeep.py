@@ -14,8 +14,13 @@ from contextcliff_dagster.inference.ledger_prune import plan_prune, prune
 from contextcliff_dagster.inference.ledger_verify import verify
 from contextcliff_dagster.inference.outcome import Failure
 from contextcliff_dagster.store import DatabaseUrl
-from contextcliff_dagster_tests.inference.measured import SAMPLE, rows_of, run
-from contextcliff_dagster_tests.inference.samples import RECIPE, reference_entry
+from contextcliff_dagster_tests.inference.measured import PRICE, SAMPLE, rows_of, run
+from contextcliff_dagster_tests.inference.samples import (
+    RECIPE,
+    faulty_server,
+    openai_entry,
+    reference_entry,
+)
 from contextcliff_dagster_tests.inference.test_ledger import CALLS, begin
 
 
@@ -181,3 +186,19 @@ def test_prices_are_no_part_of_the_key(ledger: Ledger) -> None:
     run(ledger, n=2)
     price = {"input_usd_per_mtok": 5, "output_usd_per_mtok": 5}
     assert run(ledger, reference_entry(price=price), n=2).sent == 0
+
+
+def test_an_answer_that_another_study_paid_for_stays_with_it(ledger: Ledger) -> None:
+    with faulty_server(["500", "ok"]) as url:
+        entry = openai_entry(url, concurrency=1, max_attempts=1, price=PRICE)
+        where = {"n": 1, "bins": SAMPLE.bins[:1]}
+        assert run(ledger, entry, **where).transport_errors == 1
+        assert run(ledger, entry, study="other", **where).answered == 1
+        rows = ledger.stats_by_campaign()
+        assert sum(row["spent_usd"] for row in rows) == ledger.stats()["spent_usd"] > 0
+        prune(ledger, "s")
+        assert verify(ledger).faults == ()
+        assert ledger.spent("other", "c").usd > 0
+        assert run(ledger, entry, study="other", **where).cached == 1
+    assert ledger.read("SELECT DISTINCT study FROM calls") == [("other",)]
+    assert ledger.read("SELECT DISTINCT study FROM attempts") == [("other",)]
