@@ -75,6 +75,7 @@ def profile_table(
             f"The table gives no n for {without} of its {len(table.n)} lengths: how sure the means "
             "are is unknown, so they support neither a verdict nor a cap."
         )
+        result["detectors"], result["sensitivity"] = [], []  # nothing was there to look at
     return {
         **result,
         "n": int(np.nansum(table.n)),

@@ -134,10 +134,16 @@ def analyze(
 
 
 def _print(done: Sequence[Analyzed]) -> None:
-    from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+    from contextcliff_dagster.reporting.terminal import (
+        comparison_line,
+        definition_lines,
+        risk_report,
+    )
 
     for item in done:
         click.echo(risk_report(item.result))
+        if item.answers is None:  # a table of means: what it says for certain
+            click.echo("\n".join(["", *definition_lines(item.result)]))
         for warning in item.result["warnings"]:
             click.echo(f"Note: {sentence(warning)}")
         click.echo()

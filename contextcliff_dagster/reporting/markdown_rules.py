@@ -20,7 +20,7 @@ RULE_WORDS = {
     "critical_threshold": "that edge as a share of the window",
 }
 DEFINITION_WORDS = {
-    "ruler_85_6": "RULER (arXiv 2404.06654): longest length with a score of at least .856",
+    "ruler_85_6": "RULER (arXiv 2404.06654): longest length with a score of at least the threshold",
     "nolima_0_85": "NoLiMa (arXiv 2502.05167): longest length with at least .85 x the base score",
     "mecw_5pct": "MECW (arXiv 2509.21361): longest length before a loss of more than 5%",
     "drop_30pct": "longest length before a loss of more than 30% of the baseline",

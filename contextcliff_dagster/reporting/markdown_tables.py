@@ -158,17 +158,18 @@ def bins_table(result: Result) -> list[str]:
     rows = []
     for b in bins:
         first = part(b, "ttft_ms")
-        has = number(b.get("n")) not in (None, 0.0)
+        has = number(b.get("mean")) is not None
+        no_spread = "needs n of 2" if number(b.get("n")) == 1 or not has else "unknown"
         rows.append(
             [
                 code(b.get("bin")),
                 f"{tokens(b.get('edge_low'), '?')} to {tokens(b.get('edge_high'), '?')}",
                 f"[{', '.join(tokens(b.get(f'{k}_tokens'), '?') for k in _SPREAD)}]",
-                tokens(b.get("n"), "unknown"),
+                "unknown" if has and not b.get("n") else tokens(b.get("n"), "unknown"),
                 tokens(b.get("n_documents"), "unknown"),
                 estimate(b.get("mean"), b.get("ci_low"), b.get("ci_high")) if has else "no answers",
-                score(b.get("sd"), "needs n of 2"),
-                score(b.get("variance"), "needs n of 2"),
+                score(b.get("sd"), no_spread),
+                score(b.get("variance"), no_spread),
                 percent(b.get("failure_rate"), "unknown"),
                 tokens(b.get("missing"), "unknown"),
                 NOT_MEASURED

@@ -98,7 +98,7 @@ def _limits(results: Sequence[Mapping[str, Any]], lengths: Sequence[Any]) -> tup
         seen += [
             v
             for b in parts(result, "bins")
-            if number(b.get("n")) != 0
+            if number(b.get("n")) != 0 or number(b.get("mean")) is not None
             for k in ("min_tokens", "median_tokens", "max_tokens")
             if (v := number(b.get(k)))
         ]

@@ -70,16 +70,20 @@ def labels(results: Sequence[Cliffs]) -> list[str]:
 
 def measured_range(cliffs: Cliffs) -> tuple[float, float] | None:
     """Shortest and longest scored document in tokens, by the bins; None where nothing is scored."""
-    rows = [
-        b for b in parts(cliffs, "bins") if number(b.get("n")) and number(b.get("mean")) is not None
-    ]
+    rows = [b for b in parts(cliffs, "bins") if number(b.get("mean")) is not None]
     lows = [v for b in rows if (v := number(b.get("min_tokens"))) is not None]
     highs = [v for b in rows if (v := number(b.get("max_tokens"))) is not None]
     return (min(lows), max(highs)) if lows and highs else None
 
 
 def amount(cliffs: Cliffs) -> str:
-    """``200 examples over 200 documents``: an example counts once, however many its replicates."""
+    """``200 examples over 200 documents``: an example counts once, however many its replicates.
+
+    Of a table of means that states no n there are no examples to count: ``6 means of unknown n``.
+    """
+    means = [b for b in parts(cliffs, "bins") if number(b.get("mean")) is not None]
+    if number(cliffs.get("n")) == 0 and means:
+        return f"{count(len(means), 'mean')} of unknown n"
     text = count(cliffs.get("n"), "example")
     documents = number(cliffs.get("n_documents"))
     return text if documents is None else f"{text} over {count(documents, 'document')}"
@@ -126,6 +130,8 @@ def sentence(text: Any) -> str:
 def half_drop_sentence(cliffs: Cliffs) -> str:
     """The report's last line: where half of the drop lies, or why that cannot be told."""
     verdict = cliffs.get("verdict")
+    if verdict == "insufficient_data" and number(cliffs.get("n")) == 0 and measured_range(cliffs):
+        return f"Without n a drop cannot be told from chance ({amount(cliffs)})."
     if verdict == "insufficient_data":
         return f"The data are too few to tell a drop from chance ({amount(cliffs)})."
     if verdict == "floor":

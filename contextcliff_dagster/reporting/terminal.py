@@ -62,6 +62,34 @@ def risk_report(cliffs: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def definition_lines(cliffs: Mapping[str, Any]) -> list[str]:
+    """Other people's effective lengths, a line each; empty where none was evaluated."""
+    found = part(cliffs, "definitions")
+    lines = []
+    for name, words in _DEFINITIONS:
+        value = part(found, name)
+        if not value:
+            continue
+        at = number(value.get("tokens"))
+        said = {
+            "<": "below the shortest measured",
+            ">": f"at least {tokens(at)} tokens",
+        }.get(str(value.get("censored")), f"{tokens(at, 'none')} tokens")
+        lines.append(f"{words:<23}{said} (score of at least {number(value.get('threshold')):.3f})")
+    mean = number(part(found, "longscore").get("mean"))
+    if mean is not None:
+        lines.append(f"{'LongScore:':<23}{mean:+.3f}")
+    return ["EFFECTIVE LENGTHS BY OTHER DEFINITIONS:", *lines] if lines else []
+
+
+_DEFINITIONS = (
+    ("ruler_85_6", "RULER:"),
+    ("nolima_0_85", "NoLiMa:"),
+    ("mecw_5pct", "MECW (5% loss):"),
+    ("drop_30pct", "30% loss:"),
+)
+
+
 def comparison_line(cliffs: Sequence[Mapping[str, Any]]) -> str:
     """All models in one line, the longest cap first; an empty string for fewer than two."""
     line = comparison(cliffs)
