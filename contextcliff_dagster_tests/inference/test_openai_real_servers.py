@@ -16,7 +16,12 @@ from contextcliff_dagster.inference.measure import measure
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.recipe import Recipe
 from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, find_weights
-from contextcliff_dagster_tests.inference.samples import LedgerSample, openai_entry, running
+from contextcliff_dagster_tests.inference.samples import (
+    RECIPE,
+    LedgerSample,
+    openai_entry,
+    running,
+)
 
 WINDOW = 512
 RECIPES = [
@@ -58,10 +63,13 @@ async def counts_as_it_reads(entry: ModelEntry, recipes: list[Recipe]) -> OpenAI
 async def waits_are_told_apart(entry: ModelEntry) -> None:
     """Three calls at once to a server that takes up one at a time."""
     engine = OpenAIEngine(entry)
-    prompt = Recipe("completion").render("The sky is blue.\n" * 9, "What is it?")
+    sample = LedgerSample(1, 1, max_tokens=WINDOW // 2)
+    (planned,) = sample.planned("b00", 1)
+    text = sample.document_text(planned.example.document_id)
+    prompt = RECIPE.render(text, planned.example.question)
     try:
         await engine.start()
-        answers = await asyncio.gather(*(ask(engine, prompt, Decoding(16)) for _ in range(3)))
+        answers = await asyncio.gather(*(ask(engine, prompt, Decoding(8)) for _ in range(3)))
     finally:
         await engine.stop()
     for answer in answers:

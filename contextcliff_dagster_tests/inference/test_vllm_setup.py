@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import importlib.util
 import json
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engine import declared_identity, open_engine
-from contextcliff_dagster.inference.engines import vllm_setup
+from contextcliff_dagster.inference.engine import PromptCount, declared_identity, open_engine
+from contextcliff_dagster.inference.engines import vllm_server, vllm_setup
 from contextcliff_dagster.inference.models import ModelEntry, load_models
+from contextcliff_dagster.inference.recipe import Recipe
 from contextcliff_dagster.reference.card import weights_path
+from contextcliff_dagster_tests.inference.samples import dialect_server
 
 
 def entry(**changes: Any) -> ModelEntry:
@@ -178,3 +181,66 @@ def test_a_wrong_entry_is_one_sentence(tmp_path: Path, yaml: str, said: str) -> 
         load_models([file])
     assert said in str(caught.value)
     assert str(file) in str(caught.value)
+
+
+class Borrowed:
+    """In the place of vLLM's process: a server that is there, and may be said to be dying."""
+
+    url = ""
+    dying = False
+    starts = 0
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self.address = self.url.removesuffix("/v1")
+        self.alive = True
+
+    async def start(self) -> None:
+        Borrowed.starts += 1
+        Borrowed.dying = False
+
+    async def stop(self) -> None:
+        pass
+
+    async def healthy(self) -> bool:
+        return not self.dying
+
+
+@pytest.mark.parametrize(
+    ("faults", "dying", "starts", "counted"),
+    [
+        (["500", "503"], False, 1, True),
+        (["500", "always"], False, 1, False),
+        (["400", "always"], False, 1, False),
+        (["500"], True, 2, True),
+        (["reset"], True, 2, True),
+    ],
+)
+def test_a_server_that_cannot_count_just_now_is_asked_again_or_started_again(
+    installed: None,
+    monkeypatch: pytest.MonkeyPatch,
+    faults: list[str],
+    dying: bool,
+    starts: int,
+    counted: bool,
+) -> None:
+    monkeypatch.setattr(vllm_server, "VllmProcess", Borrowed)
+    monkeypatch.setattr(vllm_server, "COUNT_PAUSE_S", 0.0)
+    monkeypatch.setattr(Borrowed, "starts", 0)
+
+    async def count() -> PromptCount | None:
+        engine = vllm_server.VllmServerEngine(entry(engine="vllm_server"))
+        await engine.start()
+        monkeypatch.setattr(Borrowed, "dying", dying)
+        try:
+            return await engine.count_prompt_tokens(Recipe().render("a b", "c"))
+        finally:
+            await engine.stop()
+
+    with dialect_server("vllm", faults={"/tokenize": faults}) as url:
+        monkeypatch.setattr(Borrowed, "url", url)
+        if counted:
+            assert asyncio.run(count()) is not None
+        else:
+            with pytest.raises(EngineError, match="cannot count a prompt"):
+                asyncio.run(count())
+    assert Borrowed.starts == starts

@@ -28,6 +28,9 @@ from contextcliff_dagster.inference.models import ModelEntry, Quirks
 from contextcliff_dagster.inference.recipe import Prompt
 from contextcliff_dagster.inference.weights import installed_version
 
+COUNT_ATTEMPTS = 4
+COUNT_PAUSE_S = 1.0
+
 
 class VllmServerEngine(GeneratesOnly):
     """See `engine.Engine`."""
@@ -106,8 +109,10 @@ class VllmServerEngine(GeneratesOnly):
                 "continue_final_message": prefill,
             }
         body["model"] = self._entry.model_id
+        attempts = 0
         while True:
             await self._ready()
+            attempts += 1
             timeout = self._entry.timeout_s
             try:
                 async with httpx2.AsyncClient(trust_env=False, timeout=timeout) as client:
@@ -115,11 +120,16 @@ class VllmServerEngine(GeneratesOnly):
                 if answer.status_code == 200:
                     return PromptCount(int(answer.json()["count"]))
                 fault = f"status {answer.status_code}: {answer.text[:300]}"
+                final = answer.status_code < 500
             except (httpx2.HTTPError, OSError, ValueError, KeyError) as broken:
-                if not await self._process.healthy():
-                    self._broken = True
-                    continue
-                fault = str(broken)
+                fault, final = str(broken), False
+            # One that is about to end answers 500 before it answers nothing.
+            if not final and not await self._process.healthy():
+                self._broken, attempts = True, 0
+                continue
+            if not final and attempts < COUNT_ATTEMPTS:
+                await asyncio.sleep(COUNT_PAUSE_S)
+                continue
             raise EngineError(
                 f"Model {self._entry.name!r}: vLLM cannot count a prompt ({fault}); its chat "
                 "template may not know these turns, so try another prompt mode."
