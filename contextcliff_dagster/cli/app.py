@@ -18,6 +18,7 @@ _COMMANDS = {
     "prepare": ("measure", "prepare"),
     "report": ("results", "report"),
     "analyze": ("analyze", "analyze"),
+    "compare": ("compare", "compare"),
     "policy": ("policy", "policy"),
     "guard": ("policy", "guard"),
     "models": ("catalogue", "models"),

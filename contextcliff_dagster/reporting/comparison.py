@@ -1,0 +1,123 @@
+"""A comparison as files to read: Markdown, JSON and the picture of the shifted cliff."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.reporting.machine import plain_values
+from contextcliff_dagster.reporting.numerals import level, number, score, tokens
+from contextcliff_dagster.store import write_atomic, write_json
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonFiles:
+    """Where a comparison was written."""
+
+    md: Path
+    json: Path
+    png: Path
+
+
+def write_comparison(
+    comparison: Mapping[str, Any],
+    folder: Path,
+    cliffs: Sequence[Mapping[str, Any] | None] = (None, None),
+) -> ComparisonFiles:
+    """Write ``comparison.md``, ``.json`` and ``.png`` into ``folder``, each all at once.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    from contextcliff_dagster.reporting.shift_plot import plot_shift
+
+    files = ComparisonFiles(*(folder / f"comparison.{kind}" for kind in ("md", "json", "png")))
+    plain = plain_values(comparison)
+    write_atomic(files.png, plot_shift(plain, cliffs))
+    write_json(files.json, plain)
+    write_atomic(files.md, comparison_markdown(plain).encode())
+    return files
+
+
+def comparison_markdown(comparison: Mapping[str, Any]) -> str:
+    """The comparison as Markdown; the picture is expected beside it."""
+    a, b = comparison["a"], comparison["b"]
+    lines = [
+        f"# {_plain(b['name'])} against {_plain(a['name'])}",
+        "",
+        comparison["sentence"],
+        "",
+        "![The shifted cliff](comparison.png)",
+        "",
+        "| | A | B | B against A |",
+        "|---|---|---|---|",
+        f"| | {_plain(a['name'])} | {_plain(b['name'])} | |",
+        f"| examples (documents) | {a['n']:,} ({a['n_documents']:,}) | {b['n']:,} "
+        f"({b['n_documents']:,}) | {'the same' if comparison['paired'] else 'different ones'} |",
+        f"| verdict | {a['verdict'] or 'none'} | {b['verdict'] or 'none'} | |",
+        f"| mean score | {_overall(comparison)} |",
+        f"| safe cap, tokens | {_caps(comparison['caps'])} |",
+        f"| {level(comparison['tolerance'])} of the baseline lost at, tokens | "
+        f"{_shift(comparison['loss_shift'])} |",
+        "",
+        "| bin | tokens | n | mean A | mean B | difference | p (adjusted) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for bin in comparison["bins"]:
+        n = f"{bin['n_a']}" if bin["n_a"] == bin["n_b"] else f"{bin['n_a']} / {bin['n_b']}"
+        lines.append(
+            f"| {bin['bin']} | {bin['edge_low']:,} to {bin['edge_high']:,} | {n} | "
+            f"{score(bin['mean_a'])} | {score(bin['mean_b'])} | {_difference(bin)} | "
+            f"{_p(bin['p_value'])} |"
+        )
+    lines += [
+        "",
+        f"Intervals at {level(comparison['confidence'])}, by bootstrap over documents. The "
+        "p-values are adjusted for all bins and the overall difference together; the intervals are "
+        "not. A safe cap is a confidence bound and moves with n, so its ratio has no interval; the length "
+        "at which the loss is reached has one.",
+    ]
+    if comparison["warnings"]:
+        lines += ["", *(f"- {warning}" for warning in comparison["warnings"])]
+    return "\n".join(lines) + "\n"
+
+
+def _overall(comparison: Mapping[str, Any]) -> str:
+    row = comparison["overall"]
+    return (
+        f"{score(row['mean_a'])} | {score(row['mean_b'])} | {_difference(row)}, "
+        f"p = {_p(row['p_value'])}"
+    )
+
+
+def _difference(row: Mapping[str, Any]) -> str:
+    if number(row["difference"]) is None:
+        return "not measured"
+    return f"{row['difference']:+.2f} [{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
+
+
+def _caps(caps: Mapping[str, Any]) -> str:
+    ratio = number(caps["ratio"])
+    return (
+        f"{tokens(caps['a_tokens'], 'none')} | {tokens(caps['b_tokens'], 'none')} | "
+        f"{'' if ratio is None else f'x {ratio:.2f}'}"
+    )
+
+
+def _shift(shift: Mapping[str, Any]) -> str:
+    a, b = (tokens(shift[key], "not within the range") for key in ("a_tokens", "b_tokens"))
+    ends = [f"{v:.2f}" if (v := number(shift[key])) else "open" for key in ("ci_low", "ci_high")]
+    ratio = number(shift["ratio"])
+    said = f"x {ratio:.2f}" if ratio is not None else "x ?"
+    return f"{a} | {b} | {said} [{ends[0]}, {ends[1]}]"
+
+
+def _p(value: Any) -> str:
+    found = number(value)
+    return "" if found is None else f"{found:.2g}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,72 @@
+"""`compare`: the small model against the large one, from what is measured, without a call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster_tests.analysis.results import schema
+from contextcliff_dagster_tests.cli.terminal import assert_one_sentence, call
+
+PAIR = ("reference-short", "reference-long")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """`quick` in two campaigns; in the second one model only."""
+    store = str(tmp_path_factory.mktemp("measured"))
+    for line in (
+        "profile quick",
+        "campaign new quick --name again",
+        "profile quick --model reference-short --samples-per-bin 4",
+    ):
+        ended = call(*line.split(), "--store", store)
+        assert ended.code == 0, ended.err
+    return store
+
+
+def test_small_against_large_in_one_sentence_and_a_picture(store: str, tmp_path: Path) -> None:
+    begun = call("campaign", "list", "quick", "--json", "--store", store)
+    first = json.loads(begun.out)[0]["campaign"]
+    args = ("compare", *PAIR, "--study", "quick", "--campaign", first, "--store", store)
+    ended = call(*args, "--out", str(tmp_path))
+    assert (ended.code, ended.err) == (0, "")
+    assert "reference-long scores higher than reference-short" in ended.out
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "comparison.md").read_text()
+    assert "| b02 |" in text
+    found = json.loads((tmp_path / "comparison.json").read_text())
+    schema("comparison").validate(found)
+    assert found["loss_shift"]["ratio"] > 2
+    assert json.loads(call(*args, "--json").out)["sentence"] == found["sentence"]
+
+
+def test_campaigns_of_one_model_are_compared_on_what_both_measured(store: str) -> None:
+    begun = json.loads(call("campaign", "list", "quick", "--json", "--store", store).out)
+    first = begun[0]["campaign"]
+    ended = call(
+        "compare",
+        f"quick:reference-short@{first}",
+        "quick:reference-short@again",
+        *("--json", "--store", store),
+    )
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["n"], found["overall"]["difference"]) == (20, 0)
+    assert found["a"]["name"] == f"reference-short@{first}"
+    assert found["a"]["left_out"] == 30
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("reference-short gpt --study quick", ["'gpt'", "quick:reference-short@again"]),
+        ("reference-short reference-long@again --study quick", ["reference-long@again"]),
+        ("a b --study nosuch", ["nosuch", "quick"]),
+        ("a b --study reference", ["nothing measured", "contextcliff profile reference"]),
+    ],
+)
+def test_what_is_not_measured_is_named(store: str, line: str, words: list[str]) -> None:
+    assert_one_sentence(call("compare", *line.split(), "--store", store), *words)
