@@ -76,7 +76,7 @@ def test_vllm_answers_from_the_folder_as_others_do_from_the_file(gguf: Path, fol
     print(f"of 20 answers {found[0]} as transformers', {found[1]} as llama.cpp's")
     assert len(set(vllm.texts)) >= 15, "the questions are told apart"
     assert found[0] >= 19, "the same numbers in float32; a tie may fall either way"
-    assert found[1] >= 10, "llama.cpp computes with rounded activations"
+    assert found[1] >= 8, "llama.cpp computes with rounded activations"
 
 
 def test_what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing(
