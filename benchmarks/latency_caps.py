@@ -7,7 +7,7 @@ from constant to mostly attention) times log-normal noise; in the planted classe
 a length drawn from 20 to 85% of the samples take longer by a factor. Beyond the promised class
 (noise .2): fewer calls, more noise, slower or faster servers, stalls (3% of the calls take five
 times as long), a chunked prefill (a law in steps of 512 tokens), a law with L log L, questions that
-share a document's noise, and changes near the end. Shares come with their 95% limits (Wilson, exact
+share a document's noise (averaged, as the profile does), and changes near the ends. Shares come with their 95% limits (Wilson, exact
 at 0 and 1).
 
 "within": of all data sets, those whose most likely change lies within 15% of the planted length;
@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contextcliff_dagster.analysis.intervals import agreeing_interval
-from contextcliff_dagster.analysis.joint_cap import ERROR_SHARE
+from contextcliff_dagster.analysis.joint_cap import ERROR_SHARE, by_document
 from contextcliff_dagster.analysis.slowdown import find_slowdown
 
 Floats = NDArray[np.float64]
@@ -111,6 +111,8 @@ def one(seed: int, design: Design) -> tuple[bool, float, float]:
     """Whether a slowdown was found; its place and its cap over the planted length."""
     rng = np.random.default_rng((seed, DESIGNS.index(design)))
     lengths, ms, planted = draw(rng, design)
+    units = np.repeat(np.arange(len(ms)), design.questions)[: len(ms)]
+    lengths, ms = by_document(lengths, ms, units)
     test = find_slowdown(lengths, ms, alpha=0.05 * ERROR_SHARE, permutations=999, seed=0)
     if test is None or test.slowdown is None:
         return False, np.nan, np.nan

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 LEAST_CALLS = 30
 LEAST_SLOWDOWN = 0.10
-"""A slowdown below a tenth is none, however certain."""
+"""A slowdown that may be below a tenth is none, however certain: no server follows the law to the
+percent (prefill in chunks, L log L), and with many calls every departure from it is significant."""
 _LEAST_BEFORE, _LEAST_AFTER = 0.15, 0.04
 _LEAST_SIDE = 6
 _MOST_PLACES = 200
@@ -58,7 +59,7 @@ class Slowdown:
         earliest_tokens, latest_tokens: the same for the first and last likely change (95%).
         excess: by how much, as a share: .5 is half as much again.
         excess_low, excess_high: its interval at 95%, at the most likely place.
-        calls: usable calls beyond.
+        calls: usable calls (documents, where several calls share one) beyond.
     """
 
     p_value: float
@@ -86,7 +87,7 @@ def find_slowdown(
 
     ``None`` where nothing can be tested: fewer than 30 calls, or no admissible place. A place has
     max(6, 15%) of the calls before it and max(6, 4%) after it, and parts no equal lengths. A
-    slowdown is reported where p <= ``alpha`` and it is at least a tenth.
+    slowdown is reported where p <= ``alpha`` and its interval lies above a tenth.
     """
     if len(ms) < LEAST_CALLS:
         return None
@@ -238,7 +239,7 @@ def _locate(
     theta, shift, sums = _fit(design, tamed, beyond, theta[[int(np.argmin(sums))]], delta=True)
     sums = np.where(shift > 0, sums, np.inf)
     best = int(np.argmin(sums))
-    if not np.isfinite(sums[best]) or np.expm1(shift[best]) < LEAST_SLOWDOWN:
+    if not np.isfinite(sums[best]):
         return None
     count = len(lengths)
     variance = max(float(sums[best]) / max(count - 5, 1), 1e-18)
@@ -247,6 +248,8 @@ def _locate(
     directions = np.column_stack([slopes, beyond[best]])
     error = float(np.sqrt(variance * np.linalg.pinv(directions.T @ directions)[3, 3]))
     low, high = (float(np.expm1(shift[best] + z * error)) for z in (-1.96, 1.96))
+    if low < LEAST_SLOWDOWN:
+        return None
 
     def before(place: int) -> int:
         return int(lengths[places[place] - 1])
