@@ -15,7 +15,6 @@ from contextcliff_dagster.inference.dequantise import dequantise
 from contextcliff_dagster.inference.models import ModelEntry
 from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, find_weights
 from contextcliff_dagster_tests.inference.greedy_answers import Answers, answers_of
-from contextcliff_dagster_tests.inference.test_weights import ENTRIES
 from contextcliff_dagster_tests.inference.test_weights import gguf as gguf_bytes
 
 MODULE = "contextcliff_dagster.inference.dequantise"
@@ -88,7 +87,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing(
     file.write_bytes(b"version https://git-lfs.github.com")
     with pytest.raises(EngineError, match="not a GGUF file, or a damaged one"):
         dequantise(file, new)
-    file.write_bytes(gguf_bytes(ENTRIES))
+    file.write_bytes(gguf_bytes({"general.architecture": "tiny"}))
     there.mkdir()
     (there / "mine.txt").write_text("mine")
     with pytest.raises(EngineError, match="there is there already; name another folder"):
@@ -104,7 +103,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing(
 def test_a_file_that_transformers_cannot_read_leaves_nothing(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="reads GGUF files for transformers: its extra brings it")
     file = tmp_path / "m.gguf"
-    file.write_bytes(gguf_bytes(ENTRIES))
+    file.write_bytes(gguf_bytes({"general.architecture": "tiny"}))
     target = tmp_path / "new"
     command = [sys.executable, "-m", MODULE, str(file), str(target)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -136,5 +136,6 @@ def test_times_that_the_server_tells_are_read_where_they_can_be_true() -> None:
     assert told(time_to_first_token_ms=80.5, queue_time_ms=-1) is None
     assert told(time_to_first_token_ms=math.nan, queue_time_ms=1) is None
     assert told(92.0, time_to_first_token_ms=80.5, queue_time_ms=12) is None, "longer than the call"
-    for nothing in (None, [], "12 ms", {}):
+    useless: list[Any] = [None, [], "12 ms", {}]
+    for nothing in useless:
         assert read_delta({"choices": [], "metrics": nothing}) is None
