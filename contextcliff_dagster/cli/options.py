@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -32,6 +33,16 @@ class Wanted:
     models: tuple[str, ...] = ()
     seed: int | None = None
     samples_per_bin: int | None = None
+
+
+class Finite(click.FloatRange):
+    """A number in a range; not ``nan``, which lies in each, and not ``inf``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is no amount.", param, ctx)
+        return found
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -118,13 +129,13 @@ spending_options = together(
     ),
     click.option(
         "--budget",
-        type=click.FloatRange(min=0),
+        type=Finite(min=0),
         metavar="USD",
         help="Hard limit on what this campaign may cost.",
     ),
     click.option(
         "--deadline",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         metavar="SECONDS",
         help="Send nothing more after this time; what is measured is kept.",
     ),

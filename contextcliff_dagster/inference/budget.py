@@ -28,12 +28,20 @@ class Budget:
     and by the excess of each attempt whose usage nobody saw (cut streams, killed processes): they
     are charged as reserved. An answer's own usage is charged in full, so that the next call knows.
     (Measured by ``benchmarks/budget_trials.py``.)
+
+    Raises:
+        BudgetError: a limit is negative, or no number (which nothing would exceed).
     """
 
     usd: float | None = None
     tokens: int | None = None
     calls: int | None = None
     usd_per_day: float | None = None
+
+    def __post_init__(self) -> None:
+        for limit in (self.usd, self.tokens, self.calls, self.usd_per_day):
+            if limit is not None and not limit >= 0:
+                raise BudgetError(f"A budget of {limit} cannot be kept; give an amount from 0 on.")
 
     @property
     def limits_money(self) -> bool:

@@ -43,6 +43,8 @@ def test_without_arguments_shows_help() -> None:
         ("profile --model gpt-17", ["gpt-17", "Qwen2.5-7B", "reference-short"]),
         ("profile --task poetry", ["poetry", "lookup, two_hop", "multi_hop_qa"]),
         ("profile nosuch", ["nosuch", "quick", "reference"]),
+        ("profile quick --budget nan", ["--budget", "'nan' is no amount"]),
+        ("profile quick --deadline inf", ["--deadline", "'inf' is no amount"]),
         (
             "profile --data a.csv --dataset reference --model reference-long",
             ["--data", "--dataset"],

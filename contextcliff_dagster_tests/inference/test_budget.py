@@ -53,6 +53,13 @@ def test_all_studies_share_the_budget_of_the_day(
     assert ledger.spent_usd_on("1999-01-01") == 0
 
 
+@pytest.mark.parametrize("limit", ["usd", "tokens", "calls", "usd_per_day"])
+@pytest.mark.parametrize("amount", [float("nan"), -1])
+def test_what_is_no_amount_is_no_budget(limit: str, amount: float) -> None:
+    with pytest.raises(BudgetError, match="cannot be kept"):
+        Budget(**{limit: amount})
+
+
 def test_the_day_is_asked_for_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DAY_VARIABLE, raising=False)
     assert with_day_limit(Budget(usd=3)) == Budget(usd=3)
