@@ -166,6 +166,9 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
             ),
         )
         arrays, rows = {name: table[name] for name in wanted}, table.num_rows
+        odd = (pa.types.is_temporal, pa.types.is_binary)  # what is no UTF-8 comes as bytes
+        if any(is_odd(array.type) for array in arrays.values() for is_odd in odd):
+            arrays, rows = read_csv(path, _opened(path), delimiter, header, wanted)
     except pa.ArrowInvalid:
         arrays, rows = read_csv(path, _opened(path), delimiter, header, wanted)
     return Columns(path, tuple(header), arrays, rows)
