@@ -286,6 +286,21 @@ def test_a_key_that_the_server_echoes_is_nowhere(
     assert KEY.encode() not in kept
 
 
+def test_a_user_in_the_address_and_a_key_are_one_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "hunter2-key")
+    url = "http://me:hunter2@127.0.0.1:9/v1"
+    entry = openai_entry(url, api_key_env="MY_KEY")
+    with (
+        Ledger.open(tmp_path / "state.db") as ledger,
+        pytest.raises(EngineError, match="a request can carry one of the two") as caught,
+    ):
+        sample = LedgerSample(1, 1)
+        measure(sample, entry, RECIPE, ledger, study="s", campaign="c", bins=sample.bins, n=1)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_nobody_elses_key_is_sent_to_an_endpoint_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engine import (
@@ -114,6 +115,12 @@ class OpenAIEngine:
         if entry.api_key_env:
             headers.setdefault(
                 "Authorization", f"Bearer {self._secret(entry.api_key_env, 'its key')}"
+            )
+        named = {name.lower() for name in headers}
+        if "authorization" in named and urlsplit(self._base_url).username is not None:
+            raise EngineError(
+                f"Model {entry.name!r} has a user in `base_url` and a key: a request can carry one "
+                "of the two, so take the other out of models.yaml."
             )
         if entry.tokenizer:
             from contextcliff_dagster.sampling.tokenizers import open_tokenizer
