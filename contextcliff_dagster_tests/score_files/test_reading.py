@@ -1,0 +1,140 @@
+"""Files as people have them: other types, other separators, other line ends."""
+
+from __future__ import annotations
+
+import bz2
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from contextcliff_dagster.score_files import ScoreFileError, read_records, read_tables, stem
+
+
+def read(path: Path, **options: Any) -> pd.DataFrame:
+    (found,) = read_records(path, **options)
+    return found.frame
+
+
+def scores(path: Path) -> list[float]:
+    return list(read(path)["score"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "length_tokens,score\n100,1\n200,0.5\n",
+        "\ufefflength_tokens,score\r\n100,1\r\n200,0.5\r\n",
+        " length_tokens ; score \n100;1\n200;0.5\n",
+        "length_tokens\tscore\n100\t1\n200\t0.5",
+        '\n"length_tokens","score","note"\n"100","1","a, ""b""\nc"\n\n"200","0.5",""\n',
+        "id,score,note,note,length_tokens\n1,1,x,y,100\n2,0.5,x,y,200\n",
+        "length_tokens,score\n1e2,1.0\n200.0,5e-1\n",
+        "length_tokens,score,failure\n100,1,\n200,.5,\n",
+    ],
+)
+def test_tables_of_text_as_programs_write_them(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text, encoding="utf-8", newline="")
+    frame = read(path)
+    assert list(frame["length_tokens"]) == [100, 200]
+    assert list(frame["score"]) == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", '{"length_tokens": 100, "score": 1}\n\n{"score": 0.5, "length_tokens": 200}'),
+        ("a.ndjson", '\ufeff{"length_tokens": "100", "score": "1"}\n'
+                     '{"length_tokens": 200, "score": 0.5, "x": {"y": [1]}}\n'),
+        ("a.json", '[\n  {"length_tokens": 100, "score": 1},\n'
+                   '  {"length_tokens": 200, "score": 0.5}\n]\n'),
+        ("a.json", '{"length_tokens": 100, "score": true}\n{"length_tokens": 200, "score": 0.5}'),
+        ("scores", '{"length_tokens": 100, "score": 1}\n{"length_tokens": 200, "score": 0.5}\n'),
+        ("a.JSONL", '{"length_tokens": 100, "score": 1}\n{"length_tokens": 200, "score": 0.5}\n'),
+    ],
+)  # fmt: skip
+def test_json_as_programs_write_it(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert scores(tmp_path / name) == [1.0, 0.5]
+
+
+def test_types_that_parquet_has(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table(
+        {
+            "length_tokens": pa.array([100, 200, 300], pa.uint16()),
+            "score": pa.array([Decimal("1.00"), None, Decimal("0.50")], pa.decimal128(5, 2)),
+            "document_id": pa.array([1.0, 2.0, None]),
+            "failure": pa.array([None, "transport_error", None]).dictionary_encode(),
+            "replicate": pa.array([0, 0, 1], pa.int8()),
+            "failed": pa.array([False, None, True]),
+            "text": [["not", "a"], ["name"], []],
+        }
+    )
+    pq.write_table(table, path)
+    frame = read(path)
+    assert list(frame["score"].fillna(-1)) == [1.0, -1.0, 0.5]
+    assert list(frame["document_id"].fillna("")) == ["1", "2", ""]
+    assert list(frame["failed"].fillna(-1)) == [0, -1, 1]
+    assert "text" not in frame.columns
+
+
+def test_a_column_of_lists_is_no_score(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"length_tokens": [1, 2], "score": [[1.0], [0.0]]}), path)
+    with pytest.raises(ScoreFileError, match=r"'score' holds list<.*>, no numbers"):
+        read(path)
+
+
+def test_packed_files_and_rows_longer_than_a_block(tmp_path: Path) -> None:
+    line = '{"length_tokens": %d, "score": %s, "context": "' + "x" * 3_000_000 + '"}\n'
+    path = tmp_path / "a.jsonl.bz2"
+    path.write_bytes(bz2.compress((line % (100, 1) + line % (200, 0.5)).encode()))
+    assert scores(path) == [1.0, 0.5]
+
+
+def test_names_stay_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("length_tokens,score,document_id,model\n1,1,007,1.0\n2,1,7,1.0\n", "utf-8")
+    (found,) = read_records(path)
+    assert list(found.frame["document_id"]) == ["007", "7"]
+    assert found.model == "1.0"
+
+
+def test_models_are_told_apart_and_keep_the_order_of_their_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("model,length_tokens,score\nb,1,.1\na,2,.2\nb,3,.3\n", "utf-8")
+    a, b = read_records(path)
+    assert (a.model, list(a.frame["score"])) == ("a", [0.2])
+    assert (b.model, list(b.frame["score"]), list(b.measured_lengths)) == ("b", [0.1, 0.3], [1, 3])
+
+
+def test_a_scale_is_divided_out_to_the_last_digit(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    percent = [f"{i / 10:.1f}" for i in range(1_001)]
+    path.write_text("length_tokens,score\n" + "".join(f"5,{p}\n" for p in percent), "utf-8")
+    assert list(read(path, scale=100)["score"]) == [float(f"{i / 1000:.3f}") for i in range(1_001)]
+
+
+def test_a_table_of_means_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("n,mean,length_tokens\n10,50,2000\n,80,1000\n", "utf-8")
+    (table,) = read_tables(path, scale=100)
+    assert list(table.length_tokens) == [1_000, 2_000]
+    assert list(table.mean) == [0.8, 0.5]
+    assert np.isnan(table.n[0])
+    assert table.n[1] == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [("a.b.csv", "a.b"), ("a.jsonl.gz", "a"), ("scores", "scores"), (".csv", ".csv")],
+)
+def test_what_a_file_is_called(name: str, called: str) -> None:
+    assert stem(Path("folder") / name) == called
