@@ -14,7 +14,7 @@ from contextcliff_dagster.reporting.plot_style import (
     token_label,
     token_ticks,
 )
-from contextcliff_dagster.reporting.sentences import labels, parts, score_name
+from contextcliff_dagster.reporting.sentences import labels, measured_range, parts, score_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,8 @@ def axis_words(
     spread.set_xticklabels([token_label(t) for t in ticks])
     main.tick_params(axis="x", length=0)
     names = {score_name(r) for r in results}
-    main.set_ylabel(f"score ({names.pop()})" if len(names) == 1 else "score", fontsize=11.5)
+    named = len(names) == 1 and names != {"score"}
+    main.set_ylabel(f"score ({names.pop()})" if named else "score", fontsize=11.5)
     spread.set_ylabel("SD in bin", fontsize=11.5)
     for axes in (main, spread):
         axes.yaxis.set_label_coords(-0.055, 0.5)
@@ -81,7 +82,12 @@ def captions(
             "Dots or columns: single answers; exact 1 above and exact 0 below the scale, spread or "
             "counted so that none hides another."
         )
-    lines.append("SD: standard deviation of the scores in a bin; no interval is computed for it.")
+    if any(number(b.get("sd")) is not None for r in results for b in parts(r, "bins")):
+        lines.append(
+            "SD: standard deviation of the scores in a bin; no interval is computed for it."
+        )
+    else:
+        lines.append("SD: standard deviation of the scores in a bin, which is not known here.")
     for place, line in enumerate(lines):
         figure.text(
             left,
@@ -139,7 +145,9 @@ def _subtitle(results: Sequence[Mapping[str, Any]], most: int) -> str:
                 f"{key if len(values) == 1 else several} {shortened(', '.join(values), most)}"
             )
     counts = sorted({round(n) for r in results if (n := number(r.get("n"))) is not None})
-    if counts:
+    if counts == [0] and any(measured_range(r) for r in results):
+        said.append("means of unknown n")
+    elif counts:
         span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
         said.append(f"{span} answers{' per model' if len(results) > 1 else ''}")
     documents = sorted(
