@@ -6,9 +6,9 @@ Ten bins of n calls over log-uniform or log-normal lengths. Times are a + b L + 
 from constant to mostly attention) times log-normal noise; in the planted classes calls longer than
 a length drawn from 20 to 85% of the samples take longer by a factor. Beyond the promised class
 (noise .2): fewer calls, more noise, slower or faster servers, stalls (3% of the calls take five
-times as long), a chunked prefill (a law in steps of 512 tokens), a law with L log L, questions that
-share a document's noise (averaged, as the profile does), and changes near the ends. Shares come with their 95% limits (Wilson, exact
-at 0 and 1).
+times as long), a chunked prefill (a law in steps of 512 tokens), a law with L log L, questions
+that share a document's noise (averaged, as the profile does), and changes near the ends. Shares
+come with their 95% limits (Wilson, exact at 0 and 1).
 
 "within": of all data sets, those whose most likely change lies within 15% of the planted length;
 "cap within": the same for the latency cap itself, the first likely change; "beyond": caps above the

@@ -1,13 +1,13 @@
 """What more of the same data would buy: the cap to expect at a larger n.
 
-If a curve mu is the truth, m times the examples, spread over the same lengths, are expected to score
-n x mu(x) at every length. mu is the fitted curve; a flat one where the data do not refute it at the
-stated confidence (the slope that chance gave the fit would ask for far too many examples). The cap of those expected scores (no noise, the dispersion as it
-was fitted) stands for the median cap of data sets of that size: a test's statistic at expected data
-is the median of its distribution (the "Asimov" data set of Cowan, Cranmer, Gross and Vitells 2011,
-European Physical Journal C 71, 1554). For a chance of 80% in place of one half the limit that
-refutes is raised from q to (sqrt(q) + 0.84)^2, since the root of the statistic scatters by about 1.
+A curve mu is taken for the truth and data sets of m times the examples, over the same lengths, are
+drawn from it: sums of neighbouring documents, binomial with as many trials as the fitted dispersion
+leaves. mu is the fitted curve, or a flat one where the data do not refute it at the stated
+confidence: the slope that chance gave the fit would ask for far too many examples. Each data set
+gets its cap like the real one; the cap to expect is the median, the n that is needed the smallest
+on a grid of doublings at which at least four of five are certified.
 
+Eight draws an n, so that it takes about a second: an n that is off by one doubling is no surprise.
 A loss that the data do not show yet is not foreseen: where a flat curve stands in for a slow
 decline, less will be certified than expected. How near it comes: docs/method.md.
 """
@@ -15,19 +15,20 @@ decline, less will be certified than expected. How near it comes: docs/method.md
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.cap import certified_cap
 from contextcliff_dagster.analysis.conclusion import cap_at
 from contextcliff_dagster.analysis.curve import fitted_mean
-from contextcliff_dagster.analysis.decline import merge_cells
-from contextcliff_dagster.analysis.intervals import chi_square_quantile
+from contextcliff_dagster.analysis.losses import Losses, fit_losses
 from contextcliff_dagster.analysis.units import Documents
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
     from numpy.typing import NDArray
 
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
 
 CHANCE = 0.80
 """Of certifying, at the n that is called needed."""
-MOST_TIMES = 1_000.0
-_STEP = 1.25
-_MOST_DOCUMENTS = 4_000
+_DOUBLINGS = 10
+_DRAWS = 8
+_FINE_SHARE, _FINE_UNITS, _COARSE_UNITS = 0.10, 20, 45
+"""The last tenth is drawn in the units of the real data's cells, since to certify the longest
+length is to refute a loss in the last of them; shorter lengths more coarsely, which is faster."""
 _PARAMETERS = 3
 TOKENS_MORE, USD_MORE = 1_000_000, 10.0
 
@@ -69,13 +72,14 @@ def certify(
         "reason": None,
     }
     nothing["more"] = []
-    if finding.fit is None or finding.refined is None or not bins:
+    if not settings.second_opinions:
+        return nothing
+    if finding.evidence is None or not bins:
         return {**nothing, "reason": "The data support no curve to reckon with."}
     if finding.verdict is Verdict.FLOOR:
         return {**nothing, "reason": "The score is at the floor: no n makes a length safe."}
     expected = _Expected(documents, finding, settings)
     longest = int(documents.length_tokens[-1])
-    now = expected.cap(1.0)
     found = {**nothing, "assumes": "flat" if expected.flat else "fitted"}
     per_bin = float(documents.n.sum()) / bins
     if (lost := expected.lost_at()) is not None:
@@ -84,22 +88,24 @@ def certify(
             "no n certifies a longer length."
         )
     else:
-        times = _least_times(lambda m: (expected.cap(m, CHANCE) or 0) >= longest)
+        times = _least_times(lambda caps: caps >= longest, expected)
         found["n_needed"] = None if times is None else int(np.ceil(times * per_bin))
         if times is None:
             found["reason"] = (
-                f"Even {MOST_TIMES:,.0f} times as many examples would not certify the longest "
+                f"Even {2**_DOUBLINGS:,} times as many examples would not certify the longest "
                 "measured length."
             )
     if cap_at(finding, settings.tolerance, settings.confidence).tokens is None:
-        times = _least_times(lambda m: expected.cap(m, CHANCE) is not None)
+        times = _least_times(lambda caps: caps > 0, expected)
         found["n_for_a_cap"] = None if times is None else int(np.ceil(times * per_bin))
     found["more"] = [
         {
             **budget,
             "per_bin": int(budget["examples"] // bins),
-            "expected_cap_now": now,
-            "expected_cap_tokens": expected.cap(1.0 + budget["examples"] / documents.n.sum()),
+            "expected_cap_now": expected.median_cap(1.0),
+            "expected_cap_tokens": expected.median_cap(
+                1.0 + budget["examples"] / float(documents.n.sum())
+            ),
         }
         for budget in _budgets(calls, int(documents.n.sum()))
     ]
@@ -107,7 +113,7 @@ def certify(
 
 
 class _Expected:
-    """Caps of the scores that the curve leads one to expect; ``flat`` says which curve."""
+    """Caps of the data sets that the curve leads one to expect; ``flat`` says which curve."""
 
     def __init__(self, documents: Documents, finding: Finding, settings: AnalysisSettings) -> None:
         self._documents, self._finding, self._settings = documents, finding, settings
@@ -116,6 +122,8 @@ class _Expected:
         assert refined is not None
         flat = float(refined.deviance[refined.depth == 0.0].min(initial=np.inf))
         self.flat = finding.cliff is None and flat <= refined.limit(settings.confidence)
+        self._units = _units_of(documents)
+        self._caps: dict[float, NDArray[np.int64]] = {}
 
     def _mean(self, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
         if self.flat:
@@ -123,18 +131,40 @@ class _Expected:
         assert self._finding.refined is not None
         return fitted_mean(self._finding.refined, lengths, self._dip)
 
-    def cap(self, times: float, chance: float = 0.5) -> int | None:
-        """The cap of ``times`` as many examples, reached with this chance."""
-        documents = self._documents_at(times)
-        fit = self._finding.fit
-        assert fit is not None
+    def caps(self, times: float) -> NDArray[np.int64]:
+        """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
+        if times not in self._caps:
+            self._caps[times] = np.array([self._cap(times, draw) for draw in range(_DRAWS)])
+        return self._caps[times]
+
+    def median_cap(self, times: float) -> int | None:
+        """The cap that half of the data sets reach."""
+        return int(np.sort(self.caps(times))[_DRAWS // 2 - 1]) or None
+
+    def _cap(self, times: float, draw: int) -> int:
+        evidence, settings = self._finding.evidence, self._settings
+        assert evidence is not None
+        lengths, share = self._units
+        mean = self._mean(lengths).clip(0.0, 1.0)
+        n = times * float(self._documents.n.sum()) * share
+        trials = np.maximum((n / evidence.losses.dispersion).round().astype(np.int64), 1)
+        # The same seed at every n: what differs between two n is then less a matter of chance.
+        rng = np.random.default_rng((settings.seed, 5, draw))
+        s = n * rng.binomial(trials, mean) / trials
         degrees = None
-        if fit.degrees is not None:
+        if evidence.losses.degrees is not None:
             degrees = max(round(times * len(self._documents.n)) - _PARAMETERS, 1)
-        cells = merge_cells(documents, baseline_share=self._settings.baseline_share)
-        finding = replace(self._finding, fit=replace(fit, cells=cells, degrees=degrees))
-        confidence = _raised(self._settings.confidence, chance)
-        return cap_at(finding, self._settings.tolerance, confidence).tokens
+        losses = _with_dispersion(
+            fit_losses(
+                Documents(lengths, n, s, False), settings.tolerance, settings.baseline_share
+            ),
+            evidence.losses.dispersion,
+            degrees,
+        )
+        before = None
+        if self._dip is not None and self._finding.cliff is not None:
+            before = int(self._finding.cliff.location.value)
+        return certified_cap(losses, settings.tolerance, settings.confidence, before).tokens or 0
 
     def lost_at(self) -> int | None:
         """Length at which the fitted curve has lost the tolerance, ``None`` where it never does."""
@@ -147,37 +177,39 @@ class _Expected:
         below = mean <= (1.0 - self._settings.tolerance) * float(mean[inside].mean())
         return int(lengths[np.argmax(below)]) if below.any() else None
 
-    def _documents_at(self, times: float) -> Documents:
-        """Expected sums of ``times`` as many examples at the same quantiles of length."""
-        now = self._documents
-        count = len(now.n)
-        many = int(min(max(round(times * count), count), _MOST_DOCUMENTS))
-        place = (np.arange(many) + 0.5) / many * count - 0.5
-        log = np.interp(place, np.arange(count), np.log(now.length_tokens))
-        lengths = np.exp(log).round().astype(np.int64)
-        lengths[0], lengths[-1] = now.length_tokens[0], now.length_tokens[-1]
-        n = np.full(many, times * float(now.n.sum()) / many)
-        return Documents(lengths, n, n * self._mean(lengths), False)
+
+def _units_of(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Lengths and shares of the examples of the units that are drawn, shortest first."""
+    coarse = np.linspace(0.0, 1.0 - _FINE_SHARE, _COARSE_UNITS + 1)
+    edges = np.append(coarse, np.linspace(1.0 - _FINE_SHARE, 1.0, _FINE_UNITS + 1)[1:])
+    reached = (np.cumsum(documents.n) - 0.5 * documents.n) / documents.n.sum()
+    log = np.interp(0.5 * (edges[:-1] + edges[1:]), reached, np.log(documents.length_tokens))
+    lengths = np.exp(log).round().astype(np.int64)
+    lengths[0], lengths[-1] = documents.length_tokens[0], documents.length_tokens[-1]
+    same, index = np.unique(lengths, return_inverse=True)
+    return same, np.bincount(index, weights=np.diff(edges)).astype(np.float64)
 
 
-def _raised(confidence: float, chance: float) -> float:
-    """The confidence whose quantile q' is (sqrt(q) + z)^2, z the normal quantile of ``chance``."""
-    normal = NormalDist()
-    root = float(np.sqrt(chi_square_quantile(confidence))) + normal.inv_cdf(chance)
-    return min(2.0 * normal.cdf(root) - 1.0, 1.0 - 1e-9)
+def _with_dispersion(losses: Losses, dispersion: float, degrees: int | None) -> Losses:
+    """The same family, its likelihoods over another dispersion: expected scores scatter too little
+    to tell theirs."""
+    factor = losses.dispersion / dispersion
+    steps, ramps, dips = (replace(kind, q=kind.q * factor) for kind in losses.kinds)
+    return Losses(losses.cells, steps, ramps, dips, losses.flat_q * factor, dispersion, degrees)
 
 
-def _least_times(reached: Any) -> float | None:
-    """Smallest multiple on a grid of factors 1.25 at which ``reached`` holds, by bisection."""
-    grid = _STEP ** np.arange(0, int(np.ceil(np.log(MOST_TIMES) / np.log(_STEP))) + 1)
-    low, high = -1, len(grid)
+def _least_times(
+    reached: Callable[[NDArray[np.int64]], NDArray[np.bool_]], expected: _Expected
+) -> float | None:
+    """Smallest doubling of n at which enough data sets have ``reached`` it, by bisection."""
+    low, high = -1, _DOUBLINGS + 1
     while high - low > 1:
         middle = (low + high) // 2
-        if reached(float(grid[middle])):
+        if reached(expected.caps(2.0**middle)).mean() >= CHANCE:
             high = middle
         else:
             low = middle
-    return float(grid[high]) if high < len(grid) else None
+    return 2.0**high if high <= _DOUBLINGS else None
 
 
 def _budgets(calls: pd.DataFrame, examples: int) -> list[dict[str, Any]]:

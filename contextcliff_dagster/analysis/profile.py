@@ -24,6 +24,7 @@ from contextcliff_dagster.analysis.context import ModelProfile, ProfileContext
 from contextcliff_dagster.analysis.curve import Estimate, curve_band, fitted_mean
 from contextcliff_dagster.analysis.detectors import second_opinions
 from contextcliff_dagster.analysis.effective_lengths import effective_lengths
+from contextcliff_dagster.analysis.expectation import certify
 from contextcliff_dagster.analysis.joint_cap import (
     joint_cap,
     slowdown_sentences,
@@ -32,9 +33,10 @@ from contextcliff_dagster.analysis.joint_cap import (
 from contextcliff_dagster.analysis.latency import slow_bins_warning
 from contextcliff_dagster.analysis.prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.rules import threshold_rules
+from contextcliff_dagster.analysis.sensitivity import sensitivity
 from contextcliff_dagster.analysis.settings import AnalysisSettings
 from contextcliff_dagster.analysis.units import Sample, clean_records
-from contextcliff_dagster.analysis.variance_signal import variance_signal
+from contextcliff_dagster.analysis.variance_signal import variance_sentence, variance_signal
 from contextcliff_dagster.analysis.verdict import Finding, Loss
 from contextcliff_dagster.analysis.zones import zones_of
 from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin, Verdict
@@ -95,6 +97,8 @@ def profile_model(
         *slow_warnings,
     ]
     scatter = _variance_signal(sample, finding, settings)
+    if (said := variance_sentence(scatter)) is not None:
+        warnings.append(said)
     head = _head(sample, settings, context)
     cliff = _loss(finding.cliff)
     examples = sample.examples
@@ -117,7 +121,7 @@ def profile_model(
             }
             for tolerance in REPORTED_TOLERANCES
         ],
-        "certify": {"n_needed": None},
+        "certify": certify(documents, finding, settings, sample.calls, len(scored)),
         "baseline": baseline,
         "cliff": cliff,
         "zones": zones_of(
@@ -132,8 +136,13 @@ def profile_model(
         "definitions": definitions,
         "detectors": second_opinions(
             documents, rows, baseline, settings.tolerance, finding.verdict, cliff
-        ),
-        "sensitivity": [],
+        )
+        if settings.second_opinions
+        else [],
+        "sensitivity": sensitivity(sample, documents, conclusion, settings, context.primary)
+        if settings.second_opinions
+        else [],
+        "variance_signal": scatter,
         "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
         "confounds": {"identified": "not_assessed", "reasons": []},
         "warnings": warnings,

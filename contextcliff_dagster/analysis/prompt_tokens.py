@@ -19,11 +19,22 @@ def cap_in_prompt_tokens(calls: pd.DataFrame, cap: int | None, overhead: int | N
     """
     if cap is None:
         return None
+    line = prompt_line(calls)
+    if line is not None:
+        slope, constant = line
+        return max(int(constant + slope * cap), 0)
+    return None if overhead is None else cap + overhead
+
+
+def prompt_line(calls: pd.DataFrame) -> tuple[float, float] | None:
+    """Slope and constant of the line of ``prompt_tokens`` on ``length_tokens``.
+
+    ``None`` where fewer than two lengths carry them or longer documents do not have longer prompts.
+    """
     known = calls.loc[calls["answered"] & calls["prompt_tokens"].notna()]
     lengths = known["length_tokens"].to_numpy(np.float64)
     prompts = known["prompt_tokens"].to_numpy(np.float64)
-    if len(np.unique(lengths)) >= 2:
-        slope, constant = np.polyfit(lengths, prompts, 1)
-        if slope > 0:
-            return max(int(constant + slope * cap), 0)
-    return None if overhead is None else cap + overhead
+    if len(np.unique(lengths)) < 2:
+        return None
+    slope, constant = np.polyfit(lengths, prompts, 1)
+    return (float(slope), float(constant)) if slope > 0 else None

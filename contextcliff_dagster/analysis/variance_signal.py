@@ -21,6 +21,7 @@ scatter. How often that misleads: docs/method.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,6 +109,17 @@ def variance_signal(
         "outside": outside_share,
         "refused_because": None,
     }
+
+
+def variance_sentence(signal: Mapping[str, Any], alpha: float = 0.05) -> str | None:
+    """The signal in words, ``None`` where there is none."""
+    if signal["p_value"] is None or signal["p_value"] > alpha:
+        return None
+    return (
+        f"Scores scatter more between {signal['from_tokens']:,} and {signal['to_tokens']:,} tokens "
+        f"than their mean explains: {signal['inside']:.2f} of the largest possible variance, "
+        f"{signal['outside']:.2f} elsewhere, p = {signal['p_value']:.3f}."
+    )
 
 
 def _refused(reason: str) -> dict[str, Any]:

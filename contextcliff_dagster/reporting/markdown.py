@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextcliff_dagster.reporting.markdown_rules import (
-    definitions_table,
+from contextcliff_dagster.reporting.markdown_checks import (
     detector_lines,
-    rules_table,
+    joint_cap_line,
+    more_data_lines,
+    sensitivity_lines,
+    variance_line,
 )
+from contextcliff_dagster.reporting.markdown_rules import definitions_table, rules_table
 from contextcliff_dagster.reporting.markdown_tables import (
     bins_table,
     caps_table,
@@ -38,12 +41,19 @@ Results = Sequence[Mapping[str, Any]]
 
 
 def markdown_report(
-    cliffs: Results, *, title: str, notes: Sequence[str] = (), picture: str | None = "report.png"
+    cliffs: Results,
+    *,
+    title: str,
+    notes: Sequence[str] = (),
+    picture: str | None = "report.png",
+    sensitivity_picture: str | None = None,
 ) -> str:
     """The page's text (GitHub-flavoured Markdown, ends with a newline).
 
     ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
-    the warnings. ``picture``: the picture's path relative to the page, None for a page without.
+    the warnings. ``picture``: the picture's path relative to the page, None for a page without;
+    ``sensitivity_picture``: the same for that of the sensitivity, shown with the first model that
+    has one.
     Names and sentences from outside are escaped.
     """
     names = labels(cliffs)
@@ -52,7 +62,9 @@ def markdown_report(
         lines += ["", f"![Score and SD against natural document length]({picture})"]
     lines += ["", *models_table(cliffs, names), "", *_reading(cliffs)]
     for name, result in zip(names, cliffs, strict=True):
-        lines += ["", *_model_section(name, result)]
+        lines += ["", *_model_section(name, result, sensitivity_picture)]
+        if parts(result, "sensitivity"):
+            sensitivity_picture = None  # it shows all models
     lines += ["", *_unmeasured(cliffs, names), "", *_provenance(cliffs, names)]
     if notes:
         lines += ["", "## Notes", "", *(f"- {plain(sentence(note))}" for note in notes)]
@@ -108,12 +120,16 @@ def _reading(results: Results) -> list[str]:
     ]
 
 
-def _model_section(name: str, result: Mapping[str, Any]) -> list[str]:
+def _model_section(
+    name: str, result: Mapping[str, Any], sensitivity_picture: str | None
+) -> list[str]:
     lines = [f"## {code(name)}", "", plain(half_drop_sentence(result))]
     if reason := sentence(result.get("safe_cap_reason")):
         lines.append(f"{plain(reason)}")
     if more := certify_sentence(result):
         lines.append(plain(more))
+    if joint := joint_cap_line(result):
+        lines += ["", plain(joint)]
     warnings = [sentence(w) for w in _listed(result, "warnings")]
     lines += ["", "### Warnings", "", *([f"- {plain(w)}" for w in warnings] or ["None."])]
     lines += ["", "### Zones", "", *zones_table(result)]
@@ -121,8 +137,12 @@ def _model_section(name: str, result: Mapping[str, Any]) -> list[str]:
     lines += ["", "### Failures by tag", "", *failures_table(result)]
     lines += ["", "### Caps by tolerance", "", *caps_table(result)]
     lines += ["", "### Threshold rules", "", *rules_table(result)]
+    if scatter := variance_line(result):
+        lines += ["", plain(scatter)]
     lines += ["", "### Effective lengths by other definitions", "", *definitions_table(result)]
-    return lines + detector_lines(result)
+    lines += detector_lines(result)
+    lines += sensitivity_lines(result, sensitivity_picture)
+    return lines + more_data_lines(result)
 
 
 def _listed(source: Mapping[str, Any], name: str) -> list[str]:
@@ -168,8 +188,10 @@ def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
             lines.append(
                 f"- {code(name)}: confounds: {plain('; '.join(_listed(confounds, 'reasons')))}."
             )
-        if part(result, "joint_cap").get("tokens") is None:
-            lines.append(f"- {code(name)}: no joint cap of score and latency.")
+        if not part(result, "joint_cap"):
+            lines.append(
+                f"- {code(name)}: no joint cap of score and latency: too few times to first token."
+            )
     lines += [
         "- Standard deviations and shares of failures carry no interval: only the mean's is "
         "computed.",

@@ -1,4 +1,4 @@
-"""What stands beside the verdict: plain rules, other people's definitions, second opinions."""
+"""What stands beside the verdict: plain rules and other people's definitions."""
 
 from __future__ import annotations
 
@@ -105,37 +105,6 @@ def _censored(found: Mapping[str, Any]) -> str:
     if mark == "<":
         return "below the shortest measured"
     return tokens(found.get("tokens"), "none")
-
-
-def detector_lines(result: Result) -> list[str]:
-    """Second opinions, where the analysis gives any."""
-    detectors, sensitivity = parts(result, "detectors"), parts(result, "sensitivity")
-    lines: list[str] = []
-    if detectors:
-        rows = [
-            [
-                plain(d.get("name")),
-                tokens(d.get("location_tokens"), "nothing found"),
-                "yes" if d.get("agrees") else "no",
-            ]
-            for d in detectors
-        ]
-        lines += [
-            "",
-            "### Other detectors",
-            "",
-            *table(["detector", "drop at, tokens", "agrees"], rows, right=(1,)),
-        ]
-    if sensitivity:
-        said = [
-            "; ".join(
-                f"{plain(k)} {plain(tokens(v) if k.endswith('tokens') else v)}"
-                for k, v in s.items()
-            )
-            for s in sensitivity
-        ]
-        lines += ["", "### Sensitivity of the cap", "", *(f"- {text}" for text in said)]
-    return lines
 
 
 def _threshold(value: Any) -> str:

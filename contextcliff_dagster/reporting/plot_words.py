@@ -76,7 +76,7 @@ def captions(
     if hollow:
         lines[0] += " Hollow markers: no interval supported."
     if any(parts(r, "curve") for r in results):
-        lines[0] += f" Line and band: fitted curve with its {confidence} interval."
+        lines[0] += f" Line: fitted curve. Band: holds the whole curve at {confidence} confidence."
     if has_answers:
         lines.append(
             "Dots or columns: single answers; exact 1 above and exact 0 below the scale, spread or "

@@ -1,4 +1,7 @@
-"""Write the report of a study: report.md, report.json and report.png, each temp-then-rename."""
+"""Write the report of a study: report.md, report.json, report.png and sensitivity.png.
+
+Each temp-then-rename.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SENSITIVITY_PICTURE = "sensitivity.png"
+
+
 class ReportFiles(NamedTuple):
-    """Where the three files lie."""
+    """Where the files lie; beside them ``sensitivity.png``, where a result varied its choices."""
 
     md: Path
     json: Path
@@ -33,7 +39,7 @@ def write_report(
     title: str,
     notes: Sequence[str] = (),
 ) -> ReportFiles:
-    """Render and write all three files into ``directory``; what is linked is written first.
+    """Render and write all files into ``directory``; what is linked is written first.
 
     ``cliffs``: one result of the contract per model, in the order of the report. ``records``:
     EVAL_RECORDS for the single answers in the picture, or None. Same input, same bytes.
@@ -42,13 +48,21 @@ def write_report(
         StoreError: the folder cannot be written (full, read-only).
     """
     from contextcliff_dagster.reporting.plot import plot_report
+    from contextcliff_dagster.reporting.sensitivity_plot import plot_sensitivity
 
     secrets = secrets_of(os.environ)
     results = [without_secrets(plain_values(c), secrets) for c in cliffs]
     title, notes = without_secrets(title, secrets), without_secrets(list(notes), secrets)
     # The answers are matched to the results by names as they were measured, so before redaction.
     png = plot_report(results, _renamed(records, cliffs, results))
-    page = markdown_report(results, title=title, notes=notes, picture="report.png")
+    sensitivity = plot_sensitivity(results)
+    page = markdown_report(
+        results,
+        title=title,
+        notes=notes,
+        picture="report.png",
+        sensitivity_picture=SENSITIVITY_PICTURE if sensitivity else None,
+    )
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
         indent=1,
@@ -59,6 +73,8 @@ def write_report(
         directory / "report.md", directory / "report.json", directory / "report.png"
     )
     write_atomic(files.png, png)
+    if sensitivity is not None:
+        write_atomic(directory / SENSITIVITY_PICTURE, sensitivity)
     write_atomic(files.json, f"{machine}\n".encode())
     write_atomic(files.md, page.encode())
     return files

@@ -159,14 +159,21 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
 
 
 def certify_sentence(cliffs: Cliffs) -> str | None:
-    """How many answers would certify the longest measured length, where the analysis says so."""
-    needed, reach = number(part(cliffs, "certify").get("n_needed")), measured_range(cliffs)
-    if needed is None or reach is None:
+    """How many examples would certify more, where the analysis says so; else why no number does."""
+    certify, reach = part(cliffs, "certify"), measured_range(cliffs)
+    if reach is None:
         return None
-    return (
-        f"About {count(needed, 'answer')} would be needed to certify the longest measured length, "
-        f"{tokens(reach[1])} tokens."
-    )
+    said = []
+    if (some := number(certify.get("n_for_a_cap"))) is not None:
+        said.append(f"About {count(some, 'example')} a bin would be needed for any cap at all.")
+    if (needed := number(certify.get("n_needed"))) is not None:
+        said.append(
+            f"About {count(needed, 'example')} a bin would be needed to certify the longest "
+            f"measured length, {tokens(reach[1])} tokens."
+        )
+    elif reason := sentence(certify.get("reason")):
+        said.append(reason)
+    return " ".join(said) or None
 
 
 def _baseline_short(cliffs: Cliffs) -> str:

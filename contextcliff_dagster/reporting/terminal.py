@@ -227,12 +227,19 @@ def _recommendation(cliffs: Mapping[str, Any]) -> list[str]:
     cap = number(cliffs.get("safe_cap_tokens"))
     if cap is None:
         reason = sentence(cliffs.get("safe_cap_reason")) or "The analysis gives no reason."
-        return [f"No hard cap can be supported by these data. {reason}"]
+        lines = [f"No hard cap can be supported by these data. {reason}"]
+        return lines + ([more] if (more := certify_sentence(cliffs)) is not None else [])
     lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
     prompt = number(cliffs.get("cap_prompt_tokens"))
     if prompt is not None:
         lines.append(
             f"That is the document; as a prompt of this model it is {tokens(prompt)} tokens."
+        )
+    joint = part(cliffs, "joint_cap")
+    if joint.get("limited_by") == "latency" and number(joint.get("tokens")) is not None:
+        lines.append(
+            f"Beyond {tokens(joint.get('tokens'))} tokens the first token comes later than the "
+            "length explains: cap there where latency counts."
         )
     if (more := certify_sentence(cliffs)) is not None:
         lines.append(more)

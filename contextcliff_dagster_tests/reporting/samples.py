@@ -193,7 +193,18 @@ def sample(
             {"name": "logistic", "location_tokens": int(half), "agrees": True},
             {"name": "rules", "location_tokens": int(l70), "agrees": True},
         ],
-        "sensitivity": [{"setting": "confidence 0.99", "safe_cap_tokens": int(cap * 0.9)}],
+        "sensitivity": [
+            {
+                "factor": factor,
+                "value": value,
+                "reported": factor != "tolerance",
+                "n": len(records),
+                "verdict": "cliff" if has_cliff else "stable",
+                "safe_cap_tokens": int(cap * share),
+                "location_tokens": int(half) if has_cliff else None,
+            }
+            for factor, value, share in (("as reported", "", 1.0), ("tolerance", "10%", 0.6))
+        ],
         "joint_cap": None,
         "confounds": {"identified": "not_assessed", "reasons": []},
         "warnings": [],
