@@ -60,6 +60,11 @@ _how = together(
     click.option(
         "--window", type=click.IntRange(min=1), metavar="TOKENS", help="The model's own window."
     ),
+    click.option(
+        "--quick",
+        is_flag=True,
+        help="Only verdict and cap: no other detectors, no sensitivity, no outlook on more data.",
+    ),
 )
 _where = together(
     click.option(
@@ -93,6 +98,7 @@ def analyze(
     tolerance: float,
     confidence: float,
     window: int | None,
+    quick: bool,
     target: str | None,
     out: Path | None,
 ) -> None:
@@ -106,7 +112,9 @@ def analyze(
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.cli.analyzed import Places, Wish, analyze_file
 
-    settings = AnalysisSettings(tolerance=tolerance, confidence=confidence)
+    settings = AnalysisSettings(
+        tolerance=tolerance, confidence=confidence, second_opinions=not quick
+    )
     wish = Wish(settings, aggregated, scale, model, by is not None, window)
     places = Places.of(target, files, by_model=wish.by_model)
     faults: list[ContextCliffError] = []
