@@ -17,7 +17,7 @@ from contextcliff_dagster.analysis.profile import (
 )
 from contextcliff_dagster_tests.analysis.planted import bins_of
 
-QUICK = AnalysisSettings(resamples=200, permutations=199)
+QUICK = AnalysisSettings(resamples=200, permutations=199, second_opinions=False)
 CONTEXT = ProfileContext("m", window_tokens=8_192, created_at="2026-01-02T03:04:05+00:00")
 
 

@@ -15,7 +15,8 @@ from contextcliff_dagster.analysis.units import decile_bins
 from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster_tests.analysis.results import CONTEXT, assert_conforms
 
-FAST = AnalysisSettings(resamples=100, permutations=99)
+FAST = AnalysisSettings(resamples=100, permutations=99, second_opinions=False)
+THOROUGH = AnalysisSettings(resamples=100, permutations=99)
 UNSCORED = ("context_overflow", "transport_error", "invalid_truncated")
 patient = settings(
     max_examples=25,
@@ -58,8 +59,12 @@ def record_sets(draw: st.DrawFn, at_most: int = 120) -> pd.DataFrame:
     return frame.drop(columns=list(dropped))
 
 
-def analysed(records: pd.DataFrame, bins: list[LengthBin] | None = None) -> dict[str, Any]:
-    profile = profile_model(records, bins or [], FAST, CONTEXT)
+def analysed(
+    records: pd.DataFrame,
+    bins: list[LengthBin] | None = None,
+    settings: AnalysisSettings = FAST,
+) -> dict[str, Any]:
+    profile = profile_model(records, bins or [], settings, CONTEXT)
     assert_conforms(profile)
     return profile.cliffs
 
@@ -81,6 +86,20 @@ def test_any_records_give_a_result_that_meets_the_contract(records: pd.DataFrame
         if row["mean"] is not None and row["ci_low"] is not None:
             assert row["ci_low"] - 1e-9 <= row["mean"] <= row["ci_high"] + 1e-9
     assert sum(b["n"] for b in result["bins"]) == result["n"]
+
+
+@settings(patient, max_examples=8)
+@given(record_sets())
+def test_second_opinions_of_any_records_meet_the_contract_and_change_no_verdict(
+    records: pd.DataFrame,
+) -> None:
+    plain, thorough = analysed(records), analysed(records, settings=THOROUGH)
+    for key in ("verdict", "safe_cap_tokens", "cliff", "curve", "bins", "warnings"):
+        assert thorough[key] == plain[key]
+    rows = thorough["sensitivity"]
+    assert bool(rows) == bool(plain["curve"])
+    longest = max((b["max_tokens"] or 0 for b in plain["bins"]), default=0)
+    assert all((row["safe_cap_tokens"] or 0) <= max(longest, 1) for row in rows)
 
 
 @patient
