@@ -9,6 +9,7 @@ import dagster as dg
 from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.executors import chosen_executor
 from contextcliff_dagster.defs.resources import default_resources
+from contextcliff_dagster.defs.schedules import study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.studies import load_studies
 
@@ -17,12 +18,18 @@ from contextcliff_dagster.studies import load_studies
 def defs() -> dg.Definitions:
     """One Definitions object, read when the code location loads."""
     studies = list(load_studies().values())
+    jobs = {study.name: study_jobs(study) for study in studies}
     return dg.Definitions(
         assets=[
             *(asset for study in studies for asset in study_assets(study)),
             database_asset(studies),
         ],
-        jobs=[job for study in studies for job in study_jobs(study)],
+        jobs=[job for of_study in jobs.values() for job in of_study],
+        schedules=[
+            schedule
+            for study in studies
+            for schedule in study_schedules(study, jobs[study.name][0])
+        ],
         resources=default_resources(),
         executor=chosen_executor(),
     )

@@ -182,6 +182,10 @@ class Store:
         """Corpus, length map and audit: needed until the manifest stands, deletable afterwards."""
         return self.study_dir(study) / "preparation"
 
+    def baseline_file(self, study: str) -> Path:
+        """Which campaign is the baseline that later ones are held against: a person's choice."""
+        return self.study_dir(study) / "baseline.json"
+
     def manifest_dir(self, study: str) -> Path:
         return self.study_dir(study) / "manifest"
 

@@ -121,7 +121,8 @@ def _side(frame: pd.DataFrame, score: pd.Series[float]) -> Side:
     row = _rows(frame)
     count = int(row.max()) + 1 if len(row) else 0
     n = np.bincount(row, minlength=count).astype(np.float64)
-    s: Floats = np.bincount(row, weights=score.to_numpy(np.float64), minlength=count)
+    weights = score.to_numpy(np.float64)
+    s = np.bincount(row, weights=weights, minlength=count).astype(np.float64)
     length = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(length, row, frame["length_tokens"].to_numpy(np.int64))
     place = np.full(count, -1, dtype=np.int64)

@@ -19,6 +19,7 @@ _COMMANDS = {
     "report": ("results", "report"),
     "analyze": ("analyze", "analyze"),
     "compare": ("compare", "compare"),
+    "baseline": ("baseline", "baseline"),
     "policy": ("policy", "policy"),
     "guard": ("policy", "guard"),
     "models": ("catalogue", "models"),

@@ -16,6 +16,8 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from contextcliff_dagster.defs.steps.regression import Regression
+
 MISSING_SHARE_LIMIT = 0.05
 """More unanswered calls than this could move a bin's mean by more than its interval shows."""
 PLATEAU_FLOOR = 0.5
@@ -194,8 +196,32 @@ def cliff_checks(study: Study) -> list[dg.AssetCheckSpec]:
             "cliffs",
             "plateau",
             "Each model can do the task on its shortest documents: there is a height to fall from.",
-        )
+        ),
+        _spec(
+            study,
+            "cliffs",
+            "no_shrink",
+            "No model has become worse than in the pinned baseline, beyond noise.",
+        ),
     ]
+
+
+def check_regression(study: Study, found: Regression) -> dg.AssetCheckResult:
+    rows = [
+        {"model": model, **{name: value for name, value in shrink.to_dict().items() if name != "n"}}
+        for model, shrink in found.shrinks.items()
+    ]
+    return _result(
+        study,
+        "cliffs",
+        "no_shrink",
+        not found.shrunk,
+        found.sentence,
+        error=True,
+        baseline=found.baseline or "none",
+        campaign=found.campaign,
+        **({"models": table(rows)} if rows else {}),
+    )
 
 
 def check_cliffs(study: Study, cliffs: Sequence[Mapping[str, Any]]) -> list[dg.AssetCheckResult]:

@@ -76,8 +76,8 @@ def comparison_markdown(comparison: Mapping[str, Any]) -> str:
         "",
         f"Intervals at {level(comparison['confidence'])}, by bootstrap over documents. The "
         "p-values are adjusted for all bins and the overall difference together; the intervals are "
-        "not. A safe cap is a confidence bound and moves with n, so its ratio has no interval; the length "
-        "at which the loss is reached has one.",
+        "not. A safe cap is a confidence bound and moves with n, so its ratio has no interval; "
+        "the length at which the loss is reached has one.",
     ]
     if comparison["warnings"]:
         lines += ["", *(f"- {warning}" for warning in comparison["warnings"])]

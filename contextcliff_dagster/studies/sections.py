@@ -132,6 +132,48 @@ class CallsSection(Section):
     )
 
 
+class RegressionSection(Section):
+    """What the check `no_shrink` takes for noise (docs/regression.md)."""
+
+    flip_rate: float = Field(
+        default=0.05, gt=0, lt=0.5, description="Share of answers that may differ between runs"
+    )
+    yearly_error: float = Field(
+        default=0.05, gt=0, lt=1, description="Chance that an unchanged study fails in a year"
+    )
+    runs_per_year: int = Field(default=52, ge=1, le=10_000)
+
+
+class ScheduleSection(Section):
+    """When a new campaign is measured by itself; the schedule has to be switched on in Dagster."""
+
+    cron: str = Field(description="Five fields, e.g. 0 3 * * 1: Mondays at 3")
+    timezone: str = "UTC"
+    grace_hours: float = Field(
+        default=24, gt=0, description="The report is stale so long after a tick it has missed"
+    )
+
+    @model_validator(mode="after")
+    def _cron_means_something(self) -> ScheduleSection:
+        if len(self.cron.split()) != 5:
+            raise ValueError("'cron' has five fields: minute, hour, day, month, weekday")
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+        try:
+            ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError) as fault:
+            raise ValueError("'timezone' is none; write e.g. UTC or Europe/Zurich") from fault
+        return self
+
+
+class AlertsSection(Section):
+    """Who is told where `no_shrink` fails, beside those of the environment (docs/regression.md)."""
+
+    webhook_env: str | None = Field(
+        default=None, description="Environment variable with the URL: never the URL itself"
+    )
+
+
 class BudgetSection(Section):
     """Money: a hard limit, and the estimate above which the terminal asks first."""
 

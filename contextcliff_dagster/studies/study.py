@@ -13,13 +13,16 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.sections import (
+    AlertsSection,
     AnalysisSection,
     BinsSection,
     BudgetSection,
     CallsSection,
     CorpusSection,
     PromptSection,
+    RegressionSection,
     SamplingSection,
+    ScheduleSection,
     ScoringSection,
     Section,
     TargetSection,
@@ -60,6 +63,9 @@ class Study(Section):
     analysis: AnalysisSection = AnalysisSection()
     calls: CallsSection = CallsSection()
     budget: BudgetSection = BudgetSection()
+    regression: RegressionSection = RegressionSection()
+    schedule: ScheduleSection | None = None
+    alerts: AlertsSection = AlertsSection()
 
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
 

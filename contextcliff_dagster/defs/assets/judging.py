@@ -9,6 +9,7 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import EVAL_RECORDS
 from contextcliff_dagster.defs import checks
+from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.assets.options import (
     asset_key,
     described,
@@ -18,6 +19,7 @@ from contextcliff_dagster.defs.assets.options import (
 )
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.schedules import report_freshness
 from contextcliff_dagster.defs.show import results
 from contextcliff_dagster.defs.steps.judgement import (
     profile_campaign,
@@ -27,6 +29,7 @@ from contextcliff_dagster.defs.steps.judgement import (
 from contextcliff_dagster.defs.steps.measurement import campaign_of, open_ledger
 from contextcliff_dagster.defs.steps.preparation import load_frozen
 from contextcliff_dagster.defs.steps.profiles import read_cliffs
+from contextcliff_dagster.defs.steps.regression import judge_regression
 from contextcliff_dagster.studies import Study
 
 
@@ -88,12 +91,18 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
         ],
         check_specs=checks.cliff_checks(study),
     )
-    def profile(config: CampaignConfig, store: StoreResource) -> Iterator[dg.MaterializeResult]:
+    def profile(
+        context: dg.AssetExecutionContext, config: CampaignConfig, store: StoreResource
+    ) -> Iterator[dg.MaterializeResult]:
         # One analysis gives both results: the bootstrap is not run twice.
         where = store.open()
         with open_ledger(where) as ledger:
             campaign = campaign_of(ledger, study, config.campaign)
-            profiles = profile_campaign(study, where, load_frozen(study, where), ledger, campaign)
+            manifest = load_frozen(study, where)
+            profiles = profile_campaign(study, where, manifest, ledger, campaign)
+        regression = judge_regression(study, where, manifest, campaign)
+        for told in alert(study, where, regression, context.log.warning):
+            context.log.info(f"{told[0].upper()}{told[1:]} was told that a model has shrunk.")
         cliffs = [profile.cliffs for profile in profiles]
         yield dg.MaterializeResult(
             asset_key(study, "metrics"),
@@ -102,7 +111,10 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
         yield dg.MaterializeResult(
             asset_key(study, "cliffs"),
             metadata=results.cliffs_metadata(study, where, campaign, cliffs),
-            check_results=checks.check_cliffs(study, cliffs),
+            check_results=[
+                *checks.check_cliffs(study, cliffs),
+                checks.check_regression(study, regression),
+            ],
         )
 
     @single_run_asset(
@@ -113,6 +125,7 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
             deps=["cliffs", "eval_records"],
             kinds={"markdown", "matplotlib"},
             automation_condition=FOLLOW_RECORDS,
+            freshness_policy=report_freshness(study),
         ),
     )
     def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:

@@ -1,0 +1,122 @@
+"""Telling somebody that `no_shrink` failed: a webhook, a command, or both.
+
+Addresses of webhooks are secrets (many carry a token in the path): they stand in the environment,
+and no message or log names more of them than the host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.store import Store, slug, write_json
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.steps.regression import Regression
+
+WEBHOOK, COMMAND = "CONTEXTCLIFF_ALERT_WEBHOOK", "CONTEXTCLIFF_ALERT_COMMAND"
+TIMEOUT_S = 15.0
+
+
+def alert(study: Study, store: Store, found: Regression, say: Callable[[str], None]) -> list[str]:
+    """Tell every configured channel that ``found`` has shrunk models; the channels that took it.
+
+    A webhook gets the alert as JSON by POST (its ``text`` is a sentence, which chat services show),
+    a command the same on stdin. A channel that took an alert is not told the same again. One that
+    fails is ``say``-d and tried again the next time the campaign is judged; it fails no run.
+    """
+    if not found.shrunk:
+        return []
+    message = {"event": "no_shrink_failed", "study": study.name, **found.to_dict()}
+    message["text"] = f"contextcliff, study {study.name}: {found.sentence}"
+    note = store.study_dir(study.name) / "alerts" / f"{slug(found.campaign)}.json"
+    told = _told(note, found)
+    taken = []
+    for name, send in _channels(study).items():
+        if name in told:
+            continue
+        try:
+            send(json.dumps(message).encode())
+            taken.append(name)
+        except Exception as fault:
+            say(f"The alert could not be given to {name}: {_why(fault)}.")
+    if taken:
+        with suppress(ContextCliffError):  # told twice is better than not at all
+            write_json(note, {"shrunk": found.shrunk, "told": sorted({*told, *taken})})
+    return taken
+
+
+def _channels(study: Study) -> dict[str, Callable[[bytes], None]]:
+    """Name without a secret -> what sends."""
+    found: dict[str, Callable[[bytes], None]] = {}
+    for variable in (WEBHOOK, study.alerts.webhook_env):
+        if variable and (url := os.environ.get(variable)):
+            found[f"the webhook of {variable} ({_host(url)})"] = _poster(url)
+        elif variable and variable != WEBHOOK:
+            found[f"the webhook of {variable}"] = _unset(variable)
+    # Not from the study: a study may come from somebody else, and would run what it likes here.
+    if command := shlex.split(os.environ.get(COMMAND, "")):
+        found[f"the command {command[0]}"] = _runner(command)
+    return found
+
+
+def _poster(url: str) -> Callable[[bytes], None]:
+    def post(body: bytes) -> None:
+        from urllib.request import Request, urlopen
+
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError("its address does not begin with http:// or https://")
+        request = Request(url, data=body, headers={"Content-Type": "application/json"})
+        with urlopen(request, timeout=TIMEOUT_S) as answer:
+            answer.read(1)
+
+    return post
+
+
+def _runner(command: list[str]) -> Callable[[bytes], None]:
+    def run(body: bytes) -> None:
+        done = subprocess.run(command, input=body, capture_output=True, timeout=60, check=False)
+        if done.returncode:
+            raise ValueError(f"it ended with exit code {done.returncode}")
+
+    return run
+
+
+def _unset(variable: str) -> Callable[[bytes], None]:
+    def refuse(_: bytes) -> None:
+        raise ValueError(f"the environment variable {variable} is not set")
+
+    return refuse
+
+
+def _host(url: str) -> str:
+    with suppress(ValueError):
+        return urlsplit(url).hostname or "no host"
+    return "no host"
+
+
+def _why(fault: Exception) -> str:
+    """Without what the fault quotes: addresses and arguments may hold secrets."""
+    code = getattr(fault, "code", None)
+    if isinstance(code, int):
+        return f"HTTP status {code}"
+    if isinstance(fault, ValueError) and type(fault) is ValueError:
+        return str(fault)
+    reason = getattr(fault, "reason", None) or getattr(fault, "strerror", None)
+    return type(reason if isinstance(reason, BaseException) else fault).__name__
+
+
+def _told(note: Any, found: Regression) -> list[str]:
+    try:
+        kept = json.loads(note.read_bytes())
+        return list(kept["told"]) if kept["shrunk"] == found.shrunk else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

@@ -1,0 +1,232 @@
+"""A scheduled campaign is held against the baseline; a real shrink fails the check and is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import dagster as dg
+import pyarrow.compute as pc
+import pytest
+
+from contextcliff_dagster.analysis.regression import Shrink
+from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
+from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK, alert
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.schedules import campaign_at, report_freshness, study_schedules
+from contextcliff_dagster.defs.steps.measurement import open_ledger
+from contextcliff_dagster.defs.steps.preparation import load_frozen
+from contextcliff_dagster.defs.steps.regression import (
+    Regression,
+    judge_regression,
+    pin_baseline,
+    read_baseline,
+)
+from contextcliff_dagster.defs.studies import study_assets, study_jobs
+from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.inference.campaigns import current_campaign, list_campaigns
+from contextcliff_dagster.store import Store, read_table, write_table
+from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster_tests.defs.conftest import Run
+
+TICK = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
+SECRET = "T0KEN-in-the-path"
+
+
+@pytest.fixture
+def study(study: Study, tmp_path: Path) -> Study:
+    """Twelve examples a bin, every Monday."""
+    path = tmp_path / "studies" / "tiny.yaml"
+    text = path.read_text().replace("samples_per_bin: 4", "samples_per_bin: 12")
+    path.write_text(text + 'schedule: {cron: "0 3 * * 1"}\n', encoding="utf-8")
+    return load_study(path)
+
+
+class Webhook(HTTPServer):
+    """Keeps what is posted to it; answers with ``status``."""
+
+    status = 200
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Keeper)
+        self.got: list[dict[str, object]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/services/{SECRET}"
+
+
+class _Keeper(BaseHTTPRequestHandler):
+    server: Webhook
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append(json.loads(body))
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
+    server = Webhook()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv(WEBHOOK, server.url)
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def make_worse(study: Study, store: Store, campaign: str) -> None:
+    """Every answer of one model is wrong in the recorded tables of ``campaign``."""
+    folder = store.campaign_dir("predictions", study.name, campaign)
+    for path in sorted((folder / "model=reference-short").rglob("*.parquet")):
+        from contextcliff_dagster.contracts import PREDICTIONS
+
+        table = read_table(path, PREDICTIONS)
+        rows = table.to_pylist()
+        write_table(path, [{**row, "raw_output": "000000"} for row in rows], PREDICTIONS)
+
+
+def check_of(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
+    (found,) = (e for e in result.get_asset_check_evaluations() if e.check_name == "no_shrink")
+    return found
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
+    run: Run, study: Study, store: Store, instance: dg.DagsterInstance, webhook: Webhook
+) -> None:
+    first = run("predictions", "eval_records", "metrics", "cliffs", "report")
+    assert check_of(first).passed
+    assert "No baseline" in str(check_of(first).description)
+    with open_ledger(store) as ledger:
+        pinned = current_campaign(ledger, study.name)
+    pin_baseline(study, store, pinned)
+
+    job = study_jobs(study)[0]
+    (schedule,) = study_schedules(study, job)
+    resources = {"store": StoreResource(root=str(store.root)), "watch": Watch()}
+    context = dg.build_schedule_context(
+        instance=instance, scheduled_execution_time=TICK, resources=resources
+    )
+    for _ in range(2):  # evaluated twice, begun once
+        (request,) = schedule.evaluate_tick(context).run_requests
+    with open_ledger(store) as ledger:
+        names = [campaign.name for campaign in list_campaigns(ledger, study.name)]
+    assert names == [pinned, "2026-11-23T0300"]
+    assert request.run_key == campaign_at(TICK) == names[1]
+
+    definitions = dg.Definitions(
+        assets=study_assets(study), jobs=[job], schedules=[schedule], resources=resources
+    )
+    done = definitions.resolve_job_def(job.name).execute_in_process(
+        run_config=request.run_config, tags=request.tags, instance=instance
+    )
+    assert done.success
+    again = check_of(done)
+    assert again.passed
+    assert "not worse" in str(again.description)
+    assert webhook.got == []
+
+    make_worse(study, store, names[1])
+    config = {op: {"campaign": names[1]} for op in ("eval_records", "profile", "report")}
+    for _ in range(2):
+        failed = check_of(run("eval_records", "metrics", "cliffs", "report", config=config))
+        assert not failed.passed
+        assert failed.severity is dg.AssetCheckSeverity.ERROR
+        assert "reference-short has shrunk" in str(failed.description)
+        assert "reference-long is not worse" in str(failed.description)
+    (told,) = webhook.got  # once
+    assert told["shrunk"] == ["reference-short"]
+    assert (told["study"], told["campaign"], told["baseline"]) == ("tiny", names[1], pinned)
+
+
+@pytest.mark.usefixtures("prepared")
+def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: Store) -> None:
+    run("predictions", "eval_records", "metrics", "cliffs", "report")
+    with open_ledger(store) as ledger:
+        pinned = current_campaign(ledger, study.name)
+    pin_baseline(study, store, pinned)
+    manifest = load_frozen(study, store)
+    assert judge_regression(study, store, manifest, pinned).shrinks == {}
+    for path in sorted(store.campaign_dir("eval_records", study.name, pinned).rglob("*.parquet")):
+        table = read_table(path, EVAL_RECORDS)
+        target = Path(str(path).replace(f"campaign={pinned}", "campaign=other"))
+        column = table.column_names.index("recipe_hash")
+        other = pc.replace_substring(table["recipe_hash"], table["recipe_hash"][0].as_py(), "x")
+        write_table(target, table.set_column(column, "recipe_hash", other), EVAL_RECORDS)
+    found = judge_regression(study, store, manifest, "other")
+    assert found.shrunk == []
+    assert "asked otherwise" in found.unjudged["reference-short"]
+    store.baseline_file(study.name).write_text("{")
+    with pytest.raises(Exception, match="pin the baseline again"):
+        read_baseline(study, store)
+
+
+def shrunk() -> Regression:
+    found = Shrink(True, 1e-5, 1e-3, 100, 200, 20, 15, 14, 1, 60, 0.9, 0.6)
+    return Regression("then", "now", {"m": found})
+
+
+def test_a_webhook_that_fails_is_named_without_its_secret_and_told_later(
+    study: Study, store: Store, webhook: Webhook
+) -> None:
+    said: list[str] = []
+    webhook.status = 500
+    assert alert(study, store, shrunk(), said.append) == []
+    assert "HTTP status 500" in said[0]
+    assert "127.0.0.1" in said[0]
+    webhook.status = 200
+    assert len(alert(study, store, shrunk(), said.append)) == 1
+    assert alert(study, store, shrunk(), said.append) == []
+    assert len(webhook.got) == 2
+    assert "m has shrunk against then" in str(webhook.got[1]["text"])
+    kept = [path.read_text() for path in store.root.rglob("*.json")]
+    assert not any(SECRET in text for text in [*said, *kept])
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "http://127.0.0.1:9/T0KEN-in-the-path", "T0KEN"])
+def test_a_webhook_that_is_none_breaks_nothing(
+    study: Study, store: Store, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv(WEBHOOK, url)
+    said: list[str] = []
+    assert alert(study, store, shrunk(), said.append) == []
+    assert len(said) == 1
+    assert "T0KEN" not in said[0]
+
+
+def test_a_command_gets_the_alert_on_stdin(
+    study: Study, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = tmp_path / "alert.json"
+    monkeypatch.setenv(COMMAND, f"tee {target}")
+    assert alert(study, store, shrunk(), print) == ["the command tee"]
+    assert json.loads(target.read_text())["shrunk"] == ["m"]
+    monkeypatch.setenv(COMMAND, "false")
+    said: list[str] = []
+    assert alert(study, store, shrunk(), said.append) == []
+    assert "exit code 1" in said[0]
+
+
+def test_a_missed_tick_makes_the_report_stale_after_the_grace(study: Study) -> None:
+    policy = report_freshness(study)
+    assert policy is not None
+    assert policy.fail_window.to_timedelta().total_seconds() == (7 * 24 + 24) * 3_600
+
+
+@pytest.mark.parametrize("line", ['cron: "often"', 'cron: "0 3 * * 1", timezone: Mars/North'])
+def test_a_schedule_that_means_nothing_is_refused(tmp_path: Path, study: Study, line: str) -> None:
+    path = tmp_path / "studies" / "tiny.yaml"
+    path.write_text(path.read_text().replace('cron: "0 3 * * 1"', line))
+    with pytest.raises(StudyError, match=r"cron|timezone"):
+        load_study(path)
