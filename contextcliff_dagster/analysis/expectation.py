@@ -22,7 +22,9 @@ import numpy as np
 from contextcliff_dagster.analysis.cap import certified_cap
 from contextcliff_dagster.analysis.conclusion import cap_at
 from contextcliff_dagster.analysis.curve import fitted_mean
+from contextcliff_dagster.analysis.intervals import chi_square_quantile
 from contextcliff_dagster.analysis.losses import Losses, fit_losses
+from contextcliff_dagster.analysis.scan import SPLIT_LIMIT
 from contextcliff_dagster.analysis.units import Documents
 from contextcliff_dagster.contracts import Verdict
 
@@ -82,7 +84,10 @@ def certify(
     longest = int(documents.length_tokens[-1])
     found = {**nothing, "assumes": "flat" if expected.flat else "fitted"}
     per_bin = float(documents.n.sum()) / bins
-    if (lost := expected.lost_at()) is not None:
+    cap = cap_at(finding, settings.tolerance, settings.confidence).tokens
+    if cap == longest:
+        found["n_needed"] = int(np.ceil(per_bin))
+    elif (lost := expected.lost_at()) is not None:
         found["reason"] = (
             f"The fitted curve itself has lost {settings.tolerance:.0%} at {lost:,} tokens: "
             "no n certifies a longer length."
@@ -95,7 +100,7 @@ def certify(
                 f"Even {2**_DOUBLINGS:,} times as many examples would not certify the longest "
                 "measured length."
             )
-    if cap_at(finding, settings.tolerance, settings.confidence).tokens is None:
+    if cap is None:
         times = _least_times(lambda caps: caps > 0, expected)
         found["n_for_a_cap"] = None if times is None else int(np.ceil(times * per_bin))
     found["more"] = [
@@ -121,7 +126,9 @@ class _Expected:
         refined = finding.refined
         assert refined is not None
         flat = float(refined.deviance[refined.depth == 0.0].min(initial=np.inf))
-        self.flat = finding.cliff is None and flat <= refined.limit(settings.confidence)
+        # The best member is chosen among thousands: the limit is that of a split, not of a slope.
+        limit = refined.limit(settings.confidence) * SPLIT_LIMIT / chi_square_quantile(0.95)
+        self.flat = finding.cliff is None and flat <= limit
         self._units = _units_of(documents)
         self._caps: dict[float, NDArray[np.int64]] = {}
 
@@ -202,7 +209,7 @@ def _least_times(
     reached: Callable[[NDArray[np.int64]], NDArray[np.bool_]], expected: _Expected
 ) -> float | None:
     """Smallest doubling of n at which enough data sets have ``reached`` it, by bisection."""
-    low, high = -1, _DOUBLINGS + 1
+    low, high = 0, _DOUBLINGS + 1  # once as many are those there are, and they did not reach it
     while high - low > 1:
         middle = (low + high) // 2
         if reached(expected.caps(2.0**middle)).mean() >= CHANCE:
