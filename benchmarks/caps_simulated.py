@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from contextcliff_dagster.analysis.baseline import baseline_of
 from contextcliff_dagster.analysis.cap import certified_cap
 from contextcliff_dagster.analysis.conclusion import conclude
-from contextcliff_dagster.analysis.decline import merge_cells
 from contextcliff_dagster.analysis.intervals import chi_square_quantile
+from contextcliff_dagster.analysis.losses import fit_losses
 from contextcliff_dagster.analysis.profile import AnalysisSettings, ProfileContext, profile_model
 from contextcliff_dagster.analysis.units import Documents
 from contextcliff_dagster.contracts import Verdict
@@ -79,8 +79,8 @@ def lengths_of(rng: np.random.Generator, per_bin: int) -> NDArray[np.int64]:
 
 
 def plain_cap(documents: Documents) -> int:
-    """Cap (0: none) without the verdict: the dispersion of single 0/1 scores is 1."""
-    return certified_cap(merge_cells(documents), 1.0, 0.3, 0.95).tokens or 0
+    """Cap (0: none) without the verdict."""
+    return certified_cap(fit_losses(documents, 0.3), 0.3, 0.95).tokens or 0
 
 
 def true_half(kind: str, scale: float) -> float:

@@ -35,12 +35,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contextcliff_dagster.analysis.baseline import baseline_of
+from contextcliff_dagster.analysis.cap import certified_cap
 from contextcliff_dagster.analysis.curve import fall_of
 from contextcliff_dagster.analysis.decline import fit_declines, refine
 from contextcliff_dagster.analysis.intervals import agreeing_interval
-from contextcliff_dagster.analysis.profile import AnalysisSettings, _cap
+from contextcliff_dagster.analysis.losses import fit_losses
+from contextcliff_dagster.analysis.profile import AnalysisSettings
 from contextcliff_dagster.analysis.units import Documents
-from contextcliff_dagster.analysis.verdict import Finding, find_verdict
+from contextcliff_dagster.analysis.verdict import find_verdict
 from contextcliff_dagster.contracts import Verdict
 
 Floats = NDArray[np.float64]
@@ -100,16 +102,16 @@ def one(
     ends = documents.length_tokens[[0, -1]].astype(float)
     top, bottom = mean_at(shape, ends)
     truth = 1.0 - bottom / top
+    verdict = Verdict.STABLE
     if seed < judged:
-        finding = find_verdict(documents, SETTINGS, baseline_of(documents, SETTINGS)["mean"])
-    else:
-        finding = Finding(Verdict.STABLE, fit=fit_declines(documents))
-    cap = None if finding.fit is None else _cap(finding, 0.3, 0.95).tokens
+        mean = baseline_of(documents, SETTINGS)["mean"]
+        verdict = find_verdict(documents, SETTINGS, mean).verdict
+    cap = certified_cap(fit_losses(documents, 0.3), 0.3, 0.95).tokens
     unsafe = (cap or 0) > true_length(shape)
-    fit = finding.fit or fit_declines(documents)
+    fit = fit_declines(documents)
     fall = fall_of(refine(fit, documents), 0.95)
     holds = fall is not None and fall.drop.low <= truth <= fall.drop.high
-    printed = holds if finding.verdict in PRINTED else None
+    printed = holds if verdict in PRINTED else None
     return holds, printed, unsafe, fit.dispersion
 
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from contextcliff_dagster.analysis.intervals import deviance_quantile
-from contextcliff_dagster.analysis.monotone import loss_deviance
+from contextcliff_dagster.analysis.places import earliest_loss
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.decline import Cells
-
-STRICTNESS = 1.4
-"""Times the quantile that refutes a loss: a deviance of 5.4 at 95%. At the plain
-quantile 2-3% of caps on curves with a shelf lie beyond the truth, at this one less than 1%
-(benchmarks/caps_simulated.py)."""
+    from contextcliff_dagster.analysis.losses import Losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +20,24 @@ class Cap:
 
 
 def certified_cap(
-    cells: Cells,
-    dispersion: float,
-    tolerance: float,
-    confidence: float,
-    before: int | None = None,
-    degrees: int | None = None,
+    losses: Losses, tolerance: float, confidence: float, before: int | None = None
 ) -> Cap:
     """The largest length up to which a loss of ``tolerance`` has been refuted.
 
-    A loss that begins at a cell is refuted where its deviance (``monotone``) exceeds
-    ``STRICTNESS`` x the quantile. The cap is the last length before the first that is not; a cell
-    of several lengths may hold the beginning itself and is left out. A cap never exceeds the
-    longest scored length, and one that would not leave the baseline region is none.
+    The last length before the first at which some loss is possible (`places.earliest_loss`). A cap
+    never exceeds the longest scored length, and one that would not leave the baseline region is
+    none.
 
     Args:
-        dispersion: of the scores, as fitted by ``decline``.
+        losses: fitted with this ``tolerance``.
         before: another bound, exclusive (the start of a dip), tokens.
-        degrees: of freedom of an estimated dispersion; ``None``: it is known.
     """
-    k = cells.baseline_cells
-    baseline_end, longest = int(cells.high[k - 1]), int(cells.high[-1])
+    cells = losses.cells
+    baseline_end = int(cells.high[cells.baseline_cells - 1])
+    longest = int(cells.high[-1])
     loss, sure = f"{tolerance:.0%}", f"{confidence:.0%}"
-    deviance = loss_deviance(cells, tolerance, dispersion)
-    possible = np.flatnonzero(deviance <= STRICTNESS * deviance_quantile(confidence, degrees))
-    tokens = longest
-    if len(possible):
-        last = k + int(possible[0]) - 1
-        if last >= k and cells.low[last] < cells.high[last]:
-            last -= 1
-        tokens = int(cells.high[last])
+    first = earliest_loss(losses, tolerance, confidence)
+    tokens = int(cells.high[first - 1]) if first else 0
     if before is not None:
         tokens = min(tokens, before - 1)
     if tokens <= baseline_end:

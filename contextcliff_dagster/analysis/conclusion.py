@@ -41,9 +41,8 @@ def conclude(
 
 def cap_at(finding: Finding, tolerance: float, confidence: float) -> Cap:
     """The cap of the same data at another tolerance; ``None`` tokens where the verdict bars one."""
-    if finding.fit is None or finding.verdict is Verdict.FLOOR:
+    if finding.evidence is None or finding.verdict is Verdict.FLOOR:
         return Cap(None, finding.reason)
     dip = finding.cliff if finding.verdict is Verdict.DIP else None
-    before = None if dip is None else int(dip.location.low)
-    fit = finding.fit
-    return certified_cap(fit.cells, fit.dispersion, tolerance, confidence, before, fit.degrees)
+    before = None if dip is None else int(dip.location.value)
+    return certified_cap(finding.evidence.losses_at(tolerance), tolerance, confidence, before)

@@ -150,8 +150,10 @@ def _fit(
     plateau = _profile_plateau(retained, cells)
     q = log_likelihood(plateau, retained, cells)
     best = int(np.argmax(q))
-    phi = _dispersion(documents, plateau[best], centre[best], width[best], depth[best])
-    degrees = None if _known_dispersion(documents) else max(len(documents.n) - _PARAMETERS, 1)
+    x = np.log(documents.length_tokens)
+    lost = _share_lost(x, centre[best : best + 1], width[best : best + 1])[0]
+    phi = cluster_dispersion(documents, plateau[best] * (1.0 - depth[best] * lost))
+    degrees = None if known_dispersion(documents) else max(len(documents.n) - _PARAMETERS, 1)
     return DeclineFit(
         cells, centre, width, depth, plateau, retained, baseline, q / phi, phi, degrees
     )
@@ -193,8 +195,17 @@ def _members(cells: Cells) -> tuple[Floats, Floats, Floats]:
     return centre, width, depth
 
 
+_BLOCK = 256
+"""Members at once: what they work on stays in the processor's cache, an eighth of the time."""
+
+
 def _profile_plateau(retained: Floats, cells: Cells, steps: int = 10) -> Floats:
     """The m0 in (0, 1] that maximises each member's likelihood, by guarded Newton steps (J)."""
+    blocks = [retained[i : i + _BLOCK] for i in range(0, len(retained), _BLOCK)]
+    return np.concatenate([_profile_block(block, cells, steps) for block in blocks])
+
+
+def _profile_block(retained: Floats, cells: Cells, steps: int) -> Floats:
     failures = cells.n - cells.s
     total = float(cells.s.sum())
     floor = _MU_FLOOR
@@ -219,23 +230,19 @@ def _profile_plateau(retained: Floats, cells: Cells, steps: int = 10) -> Floats:
     return m
 
 
-def _known_dispersion(documents: Documents) -> bool:
+def known_dispersion(documents: Documents) -> bool:
     """Single 0/1 scores are binomial: nothing about their spread is to be estimated."""
     return documents.binary and bool(documents.n.max() == 1)
 
 
-def _dispersion(
-    documents: Documents, plateau: float, centre: float, width: float, depth: float
-) -> float:
-    """Cluster-robust Pearson dispersion at the best member; never below 1 for 0/1 scores.
+def cluster_dispersion(documents: Documents, mean: Floats) -> float:
+    """Cluster-robust Pearson dispersion around ``mean`` (D); never below 1 for 0/1 scores.
 
     phi = sum_d (s_d - n_d mu_d)^2 / sum_d n_d mu_d (1 - mu_d) * D / (D - 3).
     """
-    if _known_dispersion(documents):
+    if known_dispersion(documents):
         return 1.0
-    x = np.log(documents.length_tokens)
-    lost = _share_lost(x, np.array([centre]), np.array([width]))[0]
-    mu = np.clip(plateau * (1.0 - depth * lost), 0.01, 0.99)
+    mu = np.clip(mean, 0.01, 0.99)
     residual = documents.s - documents.n * mu
     expected = float((documents.n * mu * (1.0 - mu)).sum())
     count = len(documents.n)

@@ -1,4 +1,4 @@
-"""How late a loss may begin, against every curve that falls with length: ramps, steps, shelves.
+"""How early a loss may begin, against every curve that falls with length: ramps, steps, shelves.
 
 The hypothesis H_t says that from cell t on the mean is at most (1 - tolerance) of the baseline. It
 is compared with the best curve that never rises, by the likelihood ratio of two isotonic fits
@@ -32,30 +32,53 @@ _LEVELS = 31
 _LEAST, _MOST = 1e-4, 1.0 - 1e-4
 
 
-def loss_deviance(cells: Cells, tolerance: float, dispersion: float) -> Floats:
-    """LR(t) for every cell t beyond the baseline region, in order: (G - baseline cells,)."""
+def loss_deviance(
+    cells: Cells, tolerance: float, dispersion: float, at_least: float = -np.inf
+) -> Floats:
+    """LR(t) for every cell t beyond the baseline region, in order: (G - baseline cells,).
+
+    ``at_least``: what the best explanation reaches anyhow (quasi log-likelihood over the
+    dispersion), where other curves than falling ones are explanations too.
+    """
     best_free, best = _likelihoods(cells, tolerance)
     # Each t was fitted as the very place of the loss; "from t on" allows an earlier one too.
     best = np.maximum.accumulate(best[:-1])
-    out: Floats = np.maximum(2.0 * (best_free - best) / dispersion, 0.0)
+    reached = max(best_free / dispersion, at_least)
+    out: Floats = np.maximum(2.0 * (reached - best / dispersion), 0.0)
     return out
 
 
 def possible_crossings(
-    cells: Cells, loss: float, dispersion: float, limit: float
-) -> tuple[int, int]:
+    cells: Cells, loss: float, dispersion: float, limit: float, at_least: float = -np.inf
+) -> tuple[int, int] | None:
     """Tokens between which a curve that never rises may pass (1 - ``loss``) of the baseline.
 
     A place is possible where holding the curve at or above that level before it and at or below
-    it from there on costs a deviance of at most ``limit``. The interval is closed outwards, to the
-    scored lengths around it, and ends at the longest where the curve may never get there.
+    it from there on costs a deviance of at most ``limit``; ``at_least`` as in `loss_deviance`. The
+    interval is closed outwards, to the scored lengths around it, and ends at the longest where the
+    curve may never get there; ``None`` where no place is possible.
     """
     best_free, best = _likelihoods(cells, loss)
-    possible = np.flatnonzero(2.0 * (best_free - best) / dispersion <= limit)
-    if not len(possible):  # the best crossing itself: rounding, or a limit of 0
-        possible = np.array([int(np.argmax(best))])
+    reached = max(best_free / dispersion, at_least)
+    # Rounding: at a limit of 0 the best place itself is left.
+    possible = np.flatnonzero(2.0 * (reached - best / dispersion) <= limit + 1e-6)
+    if not len(possible):
+        return None
     first, last = cells.baseline_cells + int(possible[0]), cells.baseline_cells + int(possible[-1])
     return int(cells.high[first - 1]), int(cells.high[min(last, len(cells.n) - 1)])
+
+
+def best_falling(cells: Cells) -> float:
+    """Quasi log-likelihood of the best curve that never rises, its baseline region one block."""
+    k = cells.baseline_cells
+    n, s = cells.n[k:], cells.s[k:]
+    free = isotonic_fits(n, s)[0]
+    base_n, base_s = float(cells.n[:k].sum()), float(cells.s[:k].sum())
+    return max(
+        float(_likelihood(np.array(level), base_n, base_s))
+        + float(_likelihood(np.minimum(free, level), n, s).sum())
+        for level in _baseline_levels(base_n, base_s, free)
+    )
 
 
 def _likelihoods(cells: Cells, loss: float) -> tuple[float, Floats]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.analysis.cap import STRICTNESS
 from contextcliff_dagster.analysis.curve import Estimate, fall_of
 from contextcliff_dagster.analysis.decline import fit_declines, refine
-from contextcliff_dagster.analysis.intervals import deviance_quantile, ratio_interval
-from contextcliff_dagster.analysis.monotone import possible_crossings
+from contextcliff_dagster.analysis.intervals import ratio_interval
+from contextcliff_dagster.analysis.losses import fit_losses
+from contextcliff_dagster.analysis.places import half_drop_places
 from contextcliff_dagster.analysis.scan import scan_documents
 from contextcliff_dagster.analysis.shape import shape_of
 from contextcliff_dagster.contracts import Verdict
@@ -17,6 +17,7 @@ from contextcliff_dagster.contracts import Verdict
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.curve import Fall
     from contextcliff_dagster.analysis.decline import DeclineFit
+    from contextcliff_dagster.analysis.losses import Losses
     from contextcliff_dagster.analysis.scan import Scan
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.analysis.units import Documents
@@ -28,6 +29,9 @@ ALARM_SHARE = 5 / 6
 """A loss is an alarm from this share of the tolerance on: .25 at 30%."""
 STEP_SHARE = 0.8
 """Share of the error rate spent on steps; the rest on dips."""
+LARGE_SHARE, SMALL_SHARE = 7 / 6, 2 / 3
+"""A split is chosen where the drop looks largest and so looks larger than it is: an alarm needs a
+drop of 7/6 of the tolerance there, or that a loss of at most 2/3 of it is refuted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,31 @@ class Loss:
     p_value: float
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What was fitted to ``documents``.
+
+    Attributes:
+        tolerance, baseline_share: what it was fitted with.
+        fit: smooth curves, for the shape. refined: the same with the depth resolved, for the drawn
+            curve and the drop.
+        losses: steps, ramps and dips, for caps and places.
+    """
+
+    documents: Documents
+    tolerance: float
+    baseline_share: float
+    fit: DeclineFit
+    refined: DeclineFit
+    losses: Losses
+
+    def losses_at(self, tolerance: float) -> Losses:
+        """The family with its depths laid around another ``tolerance``."""
+        if tolerance == self.tolerance:
+            return self.losses
+        return fit_losses(self.documents, tolerance, self.baseline_share)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The verdict and what led to it.
@@ -47,8 +76,7 @@ class Finding:
         reason: a sentence, for the verdicts that allow no cap; else empty.
         cliff: the loss, for the verdicts that have one.
         degraded: first length of the degraded region and the first after it, tokens.
-        fit: the fitted family for caps, ``None`` where the data support none.
-        refined: the same with the depth resolved, for curve and loss.
+        evidence: what was fitted to the scores, ``None`` where the data support nothing.
         warnings: sentences.
     """
 
@@ -56,9 +84,18 @@ class Finding:
     reason: str = ""
     cliff: Loss | None = None
     degraded: tuple[int, int] = (0, 0)
-    fit: DeclineFit | None = None
-    refined: DeclineFit | None = None
+    evidence: Evidence | None = None
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def fit(self) -> DeclineFit | None:
+        """The fitted smooth curves, ``None`` where the data support none."""
+        return self.evidence.fit if self.evidence else None
+
+    @property
+    def refined(self) -> DeclineFit | None:
+        """The same with the depth resolved."""
+        return self.evidence.refined if self.evidence else None
 
 
 def find_verdict(
@@ -68,12 +105,15 @@ def find_verdict(
 
     1. ``insufficient_data``: fewer than 30 examples or 20 documents, or no place to split them;
     2. ``floor``: the baseline's mean is below .10;
-    3. ``dip``: the scan's window has p <= .2 alpha and a drop of at least 5/6 of the tolerance, and
-       explains the scores better than the best step (quasi-deviance by more than 3.84);
-    4. ``cliff`` or ``gradual_decline``: the scan's step has p <= .8 alpha and the drop at its
-       split, or the lower limit of the fitted fall, is at least 5/6 of the tolerance; gradual where
-       a straight line in log length beats the best step by a deviance of 2;
+    3. ``dip``: the scan's window has p <= .2 alpha and a large drop, and explains the scores better
+       than the best step (quasi-deviance by more than 3.84);
+    4. ``cliff`` or ``gradual_decline``: the scan's step has p <= .8 alpha and the drop at its split
+       is large, or the lower limit of the fitted fall is at least 5/6 of the tolerance; gradual
+       where a straight line in log length beats the best step by a deviance of 2;
     5. ``stable``.
+
+    Large is a drop of at least 7/6 of the tolerance, or of 5/6 where `losses` refutes that at most
+    2/3 of it is lost.
     """
     count = len(documents.n)
     examples = int(documents.n.sum())
@@ -89,31 +129,44 @@ def find_verdict(
             "measure documents of different lengths."
         )
     fit = fit_declines(documents, settings.baseline_share)
-    refined = refine(fit, documents)
+    evidence = Evidence(
+        documents,
+        settings.tolerance,
+        settings.baseline_share,
+        fit,
+        refine(fit, documents),
+        fit_losses(documents, settings.tolerance, settings.baseline_share),
+    )
     if baseline_mean < FLOOR:
         return Finding(
             Verdict.FLOOR,
             f"The baseline score is {baseline_mean:.2f}, below {FLOOR:.2f}: the model fails the "
             "task at every length, so no length is safe.",
-            fit=fit,
-            refined=refined,
+            evidence=evidence,
         )
-    return _judge(scan, fit, refined, settings)
+    return _judge(scan, evidence, settings)
 
 
 def _insufficient(reason: str) -> Finding:
     return Finding(Verdict.INSUFFICIENT_DATA, reason)
 
 
-def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisSettings) -> Finding:
+def _judge(scan: Scan, evidence: Evidence, settings: AnalysisSettings) -> Finding:
     alpha = 1.0 - settings.confidence
     least = ALARM_SHARE * settings.tolerance
-    fall = fall_of(refined, settings.confidence)
+    fit, losses = evidence.fit, evidence.losses
+    fall = fall_of(evidence.refined, settings.confidence)
     dip, step = scan.dip, scan.step
+    refuted = losses.least_deviance(SMALL_SHARE * settings.tolerance)
+    small_refuted = refuted >= losses.quantile(settings.confidence)
+
+    def large(drop: float) -> bool:
+        return drop >= least and (small_refuted or drop >= LARGE_SHARE * settings.tolerance)
+
     if (
         dip is not None
         and dip.p_value <= (1 - STEP_SHARE) * alpha
-        and dip.drop >= least
+        and large(dip.drop)
         and dip.deviance - step.deviance > 3.84 * fit.dispersion
     ):
         low, high = (float(t) for t in dip.starts)
@@ -123,19 +176,19 @@ def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisS
         drop = Estimate(dip.drop, min(least_drop, dip.drop), max(most_drop, dip.drop))
         loss = Loss(Estimate(float(dip.first_tokens), low, high), drop, dip.p_value)
         degraded = (dip.first_tokens, dip.last_tokens + 1)
-        return Finding(Verdict.DIP, "", loss, degraded, fit, refined)
+        return Finding(Verdict.DIP, "", loss, degraded, evidence)
     found = step.p_value <= STEP_SHARE * alpha
-    if found and fall and (step.drop >= least or fall.drop.low >= least):
+    if found and fall and (large(step.drop) or fall.drop.low >= least):
         shape = shape_of(fit)
         warnings = []
         if shape == "unclear":
             warnings.append("Whether the loss is sudden or gradual cannot be told from these data.")
-        location = half_drop(fit, fall, settings.confidence)
+        location = half_drop(losses, fall, settings.confidence)
         start = max(fall.complete_tokens, location.high)
         longest = int(fit.cells.high[-1]) + 1
         verdict = Verdict.GRADUAL_DECLINE if shape == "slope" else Verdict.CLIFF
         loss = Loss(location, fall.drop, step.p_value)
-        return Finding(verdict, "", loss, (round(start), longest), fit, refined, warnings)
+        return Finding(verdict, "", loss, (round(start), longest), evidence, warnings)
     warnings = []
     if found and fall:
         warnings.append(
@@ -144,18 +197,11 @@ def _judge(scan: Scan, fit: DeclineFit, refined: DeclineFit, settings: AnalysisS
         )
     elif scan.rise_p_value <= alpha:
         warnings.append("The score rises with length: the short documents may be the harder ones.")
-    return Finding(Verdict.STABLE, "", None, (0, 0), fit, refined, warnings)
+    return Finding(Verdict.STABLE, "", None, (0, 0), evidence, warnings)
 
 
-def half_drop(fit: DeclineFit, fall: Fall, confidence: float) -> Estimate:
-    """Where half of the drop is reached, tokens; the interval holds whatever shape the fall has.
-
-    The family's own interval is right only where the family is: a curve with a shelf reaches the
-    half elsewhere. So it is joined with the places at which a curve of any falling shape may pass
-    half of the drop, be that the least or the largest that the drop's interval allows.
-    """
-    limit = STRICTNESS * deviance_quantile(confidence, fit.degrees)
-    earliest, _ = possible_crossings(fit.cells, 0.5 * fall.drop.low, fit.dispersion, limit)
-    _, latest = possible_crossings(fit.cells, 0.5 * fall.drop.high, fit.dispersion, limit)
-    place = fall.location
-    return Estimate(place.value, min(place.low, earliest), max(place.high, latest))
+def half_drop(losses: Losses, fall: Fall, confidence: float) -> Estimate:
+    """Where half of the drop is reached, tokens; the interval holds whatever shape the fall has."""
+    low, high = half_drop_places(losses, confidence, fall.drop.low, fall.drop.high)
+    place = fall.location.value
+    return Estimate(place, min(low, place), max(high, place))
