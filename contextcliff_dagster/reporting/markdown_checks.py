@@ -56,7 +56,7 @@ def sensitivity_lines(result: Result, picture: str | None) -> list[str]:
     head = ["choice", "made as", "verdict", "safe cap, tokens", "half of the drop at", "examples"]
     lines = [
         "",
-        "### Sensitivity of cap and verdict",
+        "### Sensitivity of the cap",
         "",
         *table(head, cells, right=(3, 4, 5)),
         "",

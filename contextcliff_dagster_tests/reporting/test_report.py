@@ -38,13 +38,14 @@ def test_our_samples_keep_the_contract() -> None:
         jsonschema.validate(cliffs, schema())
 
 
-def test_three_files_and_nothing_else(tmp_path: Path) -> None:
+def test_the_page_its_pictures_and_the_numbers_and_nothing_else(tmp_path: Path) -> None:
     cliffs, records = sample_pair()
     files = write_report(cliffs, records, tmp_path / "new", title="Reference")
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == [
         "report.json",
         "report.md",
         "report.png",
+        "sensitivity.png",
     ]
     assert "](report.png)" in files.md.read_text(encoding="utf-8")
 
