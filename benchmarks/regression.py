@@ -1,6 +1,6 @@
 """How often the check `no_shrink` fails for nothing in a year, and how surely for a real shrink.
 
-    python benchmarks/regression.py [--years 400] [--shrinks 300] [--json FILE]
+    python benchmarks/regression.py [--years 400] [--shrinks 300] [--sentinels 300] [--json FILE]
 
 A year: one pinned baseline, 52 runs, two models of 10 bins x 20 examples. "flips": every call's
 answer differs from the baseline's with 5% probability. "noise": baseline and runs are both flips of
@@ -9,7 +9,9 @@ noisier than allowed for. The year fails when one run fails for one model.
 
 A shrink: the curve of one of the two models moves to half the length (its cap halves) while its
 hidden luck per example and the flips stay; and reference-short answers under reference-long's name
-(curves of their cards' shape). Detected: at the first run. Intervals are Clopper and Pearson's 95%.
+(curves of their cards' shape). Detected: at the first run. A sentinel: twenty examples of the bin
+that holds the cap (.8 of where 30% is lost); a year of it has 365 runs. Intervals are Clopper and
+Pearson's 95%.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from contextcliff_dagster.analysis.pairing import Pairs, Side
-from contextcliff_dagster.analysis.regression import RegressionSettings, find_shrink
+from contextcliff_dagster.analysis.regression import (
+    RegressionSettings,
+    find_sentinel_shrink,
+    find_shrink,
+)
 
 FLIPS = 0.05
 SETTINGS = RegressionSettings()
@@ -101,6 +107,42 @@ def shrink_found(before: Curve, after: Curve, questions: int, seed: int) -> bool
     return fails(lengths, pinned, now, questions, seed)
 
 
+def sentinel_sample(rng: np.random.Generator, curve: Curve) -> np.ndarray:
+    """Lengths of twenty examples of the cap's decile."""
+    pool = np.sort(np.exp(rng.uniform(np.log(40), np.log(5_900), 3_000)).astype(np.int64))
+    lost = pool[np.argmax(curve(pool.astype(float)) <= 0.7 * curve(pool[:1].astype(float)))]
+    parts = np.array_split(pool, BINS)
+    place = max(sum(part[0] <= 0.8 * lost for part in parts) - 1, 1)
+    return np.sort(rng.choice(parts[place], 20, replace=False))
+
+
+def sentinel_fails(lengths: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
+    alpha = RegressionSettings(runs_per_year=365).alpha(MODELS)
+    return find_sentinel_shrink(pairs_of(lengths, a, b, 1), alpha).shrunk
+
+
+def sentinel_year_fails(curve: Curve, kind: str, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    for _ in range(MODELS):
+        lengths = sentinel_sample(rng, curve)
+        hidden = (rng.random(len(lengths)) < curve(lengths.astype(float))).astype(float)
+        pinned = flipped(rng, hidden) if kind == "noise" else hidden
+        if any(sentinel_fails(lengths, pinned, flipped(rng, hidden)) for _ in range(365)):
+            return True
+    return False
+
+
+def sentinel_finds(before: Curve, after: Curve, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    lengths = sentinel_sample(rng, before)
+    luck = rng.random(len(lengths))
+    pinned, now = (
+        flipped(rng, (luck < curve(lengths.astype(float))).astype(float))
+        for curve in (before, after)
+    )
+    return sentinel_fails(lengths, pinned, now)
+
+
 def halved(curve: Curve) -> Curve:
     return lambda tokens: curve(2 * tokens)
 
@@ -138,6 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--years", type=int, default=400)
     parser.add_argument("--shrinks", type=int, default=300)
+    parser.add_argument("--sentinels", type=int, default=300)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -156,6 +199,25 @@ def main() -> None:
                 report(
                     rows, "found at first run", label, sum(found), len(found), time.time() - start
                 )
+    for name, curve in CURVES.items():
+        if not given.sentinels or "flat" in name:
+            continue
+        start = time.time()
+        found = [sentinel_finds(curve, halved(curve), i) for i in range(given.sentinels)]
+        report(
+            rows,
+            "found by a sentinel",
+            f"halved, {name}",
+            sum(found),
+            len(found),
+            time.time() - start,
+        )
+        for kind in ("flips", "noise"):
+            start = time.time()
+            years = [sentinel_year_fails(curve, kind, i) for i in range(given.sentinels // 3)]
+            report(
+                rows, f"sentinel year, {kind}", name, sum(years), len(years), time.time() - start
+            )
     if given.years:
         for kind in ("flips", "noise", "redrawn"):
             for name, curve in CURVES.items():

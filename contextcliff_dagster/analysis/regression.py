@@ -129,6 +129,39 @@ def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: in
     )
 
 
+def find_sentinel_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05) -> Shrink:
+    """The same question put to a few examples around the cap, as one window: an exact test.
+
+    Lost answers against Binomial(examples, ``flip_rate``); as above, losses have to outnumber gains
+    (sign test at 5%) and fall on three documents.
+    """
+    from scipy.stats import binom
+
+    change = pairs.examples_b - pairs.examples_a
+    was_right = pairs.examples_a >= 0.5
+    is_lost = was_right & (change <= -0.5)
+    lost, gained = int(is_lost.sum()), int((~was_right & (change >= 0.5)).sum())
+    n = len(change)
+    p = float(binom.sf(lost - 1, n, flip_rate))
+    apart = len(np.unique(pairs.example_document[is_lost])) >= _LEAST_DOCUMENTS
+    one_sided = float(binom.sf(lost - 1, lost + gained, 0.5)) <= 0.05
+    lengths = pairs.a.length_tokens
+    return Shrink(
+        p <= alpha and apart and one_sided,
+        p,
+        alpha,
+        int(lengths[0]),
+        int(lengths[-1]),
+        n,
+        int(was_right.sum()),
+        lost,
+        gained,
+        n,
+        float(pairs.examples_a.mean()),
+        float(pairs.examples_b.mean()),
+    )
+
+
 def _pieces(n: Floats) -> Ints:
     """Piece of each document, by rank of its examples (D)."""
     middle = np.cumsum(n) - 0.5 * n

@@ -34,10 +34,16 @@ if TYPE_CHECKING:
 @click.command()
 @study_options
 @spending_options
+@click.option(
+    "--sentinel",
+    is_flag=True,
+    help="Ask only a few examples at the cap; exit code 3 where answers are lost.",
+)
 @compression_options
 @common_options
 def profile(
     wanted: Wanted,
+    sentinel: bool,
     budget: float | None,
     deadline: float | None,
     dry_run: bool,
@@ -55,6 +61,11 @@ def profile(
         # The default study's models are the reference ones: on anybody's own data they are lost.
         raise StudyError("--data needs --model: name the model to measure (`contextcliff models`).")
     chosen = choose_study(wanted)
+    if sentinel:
+        from contextcliff_dagster.cli.sentinel import watch_cap
+
+        watch_cap(store, chosen, wanted, budget, dry_run or campaign is not None, as_json=as_json)
+        return
     with dagster_log(verbose):
         from contextcliff_dagster.cli.results import print_profiled
         from contextcliff_dagster.cli.standing import find_standing, note_standing

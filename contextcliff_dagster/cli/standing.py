@@ -122,10 +122,9 @@ def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
 
 
 def _newest(ledger: Ledger, study: Study) -> str | None:
-    from contextcliff_dagster.inference.campaigns import list_campaigns
+    from contextcliff_dagster.inference.campaigns import current_campaign, list_campaigns
 
-    campaigns = list_campaigns(ledger, study.name)
-    return campaigns[-1].name if campaigns else None
+    return current_campaign(ledger, study.name) if list_campaigns(ledger, study.name) else None
 
 
 def _results(ledger: Ledger) -> int:

@@ -18,6 +18,9 @@ from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.ledger_writes import begin
 from contextcliff_dagster.inference.outcome import utc_now
 
+SENTINEL = "sentinel-"
+"""Campaigns of this prefix measure a few examples only: none is ever the current one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
@@ -30,8 +33,8 @@ class Campaign:
 
 def current_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
     """The newest campaign of ``study``; where there is none, the name of one that begins today."""
-    begun = list_campaigns(ledger, study)
-    return begun[-1].name if begun else _day(today)
+    begun = [c.name for c in list_campaigns(ledger, study) if not c.name.startswith(SENTINEL)]
+    return begun[-1] if begun else _day(today)
 
 
 def new_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
@@ -66,6 +69,10 @@ def check_campaign_name(name: str) -> None:
     Raises:
         StudyError: not one to 60 letters, digits, ``.``, ``_`` and ``-``, or begun by a sign.
     """
+    if name.startswith(SENTINEL):
+        raise StudyError(
+            f"{name!r} is a name for sentinels (`profile --sentinel`); choose another."
+        )
     if _NAME.fullmatch(name) is None:
         raise StudyError(
             f"{name!r} is no name for a campaign; use up to 60 letters, digits, '.', '_' and '-', "

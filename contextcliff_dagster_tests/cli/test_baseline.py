@@ -58,7 +58,16 @@ def test_another_model_under_the_name_fails_at_the_first_run(folder: Path) -> No
     assert (same["shrunk"], same["models"]["served"]["lost"]) == ([], 0)
     assert same["baseline"] == pinned["campaign"]
 
+    quiet = json.loads(do("profile", "watched", "--sentinel", "--json"))
+    assert (quiet["shrunk"], quiet["models"]["served"]["n"]) == ([], 12)
     serve(folder, "reference-short")
+    loud = call("profile", "watched", "--sentinel")
+    assert loud.code == 3
+    assert "served has shrunk" in loud.out
+    # A sentinel is no campaign to go on with, to compare with, or to pin.
+    newest = json.loads(do("baseline", "check", "watched", "--json"))
+    assert (newest["campaign"], newest["shrunk"]) == ("same", [])
+
     do("campaign", "new", "watched", "--name", "swapped")
     do("profile", "watched")
     ended = call("baseline", "check", "watched")
@@ -68,6 +77,13 @@ def test_another_model_under_the_name_fails_at_the_first_run(folder: Path) -> No
     # What is accepted becomes the new baseline.
     do("baseline", "set", "watched", "--campaign", "swapped")
     do("baseline", "check", "watched")
+
+
+def test_a_sentinel_needs_a_baseline_and_no_campaign(folder: Path) -> None:
+    assert_one_sentence(call("profile", "watched", "--sentinel"), "baseline set watched")
+    odd = call("profile", "watched", "--sentinel", "--campaign", "x")
+    assert_one_sentence(odd, "--campaign")
+    assert_one_sentence(call("campaign", "new", "watched", "--name", "sentinel-x"), "sentinel-x")
 
 
 def test_half_a_campaign_is_not_judged(folder: Path) -> None:

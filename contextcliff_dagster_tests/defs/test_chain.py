@@ -64,6 +64,7 @@ def test_one_run_takes_a_study_from_corpus_to_report(
         "no_transport_error_scored",
         "no_silent_truncation",
         "plateau",
+        "no_shrink",
     }
     assert all(check.passed for check in checks.values())
 
