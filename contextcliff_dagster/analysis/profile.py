@@ -6,6 +6,7 @@ This module only assembles: every number comes from the module named after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -99,6 +100,15 @@ def profile_model(
     scatter = _variance_signal(sample, finding, settings)
     if (said := variance_sentence(scatter)) is not None:
         warnings.append(said)
+    # The two take most of the time, and NumPy's loops let two threads use two cores.
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(certify, documents, finding, settings, sample.calls, len(scored))
+        varied = (
+            sensitivity(sample, documents, conclusion, settings, context.primary)
+            if settings.second_opinions
+            else []
+        )
+        more = other.result()
     head = _head(sample, settings, context)
     cliff = _loss(finding.cliff)
     examples = sample.examples
@@ -121,7 +131,7 @@ def profile_model(
             }
             for tolerance in REPORTED_TOLERANCES
         ],
-        "certify": certify(documents, finding, settings, sample.calls, len(scored)),
+        "certify": more,
         "baseline": baseline,
         "cliff": cliff,
         "zones": zones_of(
@@ -139,9 +149,7 @@ def profile_model(
         )
         if settings.second_opinions
         else [],
-        "sensitivity": sensitivity(sample, documents, conclusion, settings, context.primary)
-        if settings.second_opinions
-        else [],
+        "sensitivity": varied,
         "variance_signal": scatter,
         "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
         "confounds": {"identified": "not_assessed", "reasons": []},
