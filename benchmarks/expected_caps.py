@@ -4,7 +4,8 @@
 
 0/1 scores, one a document, ten bins of 20 over log-uniform lengths of 40 to 5,900 tokens. Per data
 set: the median cap that `expectation` foresees at 1, 2, 4 and 8 times as many; beside it, the caps
-of independent data sets of those sizes. Medians over the runs, with the quartiles of what is foreseen.
+of independent data sets of those sizes. Medians over the runs, with the quartiles of what is
+foreseen.
 """
 
 from __future__ import annotations
