@@ -163,7 +163,7 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         )
     # An empty document has no log length; one token is the nearest that has.
     numbers["length_tokens"] = np.maximum(lengths, 1).round().astype(np.int64)
-    order = _order(texts, numbers)
+    order = _order(texts, numbers, answered)
     columns: dict[str, Any] = {name: column[order] for name, column in texts.items()}
     # What no record carries takes no memory: one null, seen everywhere.
     nulls = np.broadcast_to(np.nan, len(order))
@@ -210,7 +210,9 @@ def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
     return pd.Categorical.from_codes(rank[codes], categories=names[order])
 
 
-def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any]) -> Ints:
+def _order(
+    texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answered: NDArray[np.bool_]
+) -> Ints:
     """Rows by length, then whatever else tells them apart, so that no file's order matters."""
     keys = []
     for name in _ORDER:
@@ -226,9 +228,11 @@ def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any]) -> In
     if not nameless.any():
         return order
     # Only their scores tell rows without a name apart. In that order neighbours of one length would
-    # be alike, and sums of neighbours, taken where there are many, would scatter far too much.
-    count = np.arange(len(order))
-    place = np.where(nameless, np.random.default_rng(0).permutation(len(order)), count)
+    # be alike, and sums of neighbours, taken where there are many, would scatter far too much: they
+    # are shuffled, those with an answer among themselves, so that the others change nothing.
+    place = np.arange(len(order))
+    shuffled = np.flatnonzero(nameless & answered[order])
+    place[shuffled] = np.random.default_rng(0).permutation(len(shuffled)) - len(order)
     lengths = numbers["length_tokens"][order]
     return order[np.lexsort((place, texts["document_id"].codes[order], lengths))]
 

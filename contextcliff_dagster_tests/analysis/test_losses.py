@@ -34,11 +34,12 @@ def sure(mean: Floats) -> Documents:
 def curve_of(losses: Losses, kind: Members, place: int, depth: float) -> Floats:
     """h of one member at every cell, by the formula of the module's docstring."""
     x, onset, end = losses.cells.x, kind.onset[place], kind.end[place]
+    lost = np.clip((x - onset) / max(end - onset, 1e-9), 0.0, 1.0)
     if kind is losses.steps:
-        return 1 - depth * (x >= onset)
+        lost = (x >= onset).astype(float)
     if kind is losses.dips:
-        return 1 - depth * ((x >= onset) & (x < end))
-    return 1 - depth * np.clip((x - onset) / (end - onset), 0, 1)
+        lost = ((x >= onset) & (x < end)).astype(float)
+    return np.asarray(1 - depth * lost)
 
 
 @settings(deadline=None, max_examples=15)

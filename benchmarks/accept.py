@@ -1,0 +1,279 @@
+"""Error rates of verdict, cap and location on planted curves: what docs/calibration.md reports.
+
+    python benchmarks/accept.py [--runs 1500] [--others 300] [--only step,dip] [--jobs 2] [--json F]
+
+Each class has its curves and its designs, both random: baseline .45 to .75 (or as named), a drop of
+35 to 80% anywhere in 20 to 85% of the samples, one to eight questions a document in a pool of 2,000
+from which n a bin are drawn, their correlation .02 to .30, graded scores unless named otherwise.
+`--runs` data sets a class at n = 20 a bin and tolerance 30%, `--others` at n = 10, 50, 100 and at
+tolerances of 10 and 20%. A cap is unsafe beyond the first length where the true mean has lost the
+tolerance. Shares come with 95% limits (Wilson); lengths are compared as shares of the samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+# One BLAS thread per process: the matrices are small, and spinning threads would be billed as CPU.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np
+
+from contextcliff_dagster.analysis.baseline import baseline_of
+from contextcliff_dagster.analysis.conclusion import conclude
+from contextcliff_dagster.analysis.intervals import chi_square_quantile
+from contextcliff_dagster.analysis.planted import Curve
+from contextcliff_dagster.analysis.settings import AnalysisSettings
+from contextcliff_dagster.analysis.simulation import Design, simulate
+
+Rng = np.random.Generator
+SETTINGS = AnalysisSettings(permutations=199, resamples=100)
+ALARMS = ("cliff", "gradual_decline", "dip")
+
+
+def uniform(rng: Rng, low: float, high: float) -> float:
+    return float(rng.uniform(low, high))
+
+
+def mixed(rng: Rng, per_bin: int) -> Design:
+    return Design(per_bin=per_bin, questions=(1, 8), correlation=uniform(rng, 0.02, 0.30))
+
+
+def single(rng: Rng, per_bin: int) -> Design:
+    return replace(mixed(rng, per_bin), questions=(1, 1))
+
+
+def binary(rng: Rng, per_bin: int) -> Design:
+    return replace(mixed(rng, per_bin), binary=True)
+
+
+def repeated(rng: Rng, per_bin: int) -> Design:
+    return replace(mixed(rng, per_bin), replicates=3)
+
+
+def clustered(rng: Rng, per_bin: int) -> Design:
+    return Design(per_bin=per_bin, questions=(8, 8), correlation=0.3)
+
+
+def clustered_sample(rng: Rng, per_bin: int) -> Design:
+    return replace(clustered(rng, per_bin), pool=None)
+
+
+def flat(rng: Rng, baseline: float) -> Curve:
+    return Curve("flat", baseline)
+
+
+def step(rng: Rng, baseline: float | None = None) -> Curve:
+    level = uniform(rng, 0.45, 0.75) if baseline is None else baseline
+    return Curve("step", level, uniform(rng, 0.35, 0.80), uniform(rng, 0.20, 0.85))
+
+
+def power_step(rng: Rng) -> Curve:
+    return replace(step(rng, 0.55), drop=0.45)
+
+
+def zone(rng: Rng) -> Curve:
+    curve = step(rng)
+    return replace(curve, noisy_from=max(curve.place - 0.2, 0.0))
+
+
+def dip(rng: Rng) -> Curve:
+    curve = replace(step(rng), shape="dip", place=uniform(rng, 0.20, 0.60))
+    return replace(curve, end=curve.place + uniform(rng, 0.15, 0.30))
+
+
+def ramp(rng: Rng) -> Curve:
+    curve = replace(step(rng), shape="ramp", place=uniform(rng, 0.20, 0.60))
+    return replace(curve, end=min(curve.place + uniform(rng, 0.10, 0.40), 1.0))
+
+
+def deep(rng: Rng) -> Curve:
+    """A decline over the whole range, from the first length on."""
+    return Curve("ramp", uniform(rng, 0.45, 0.75), uniform(rng, 0.50, 0.80), 0.0, 1.0)
+
+
+def logistic(rng: Rng) -> Curve:
+    """As the reference models': flat, then nearly everything within a factor of two or so."""
+    place = uniform(rng, 0.30, 0.70)
+    end = min(place + uniform(rng, 0.08, 0.25), 0.97)
+    return Curve("logistic", uniform(rng, 0.60, 0.98), uniform(rng, 0.80, 0.98), place, end)
+
+
+def mild(rng: Rng) -> Curve:
+    curve = replace(step(rng), drop=uniform(rng, 0.05, 0.20))
+    if rng.random() < 0.5:
+        return curve
+    return replace(curve, shape="ramp", place=uniform(rng, 0.1, 0.5), end=uniform(rng, 0.6, 1.0))
+
+
+CLASSES: dict[str, tuple[Callable[[Rng], Curve], Callable[[Rng, int], Design]]] = {
+    "flat .55": (partial(flat, baseline=0.55), mixed),
+    "flat .95": (partial(flat, baseline=0.95), mixed),
+    "flat .50, 0/1": (partial(flat, baseline=0.50), binary),
+    "flat .55, clustered": (partial(flat, baseline=0.55), clustered),
+    "flat .55, 8 a document in the sample": (partial(flat, baseline=0.55), clustered_sample),
+    "mild decline": (mild, mixed),
+    "step, one question": (step, single),
+    "step": (step, mixed),
+    "step, 0/1": (step, binary),
+    "step, three repeats": (step, repeated),
+    "step from .95": (partial(step, baseline=0.95), mixed),
+    "step, clustered": (step, clustered),
+    "step, 8 a document in the sample": (step, clustered_sample),
+    "step after a noisy zone": (zone, mixed),
+    "dip": (dip, mixed),
+    "dip, 0/1": (dip, binary),
+    "ramp": (ramp, mixed),
+    "ramp, 0/1": (ramp, binary),
+    "logistic, 0/1": (logistic, binary),
+    "decline from the start": (deep, mixed),
+    "45% of .55, one question": (power_step, single),
+    "45% of .55": (power_step, mixed),
+    "45% of .55, 0/1": (power_step, binary),
+    "45% of .55, clustered": (power_step, clustered),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one data set; lengths as shares of the samples, ``None`` where there is none."""
+
+    alarm: bool
+    cap: float | None
+    truth: float | None
+    log_error: float | None
+    held: bool | None
+    log_width: float | None
+
+
+def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
+    rng = np.random.default_rng((seed, per_bin, list(CLASSES).index(name)))
+    draw_curve, draw_design = CLASSES[name]
+    curve = draw_curve(rng)
+    drawn = simulate(draw_design(rng, per_bin), curve, rng)
+    settings = replace(SETTINGS, seed=seed, tolerance=tolerance)
+    mean = baseline_of(drawn.documents, settings)["mean"]
+    found = conclude(drawn.documents, settings, mean)
+    loss, cap = found.finding.cliff, found.cap.tokens
+    error = held = width = None
+    if loss is not None and curve.shape == "step":
+        place = float(np.exp(np.interp(curve.place, drawn.share, drawn.log_length)))
+        error = abs(float(np.log(loss.location.value / place)))
+        # The place of a step between two lengths is known to the gap between them.
+        gap = np.exp(np.diff(drawn.log_length).max()) if len(drawn.log_length) < 500 else 1.01
+        held = bool(loss.location.low <= place * gap and place <= loss.location.high * gap)
+        width = float(np.log(loss.location.high / max(loss.location.low, 1.0)))
+    return Outcome(
+        found.finding.verdict.value in ALARMS,
+        None if cap is None else drawn.share_up_to(cap),
+        curve.first_loss(tolerance, drawn.share, drawn.log_length),
+        error,
+        held,
+        width,
+    )
+
+
+def limits(hits: int, runs: int) -> tuple[float, float]:
+    """Wilson's 95% limits."""
+    z2 = chi_square_quantile(0.95)
+    p = hits / runs
+    middle = (p + z2 / (2 * runs)) / (1 + z2 / runs)
+    half = np.sqrt(z2 * (p * (1 - p) / runs + z2 / (4 * runs**2))) / (1 + z2 / runs)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+
+
+def share(hits: int, runs: int) -> str:
+    if not runs:
+        return ""
+    low, high = limits(hits, runs)
+    return f"{hits / runs:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def median(values: Sequence[float]) -> str:
+    return f"{np.median(values):.2f}" if values else ""
+
+
+def summarise(name: str, per_bin: int, tolerance: float, found: list[Outcome]) -> dict[str, Any]:
+    lost = [o for o in found if o.truth is not None]
+    placed = [o for o in found if o.held is not None]
+    caps = [(o.cap or 0.0) / o.truth for o in lost if o.truth]
+    return {
+        "class": name,
+        "per_bin": per_bin,
+        "tolerance": tolerance,
+        "runs": len(found),
+        "alarms": sum(o.alarm for o in found),
+        "lost": len(lost),
+        "unsafe": sum(o.cap is not None and o.cap > (o.truth or 0) + 1e-9 for o in lost),
+        "cap": median(caps if lost else [o.cap or 0.0 for o in found]),
+        "no_cap": sum(o.cap is None for o in found),
+        "placed": len(placed),
+        "held": sum(bool(o.held) for o in placed),
+        "log_error": median([o.log_error for o in placed if o.log_error is not None]),
+        "log_width": median([o.log_width for o in placed if o.log_width is not None]),
+    }
+
+
+def line(row: dict[str, Any]) -> str:
+    cap = row["cap"] if row["lost"] else f"({row['cap']})"
+    return (
+        f"| {row['class']} | {row['runs']} | {share(row['alarms'], row['runs'])} "
+        f"| {share(row['unsafe'], row['lost'])} | {cap} "
+        f"| {row['no_cap'] / row['runs']:.2f} | {row['log_error']} "
+        f"| {share(row['held'], row['placed'])} | {row['log_width']} |"
+    )
+
+
+HEAD = (
+    "| class | data sets | alarms | unsafe caps | cap / truth (flat: of the range) | no cap "
+    "| error of the place, log | interval holds it | its width, log |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--runs", type=int, default=1_500, help="a class at n = 20")
+    parser.add_argument("--others", type=int, default=300, help="a class elsewhere")
+    parser.add_argument("--only", default="", help="beginnings of class names, by comma")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    wanted = [name for name in CLASSES if name.startswith(tuple(given.only.split(",")))]
+    designs = [(20, 0.3, given.runs)]
+    designs += [(n, 0.3, given.others) for n in (10, 50, 100)]
+    designs += [(20, tolerance, given.others) for tolerance in (0.1, 0.2)]
+    rows, start = [], time.time()
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for per_bin, tolerance, runs in designs:
+            if not runs:
+                continue
+            print(f"\nn = {per_bin} a bin, tolerance {tolerance:.0%}\n\n{HEAD}", flush=True)
+            of_design = []
+            for name in wanted:
+                work = partial(one, name=name, per_bin=per_bin, tolerance=tolerance)
+                found = list(pool.map(work, range(runs), chunksize=10))
+                of_design.append(summarise(name, per_bin, tolerance, found))
+                print(line(of_design[-1]), flush=True)
+            unsafe = sum(row["unsafe"] for row in of_design)
+            lost = sum(row["lost"] for row in of_design)
+            print(
+                f"\nUnsafe caps over all: {share(unsafe, lost)}; {time.time() - start:.0f} s so far"
+            )
+            rows += of_design
+            if given.json:
+                given.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
