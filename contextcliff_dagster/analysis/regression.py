@@ -1,8 +1,7 @@
 """Has a model become worse than its pinned baseline: a test that a whole year of runs can bear.
 
-Two ways of staying the same are allowed for. Answers flip: with a probability of at
-most ``flip_rate`` an example comes out the other way, whatever the reason. And the baseline was
-lucky or not: then new and old are exchangeable. What neither explains is a shrink.
+Answers flip: with a probability of at most ``flip_rate`` an example comes out the other way, in
+the run and in the baseline, which is a draw itself. What that does not explain is a shrink.
 
 - *Lost answers.* Examples that were right and are wrong now, against Binomial(examples,
   ``flip_rate``), in every window of neighbouring lengths. (Of all examples, not of the right ones:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, slug
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.comparison import Measured
+    from contextcliff_dagster.analysis.settings import AnalysisSettings
+    from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.studies import Study
 
 
@@ -36,24 +40,21 @@ def compare(
 ) -> None:
     """Compare two measurements, paired by example where they share any; makes no call.
 
-    A and B are [STUDY:]MODEL[@CAMPAIGN], e.g. my-model@2026-11-01 my-model@2026-11-21.
+    A and B are [STUDY:]MODEL[@CAMPAIGN], e.g. my-model@2026-11-01 my-model@2026-11-21, or files of
+    scores as `analyze` reads them, FILE or FILE:MODEL.
     """
     from contextcliff_dagster.analysis.comparison import compare as compare_measured
     from contextcliff_dagster.reporting.comparison import write_comparison
 
     store = Store.default()
-    refs = [resolve(text, store, study, campaign) for text in (a, b)]
+    refs = [score_file(text) or resolve(text, store, study, campaign) for text in (a, b)]
     names = [ref.name(refs) for ref in refs]
     one, other = (ref.measured(store, name) for ref, name in zip(refs, names, strict=True))
+    first = refs[0]
     result = compare_measured(
-        one,
-        other,
-        _bins(refs[0].study, store),
-        refs[0].study.analysis_settings(),
-        notes=_notes(refs),
+        one, other, first.bins(store), first.settings(), notes=_notes(refs, one, other)
     )
-    folder = out or _folder(store, refs, names)
-    files = write_comparison(result, folder, (one.cliffs, other.cliffs))
+    files = write_comparison(result, out or first.folder(store, names), (one.cliffs, other.cliffs))
     if as_json:
         print_json(
             {**result, "files": {kind: str(getattr(files, kind)) for kind in ("md", "json", "png")}}
@@ -73,14 +74,30 @@ class Ref:
     model: str
     campaign: str
 
-    def name(self, beside: list[Ref]) -> str:
+    def name(self, beside: Sequence[Ref | ScoreFile]) -> str:
         """The model, with what it takes to tell it from the one beside it."""
         name = self.model
-        if len({ref.study.name for ref in beside}) > 1:
+        refs = [ref for ref in beside if isinstance(ref, Ref)]
+        if len({ref.study.name for ref in refs}) > 1:
             name = f"{self.study.name}:{name}"
-        return f"{name}@{self.campaign}" if len({ref.campaign for ref in beside}) > 1 else name
+        return f"{name}@{self.campaign}" if len({ref.campaign for ref in refs}) > 1 else name
 
-    def measured(self, store: Store, name: str) -> Any:
+    def bins(self, store: Store) -> Sequence[LengthBin]:
+        """Of the study's frozen sample."""
+        from contextcliff_dagster.defs.steps.preparation import load_frozen
+
+        return load_frozen(self.study, store).bins
+
+    def settings(self) -> AnalysisSettings:
+        """The study's."""
+        return self.study.analysis_settings()
+
+    def folder(self, store: Store, names: Sequence[str]) -> Path:
+        """Where a comparison with this as A is kept."""
+        folder = store.study_dir(self.study.name) / "comparisons"
+        return folder / slug("-vs-".join(slug(name) for name in names))
+
+    def measured(self, store: Store, name: str) -> Measured:
         """Records and result.
 
         Raises:
@@ -93,6 +110,62 @@ class Ref:
         records = read_records(self.study, store, self.campaign)
         cliffs = {c["model"]: c for c in read_cliffs(self.study, store, self.campaign)}
         return Measured(name, records[records["model"] == self.model], cliffs[self.model])
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """Scores of one model that somebody has, in a file."""
+
+    path: Path
+    model: str | None
+
+    def name(self, beside: Sequence[Ref | ScoreFile]) -> str:
+        """The model where the file is asked for one, else the file."""
+        if self.model is None:
+            return self.path.name
+        files = {ref.path for ref in beside if isinstance(ref, ScoreFile)}
+        return f"{self.path.name}:{self.model}" if len(files) > 1 else self.model
+
+    def bins(self, _: Store) -> Sequence[LengthBin]:
+        """None of its own: deciles are taken."""
+        return []
+
+    def settings(self) -> AnalysisSettings:
+        """The defaults."""
+        from contextcliff_dagster.analysis.settings import AnalysisSettings
+
+        return AnalysisSettings(second_opinions=False)
+
+    def folder(self, _: Store, __: Sequence[str]) -> Path:
+        """In the folder of the person: a file belongs to no study of the store."""
+        return Path("comparison")
+
+    def measured(self, _: Store, name: str) -> Measured:
+        """Records and result.
+
+        Raises:
+            ScoreFileError: the file cannot be used, or it holds several models.
+        """
+        from contextcliff_dagster.analysis.comparison import Measured
+        from contextcliff_dagster.analysis.context import ProfileContext
+        from contextcliff_dagster.analysis.profile import profile_model
+        from contextcliff_dagster.score_files.choice import chosen
+        from contextcliff_dagster.score_files.records import read_records
+
+        found = read_records(self.path)
+        ((model, records),) = chosen(self.path, found, model=self.model, by_model=False)
+        context = ProfileContext(model, task=records.task, tokenizer=records.tokenizer)
+        profile = profile_model(records.frame, [], self.settings(), context)
+        return Measured(name, records.frame, profile.cliffs)
+
+
+def score_file(text: str) -> ScoreFile | None:
+    """The file that ``text`` names, FILE or FILE:MODEL, where there is one."""
+    whole = Path(text)
+    if whole.is_file():
+        return ScoreFile(whole, None)
+    path, colon, model = text.partition(":")
+    return ScoreFile(Path(path), model) if colon and model and Path(path).is_file() else None
 
 
 def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
@@ -133,27 +206,13 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
     )
 
 
-def _bins(study: Study, store: Store) -> list[Any]:
-    from contextcliff_dagster.defs.steps.preparation import load_frozen
-
-    return list(load_frozen(study, store).bins)
-
-
-def _notes(refs: list[Ref]) -> list[str]:
-    one, other = refs
-    if one == other:
+def _notes(refs: Sequence[Ref | ScoreFile], one: Measured, other: Measured) -> list[str]:
+    if refs[0] == refs[1]:
         return ["A and B are the same measurement."]
-    if one.study.name != other.study.name and one.study.tokenizer != other.study.tokenizer:
+    counts = [str((side.cliffs or {}).get("tokenizer") or "") for side in (one, other)]
+    if all(counts) and counts[0] != counts[1]:
         return [
-            f"{one.study.name} counts tokens with {one.study.tokenizer}, {other.study.name} with "
-            f"{other.study.tokenizer}: where examples are shared, lengths are A's."
+            f"{one.name} counts tokens with {counts[0]}, {other.name} with {counts[1]}: where "
+            "examples are shared, lengths are A's."
         ]
     return []
-
-
-def _folder(store: Store, refs: list[Ref], names: list[str]) -> Path:
-    return (
-        store.study_dir(refs[0].study.name)
-        / "comparisons"
-        / slug(f"{slug(names[0])}-vs-{slug(names[1])}")
-    )

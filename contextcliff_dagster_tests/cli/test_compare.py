@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster_tests.analysis.planted import plant, ramp
 from contextcliff_dagster_tests.analysis.results import schema
 from contextcliff_dagster_tests.cli.terminal import assert_one_sentence, call
 
@@ -70,3 +71,22 @@ def test_campaigns_of_one_model_are_compared_on_what_both_measured(store: str) -
 )
 def test_what_is_not_measured_is_named(store: str, line: str, words: list[str]) -> None:
     assert_one_sentence(call("compare", *line.split(), "--store", store), *words)
+
+
+def test_files_of_scores_are_compared_like_studies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a = plant(ramp(1_600), 1)
+    b = a.assign(score=plant(ramp(800), 1)["score"])
+    columns = ["document_id", "example_id", "length_tokens", "score"]
+    a[columns].to_csv("before.csv", index=False)
+    b[columns].assign(model="m").to_json("after.jsonl", orient="records", lines=True)
+    ended = call("compare", "before.csv", "after.jsonl:m", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    found = json.loads(ended.out)
+    assert found["paired"]
+    assert (found["a"]["name"], found["b"]["name"]) == ("before.csv", "after.jsonl:m")
+    assert found["loss_shift"]["ci_high"] < 1
+    assert Path("comparison/comparison.png").is_file()
+    assert_one_sentence(call("compare", "before.csv", "after.jsonl:x"), "'x'", "after.jsonl")
