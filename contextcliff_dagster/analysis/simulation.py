@@ -95,6 +95,29 @@ def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
     return Drawn(Documents(lengths[kept], counted, summed, binary), share, log_length)
 
 
+def simulate_sample(
+    lengths: Ints, questions: Ints, design: Design, curve: Curve, rng: np.random.Generator
+) -> Drawn:
+    """Answers to a sample that is drawn already, which is its own population.
+
+    Args:
+        lengths, questions: tokens of the documents, ascending, and questions on each (D).
+        design: its scores, correlation and replicates; the sample has the rest.
+    """
+    document = np.repeat(np.arange(len(lengths)), questions)
+    length = lengths[document]
+    # Equal lengths have one truth: a cap cannot part them.
+    share = (np.searchsorted(length, length) + 0.5) / len(length)
+    log_length = np.log(length)
+    first = np.searchsorted(document, np.arange(len(lengths)))
+    p = _spread(curve.mean(share, log_length)[first], design.correlation, rng)
+    scores = _scores(design, p[document], share, curve, rng)
+    summed = np.bincount(document, weights=scores, minlength=len(lengths)).astype(np.float64)
+    binary = bool(np.isin(scores, (0.0, 1.0)).all())
+    counted = questions.astype(np.float64)
+    return Drawn(Documents(lengths, counted, summed, binary), share, log_length)
+
+
 def _pool(design: Design, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Lengths of the pool's documents, ascending (D), and each question's document (Q)."""
     wanted = design.bins * design.per_bin if design.pool is None else design.pool
@@ -139,3 +162,38 @@ def _scores(
     noisy = (share >= curve.noisy_from) & (share < curve.place)
     graded = (rng.random(len(p)) < GRADED_SHARE) & ~noisy
     return np.where(graded, partly, whole)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Every question of a simulated pool with its answer, shortest first; arrays of length Q.
+
+    ``document`` numbers the documents of length D, ``length_tokens`` is each question's document's.
+    """
+
+    length_tokens: Ints
+    document: Ints
+    score: Floats
+    share: Floats
+
+    def documents(self, asked: NDArray[np.bool_] | Ints) -> Documents:
+        """The questions ``asked`` as the analysis takes them."""
+        kept, first, group = np.unique(self.document[asked], return_index=True, return_inverse=True)
+        scores = self.score[asked]
+        return Documents(
+            self.length_tokens[asked][first],
+            np.bincount(group, minlength=len(kept)).astype(np.float64),
+            np.bincount(group, weights=scores, minlength=len(kept)).astype(np.float64),
+            bool(np.isin(scores, (0.0, 1.0)).all()),
+        )
+
+
+def simulate_pool(design: Design, curve: Curve, rng: np.random.Generator) -> Pool:
+    """Answers to the whole pool of ``design``, for samples that are drawn step by step."""
+    lengths, document = _pool(design, rng)
+    log_length = np.log(lengths[document])
+    share = (np.arange(len(document)) + 0.5) / len(document)
+    first = np.searchsorted(document, np.arange(len(lengths)))
+    p = _spread(curve.mean(share, log_length)[first], design.correlation, rng)
+    scores = _scores(design, p[document], share, curve, rng)
+    return Pool(lengths[document], document, scores, share)

@@ -1,0 +1,251 @@
+"""Pilot, then targeted: tokens saved, and whether the error rates hold although sampling follows.
+
+    python benchmarks/sequential.py [--sets 200] [--until 5] [--jobs 2] [--json FILE]
+
+Each data set is a pool of 2,000 questions on documents of log-normal length, all answered from a
+planted curve. A pilot of 5 a bin, then batches where a token is expected to tell most, until the
+window of ± 5% of the examples holds the onset with 95%, until no loss has 95%, or until each of the
+ten bins has given 100. Drawn are single cells in batches of 10, and whole bins in rounds of 10 and
+of 50, as a study does. "Uniform" gives every bin alike, batch by batch, and stops by the same rule.
+The verdict and the cap are those of `conclude` on whatever was drawn in the end.
+
+Shares come with their 95% limits (Wilson); tokens as the ratio of means, its limits by bootstrap
+over data sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+# One BLAS thread per process: the matrices are small, and spinning threads would be billed as CPU.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.analysis.allocation import apportion, take_aim, weigh
+from contextcliff_dagster.analysis.baseline import baseline_of
+from contextcliff_dagster.analysis.conclusion import conclude
+from contextcliff_dagster.analysis.onset import locate_onset, rank_cells
+from contextcliff_dagster.analysis.planted import Curve
+from contextcliff_dagster.analysis.settings import AnalysisSettings
+from contextcliff_dagster.analysis.simulation import Design, Pool, simulate_pool
+from contextcliff_dagster.contracts import Verdict
+
+Ints = NDArray[np.int64]
+SETTINGS = AnalysisSettings(permutations=199, resamples=100)
+LEAST_DROP = 0.25
+BINS, PILOT, MOST = 10, 5, 100
+SINGLE = Design()
+BINARY = Design(binary=True)
+MIXED = Design(questions=(1, 8), correlation=0.15)
+CLUSTERED = Design(questions=(8, 8), correlation=0.3)
+WAYS = {"cells, 10": ("cell", 10), "bins, 10": ("bin", 10), "bins, 50": ("bin", 50)}
+
+
+def curve_of(kind: str, rng: np.random.Generator) -> Curve:
+    """A curve of ``kind`` with random parameters."""
+    baseline = 0.95 if rng.random() < 0.15 else rng.uniform(0.45, 0.75)
+    drop, place = rng.uniform(0.35, 0.80), rng.uniform(0.20, 0.85)
+    if kind == "flat":
+        return Curve("flat", baseline)
+    if kind == "mild":
+        return Curve("ramp", baseline, rng.uniform(0.05, 0.20), 0.15, 1.0)
+    if kind == "dip":
+        return Curve("dip", baseline, drop, place, min(place + rng.uniform(0.15, 0.30), 1.0))
+    if kind == "ramp":
+        return Curve("ramp", baseline, drop, place, min(place + rng.uniform(0.1, 0.5), 1.0))
+    return Curve("step", baseline, drop, place)
+
+
+CLASSES: dict[str, tuple[Design, str]] = {
+    "steps": (SINGLE, "step"),
+    "steps, 0/1": (BINARY, "step"),
+    "steps, 1-8 questions": (MIXED, "step"),
+    "steps, clustered": (CLUSTERED, "step"),
+    "flat": (SINGLE, "flat"),
+    "flat, 0/1": (BINARY, "flat"),
+    "flat, clustered": (CLUSTERED, "flat"),
+    "mild": (SINGLE, "mild"),
+    "ramps": (SINGLE, "ramp"),
+    "ramps, 0/1": (BINARY, "ramp"),
+    "dips": (SINGLE, "dip"),
+}
+
+
+class Sampler:
+    """Draws from a pool in orders fixed beforehand: new documents first within cell and bin."""
+
+    def __init__(self, pool: Pool, rng: np.random.Generator) -> None:
+        count = len(pool.score)
+        self.pool, self.taken = pool, np.zeros(count, dtype=bool)
+        self.bin = np.arange(count) * BINS // count
+        self.cells = rank_cells(pool.length_tokens)
+        self.cell = self.cells.of(pool.length_tokens)
+        # The n-th question of its document, in random order; then documents in random order.
+        order = np.lexsort((rng.random(count), pool.document))
+        starts = np.searchsorted(pool.document, pool.document)
+        turn = np.empty(count, dtype=np.int64)
+        turn[order] = np.arange(count) - starts[order]
+        place = rng.permutation(int(pool.document.max()) + 1)[pool.document]
+        self.order = np.lexsort((place, turn))
+
+    def take(self, group: Ints, wanted: Ints) -> None:
+        free = self.order[~self.taken[self.order]]
+        of = group[free]
+        for g in np.flatnonzero(wanted):
+            self.taken[free[of == g][: wanted[g]]] = True
+
+    def left(self, group: Ints, count: int) -> Ints:
+        """Questions that may still be asked by group: a bin gives at most ``MOST``."""
+        there = np.bincount(group[~self.taken], minlength=count)
+        spent = np.bincount(self.bin[self.taken], minlength=BINS)
+        if count == BINS:
+            return np.minimum(there, MOST - spent)
+        bin_of_cell = np.minimum(np.arange(count) * BINS // count, BINS - 1)
+        return np.minimum(there, np.maximum(MOST - spent, 0)[bin_of_cell])
+
+
+def sample(pool: Pool, unit: str, batch: int, half_width: float, seed: int, uniform: bool):
+    """Draw until it ends: (documents, aim, tokens, batches)."""
+    rng = np.random.default_rng(seed)
+    draw = Sampler(pool, rng)
+    cells = draw.cells
+    draw.take(draw.bin, np.full(BINS, PILOT))
+    count = len(cells.share)
+    group = draw.cell if unit == "cell" else draw.bin
+    middle = 0.5 * (cells.starts[:-1] + cells.starts[1:])
+    by_group = np.arange(count) if unit == "cell" else (middle * BINS).astype(np.int64)
+    groups = count if unit == "cell" else BINS
+    batches = 0
+    while True:
+        documents = pool.documents(draw.taken)
+        posterior = locate_onset(documents, cells, LEAST_DROP)
+        aim = take_aim(posterior, half_width)
+        left = draw.left(draw.bin if uniform else group, BINS if uniform else groups)
+        if aim.done or not left.sum():
+            return documents, aim, int(pool.length_tokens[draw.taken].sum()), batches
+        batches += 1
+        if uniform:
+            # Which bin a rest goes to is by lot, not by number.
+            weight = np.full(BINS, 1.0) + 1e-6 * rng.random(BINS)
+            draw.take(draw.bin, apportion(weight, left, batch))
+            continue
+        weight = weigh(posterior, aim.window, by_group, groups)
+        if unit == "bin":
+            draw.take(group, apportion(weight, left, batch))
+        else:
+            open_ = np.where(left > 0, weight, 0.0)
+            chosen = rng.multinomial(batch, open_ / open_.sum())
+            draw.take(group, np.minimum(chosen, left))
+
+
+def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[str, object]:
+    """Everything about one data set."""
+    design, shape = CLASSES[kind]
+    rng = np.random.default_rng((sorted(CLASSES).index(kind), seed))
+    curve = curve_of(shape, rng)
+    pool = simulate_pool(design, curve, rng)
+    truth = curve.first_loss(SETTINGS.tolerance, pool.share, np.log(pool.length_tokens))
+    limit = None if truth is None else float(pool.length_tokens[int(truth * len(pool.share))])
+    out: dict[str, object] = {}
+    for way in (*ways, "uniform"):
+        unit, batch = WAYS.get(way, ("bin", 10))
+        documents, aim, tokens, batches = sample(
+            pool, unit, batch, half_width, seed, way == "uniform"
+        )
+        baseline = baseline_of(documents, SETTINGS)["mean"]
+        found = conclude(documents, SETTINGS, baseline)
+        cap = found.cap.tokens
+        cells = rank_cells(pool.length_tokens)
+        low, high = cells.starts[aim.window.first], cells.starts[aim.window.last + 1]
+        rank = float((pool.length_tokens <= (cap or 0)).mean())
+        out[way] = {
+            "tokens": tokens,
+            "examples": int(documents.n.sum()),
+            "batches": batches,
+            "done": aim.done or "exhausted",
+            "covered": bool(low - 0.005 <= curve.place <= high + 0.005),
+            "alarm": found.finding.verdict in (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP),
+            "unsafe": cap is not None and limit is not None and cap >= limit,
+            "cap_share": rank / truth if truth and cap else 0.0 if truth else rank,
+        }
+    return out
+
+
+def wilson(hits: float, n: int) -> tuple[float, float, float]:
+    """Share with its 95% limits."""
+    if not n:
+        return float("nan"), float("nan"), float("nan")
+    p, z = hits / n, 1.959964
+    centre, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return p, float((centre - half) / (1 + z * z / n)), float((centre + half) / (1 + z * z / n))
+
+
+def summed(kind: str, way: str, rows: list[dict[str, dict[str, float]]]) -> dict[str, object]:
+    """Rates of one class under one way to sample."""
+    mine, uniform = [row[way] for row in rows], [row["uniform"] for row in rows]
+    a, b = (np.array([row["tokens"] for row in of]) for of in (mine, uniform))
+    resampled = np.random.default_rng(0).integers(0, len(a), (1_000, len(a)))
+    ratios = a[resampled].mean(axis=1) / b[resampled].mean(axis=1)
+    ended = {why: sum(row["done"] == why for row in mine) for why in ("located", "no_loss")}
+    located = [row for row in mine if row["done"] == "located"]
+    return {
+        "class": kind,
+        "way": way,
+        "sets": len(rows),
+        "tokens": (a.mean() / b.mean(), *np.quantile(ratios, (0.025, 0.975))),
+        "median_tokens": float(np.median(a / b)),
+        "examples": float(np.mean([row["examples"] for row in mine])),
+        "batches": float(np.mean([row["batches"] for row in mine])),
+        **ended,
+        "coverage": wilson(sum(row["covered"] for row in located), len(located)),
+        "alarms": wilson(sum(row["alarm"] for row in mine), len(mine)),
+        "unsafe": wilson(sum(row["unsafe"] for row in mine), len(mine)),
+        "cap": float(np.median([row["cap_share"] for row in mine])),
+    }
+
+
+def said(rate: tuple[float, ...]) -> str:
+    return "{:.3f} ({:.3f}-{:.3f})".format(*rate)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sets", type=int, default=200)
+    parser.add_argument("--until", type=float, default=5.0, help="half-width, %% of the examples")
+    parser.add_argument("--classes", nargs="*", default=list(CLASSES))
+    parser.add_argument("--ways", nargs="*", default=list(WAYS))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", metavar="FILE")
+    given = parser.parse_args()
+    began, results = time.perf_counter(), []
+    with ProcessPoolExecutor(given.jobs) as workers:
+        for kind in given.classes:
+            work = partial(one, kind, given.until / 100.0, tuple(given.ways))
+            rows = list(workers.map(work, range(given.sets), chunksize=5))
+            for way in (*given.ways, "uniform"):
+                r = summed(kind, way, rows)
+                results.append(r)
+                print(
+                    f"{kind:22} {way:10} tokens {said(r['tokens'])} median {r['median_tokens']:.2f}"
+                    f"  n {r['examples']:.0f} in {r['batches']:.0f}"
+                    f"  located {r['located']} none {r['no_loss']} of {r['sets']}"
+                    f"  covers {said(r['coverage'])}  alarms {said(r['alarms'])}"
+                    f"  unsafe {said(r['unsafe'])}  cap {r['cap']:.2f}",
+                    flush=True,
+                )
+    print(f"{time.perf_counter() - began:.0f} s")
+    if given.json:
+        with open(given.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
