@@ -93,26 +93,28 @@ def certify(
             "no n certifies a longer length."
         )
     else:
-        times = _least_times(lambda caps: caps >= longest, expected)
-        found["n_needed"] = None if times is None else int(np.ceil(times * per_bin))
-        if times is None:
+        enough = _least_times(lambda caps: caps >= longest, expected)
+        found["n_needed"] = None if enough is None else int(np.ceil(enough * per_bin))
+        if enough is None:
             found["reason"] = (
                 f"Even {2**_DOUBLINGS:,} times as many examples would not certify the longest "
                 "measured length."
             )
     if cap is None:
-        times = _least_times(lambda caps: caps > 0, expected)
-        found["n_for_a_cap"] = None if times is None else int(np.ceil(times * per_bin))
+        enough = _least_times(lambda caps: caps > 0, expected)
+        found["n_for_a_cap"] = None if enough is None else int(np.ceil(enough * per_bin))
+    budgets = sorted(_budgets(calls, int(documents.n.sum())), key=lambda b: b["examples"])
+    times = [1.0, *(1.0 + b["examples"] / float(documents.n.sum()) for b in budgets)]
+    # More data certify no less; eight draws may say so, hence the largest median up to each n.
+    medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in times])
     found["more"] = [
         {
             **budget,
             "per_bin": int(budget["examples"] // bins),
-            "expected_cap_now": expected.median_cap(1.0),
-            "expected_cap_tokens": expected.median_cap(
-                1.0 + budget["examples"] / float(documents.n.sum())
-            ),
+            "expected_cap_now": int(medians[0]) or None,
+            "expected_cap_tokens": int(median) or None,
         }
-        for budget in _budgets(calls, int(documents.n.sum()))
+        for budget, median in zip(budgets, medians[1:], strict=True)
     ]
     return found
 

@@ -93,12 +93,23 @@ def test_a_null_cap_comes_with_the_n_for_one() -> None:
 
 def test_budgets_are_examples_at_their_measured_cost() -> None:
     found = certified(flat(0.9), 1, cost_usd=0.02, prompt_tokens=2_000)
-    tokens, usd = found["more"]
+    tokens, usd = sorted(found["more"], key=lambda m: m["usd"] == 10.0)
     assert (tokens["tokens"], tokens["examples"]) == (1_000_000, 500)
     assert tokens["usd"] == pytest.approx(10.0)
     assert (usd["tokens"], usd["examples"], usd["usd"]) == (1_000_000, 500, 10.0)
     assert tokens["per_bin"] == 50
     assert (tokens["expected_cap_tokens"] or 0) >= (tokens["expected_cap_now"] or 0)
+    cheap, dear = certified(flat(0.9), 1, cost_usd=0.002, prompt_tokens=2_000)["more"]
+    assert cheap["examples"] < dear["examples"]
+    now, then, later = (
+        m or 0
+        for m in (
+            cheap["expected_cap_now"],
+            cheap["expected_cap_tokens"],
+            dear["expected_cap_tokens"],
+        )
+    )
+    assert now <= then <= later
     (only,) = certified(flat(0.9), 1, cost_usd=0.0)["more"]
     assert only["usd"] is None
 
