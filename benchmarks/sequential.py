@@ -1,6 +1,6 @@
 """Pilot, then targeted: tokens saved, and whether the error rates hold although sampling follows.
 
-    python benchmarks/sequential.py [--sets 200] [--until 5] [--jobs 2] [--json FILE]
+    python benchmarks/sequential.py [--sets 200] [--until 5] [--classes ...] [--ways ...] [--json FILE]
 
 Each data set is a pool of 2,000 questions on documents of log-normal length, all answered from a
 planted curve. A pilot of 5 a bin, then batches where a token is expected to tell most, until the
@@ -10,7 +10,7 @@ of 50, as a study does. "Uniform" gives every bin alike, batch by batch, and sto
 The verdict and the cap are those of `conclude` on whatever was drawn in the end.
 
 Shares come with their 95% limits (Wilson); tokens as the ratio of means, its limits by bootstrap
-over data sets.
+over data sets; 1 where "uniform" is not among the ways asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import os
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from pathlib import Path
 
 # One BLAS thread per process: the matrices are small, and spinning threads would be billed as CPU.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -155,7 +156,7 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
     truth = curve.first_loss(SETTINGS.tolerance, pool.share, np.log(pool.length_tokens))
     limit = None if truth is None else float(pool.length_tokens[int(truth * len(pool.share))])
     out: dict[str, object] = {}
-    for way in (*ways, "uniform"):
+    for way in ways:
         unit, batch = WAYS.get(way, ("bin", 10))
         documents, aim, tokens, batches = sample(
             pool, unit, batch, half_width, seed, way == "uniform"
@@ -190,7 +191,7 @@ def wilson(hits: float, n: int) -> tuple[float, float, float]:
 
 def summed(kind: str, way: str, rows: list[dict[str, dict[str, float]]]) -> dict[str, object]:
     """Rates of one class under one way to sample."""
-    mine, uniform = [row[way] for row in rows], [row["uniform"] for row in rows]
+    mine, uniform = ([row.get(name, row[way]) for row in rows] for name in (way, "uniform"))
     a, b = (np.array([row["tokens"] for row in of]) for of in (mine, uniform))
     resampled = np.random.default_rng(0).integers(0, len(a), (1_000, len(a)))
     ratios = a[resampled].mean(axis=1) / b[resampled].mean(axis=1)
@@ -221,7 +222,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--until", type=float, default=5.0, help="half-width, %% of the examples")
     parser.add_argument("--classes", nargs="*", default=list(CLASSES))
-    parser.add_argument("--ways", nargs="*", default=list(WAYS))
+    parser.add_argument("--ways", nargs="*", default=[*WAYS, "uniform"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
@@ -230,7 +231,7 @@ def main() -> None:
         for kind in given.classes:
             work = partial(one, kind, given.until / 100.0, tuple(given.ways))
             rows = list(workers.map(work, range(given.sets), chunksize=5))
-            for way in (*given.ways, "uniform"):
+            for way in given.ways:
                 r = summed(kind, way, rows)
                 results.append(r)
                 print(
@@ -243,8 +244,7 @@ def main() -> None:
                 )
     print(f"{time.perf_counter() - began:.0f} s")
     if given.json:
-        with open(given.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+        Path(given.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
