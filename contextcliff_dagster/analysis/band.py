@@ -6,10 +6,9 @@ with limits for the means of *all* stretches that hold together,
 
     max of lower limits over stretches beyond x  <=  mu(x)  <=  min of upper limits before x,
 
-at every x at once (the idea of Duembgen 2003, Statistics and Probability Letters 63, and 2004,
-Electronic Journal of Statistics for monotone bands from multiscale tests; here with a coarse system
-of stretches). No smoothness is assumed: a cliff and a ramp are covered alike, where a band around a
-smoother or a fitted family misses the edges of what it cannot bend to.
+at every x at once (monotone bands from multiscale tests: Duembgen 2003, Bernoulli 9, 423-449; here
+with a coarse system of stretches). No smoothness is assumed: a cliff and a ramp are covered alike,
+where a band around a smoother or a fitted family misses the edges of what it cannot bend to.
 
 *Stretches*: all runs between edges at every 5% of the examples, from 5% on. *q*: the quantile of
 the largest |z| over all stretches, simulated with normal scores of the cells' own weights (fixed
