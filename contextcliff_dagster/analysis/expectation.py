@@ -74,10 +74,8 @@ def certify(
         "reason": None,
     }
     nothing["more"] = []
-    if not settings.second_opinions:
+    if not settings.second_opinions or finding.evidence is None or not bins:
         return nothing
-    if finding.evidence is None or not bins:
-        return {**nothing, "reason": "The data support no curve to reckon with."}
     if finding.verdict is Verdict.FLOOR:
         return {**nothing, "reason": "The score is at the floor: no n makes a length safe."}
     expected = _Expected(documents, finding, settings)
