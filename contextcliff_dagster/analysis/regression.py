@@ -3,18 +3,16 @@
 Answers flip: with a probability of at most ``flip_rate`` an example comes out the other way, in
 the run and in the baseline, which is a draw itself. What that does not explain is a shrink.
 
-- *Lost answers.* Examples that were right and are wrong now, against Binomial(examples,
-  ``flip_rate``), in every window of neighbouring lengths. (Of all examples, not of the right ones:
-  where the baseline itself was a draw, its lucky answers are lost again.) The smallest tail
-  probability over all windows is a scan statistic (Naus 1965, JASA 60, 532-538) with its null
-  distribution by simulation. A window counts only where losses also outnumber gains (sign test at
-  5%) and fall on three documents. Where more wrong answers came right than flips explain (at 1%),
-  the model is noisier than that and this test stands back.
-- *Signed changes.* Of the score differences, less what flips explain, the largest standardised
-  sum over all windows, against signs flipped per document. For graded scores and noisy models.
+- *Lost answers at the loss* (`lost_answers`): in the lengths where a cliff that moved down shows
+  first, from half of the length at which the baseline has lost 30%, up to it.
+- *Lost answers anywhere*: in every window of neighbouring lengths. The smallest tail probability
+  over all windows is a scan statistic (Naus 1965, JASA 60, 532-538), its null distribution
+  simulated.
+- *Signed changes*: of the score differences, less what flips explain, the largest standardised sum
+  over all windows, against signs flipped per document. For graded scores and noisy models.
 
-Both are one-sided. A run's error rate is the year's divided by its runs and models, and split
-between the two tests; by Bonferroni's inequality the year holds whatever the runs share, the
+All are one-sided. A run's error rate is the year's divided by its runs and models, and split
+among the tests; by Bonferroni's inequality the year holds whatever the runs share, the
 pinned baseline above all.
 """
 
@@ -26,6 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.loss_length import loss_lengths
+from contextcliff_dagster.analysis.lost_answers import (
+    Changes,
+    at_the_loss,
+    count_windows,
+    window_at,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,13 +42,14 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-LOST_SHARE = 0.9
-"""Of a run's error rate, spent on lost answers; the rest on signed changes."""
+SHARES = (0.6, 0.3, 0.1)
+"""Of a run's error rate: lost answers at the loss, anywhere, signed changes."""
+LOSS = 0.3
+"""Relative to the baseline's plateau: where it is lost, a moved cliff is looked for first."""
 _PIECES = 20
 _WIDTHS = (1, 2, 3, 4, 6, 10, 20)
 """Of the sample by rank of length; windows are runs of so many neighbouring pieces."""
-_LEAST_DOCUMENTS = 3
-_FIRST_DRAWS, _ENOUGH_HITS = 999, 20
+_FIRST_DRAWS, _ENOUGH_HITS = 199, 10
 _AT_ONCE = 1_000_000
 _MOST_DRAWS = 200_000
 
@@ -72,8 +79,8 @@ class Shrink:
 
     Attributes:
         shrunk: worse than the baseline beyond noise.
-        p_value: the smaller of the two tests', each divided by its share; compared with ``alpha``.
-        from_tokens, to_tokens: the window in which losses stand out most; None without any loss.
+        p_value: the smallest of the tests', each divided by its share; compared with ``alpha``.
+        from_tokens, to_tokens: the window in which losses stand out most.
         examples, right, lost, gained: there: all; right in the baseline; of these wrong now; wrong
             in the baseline and right now.
         n: examples compared; before, now: their mean scores.
@@ -82,8 +89,8 @@ class Shrink:
     shrunk: bool
     p_value: float
     alpha: float
-    from_tokens: int | None
-    to_tokens: int | None
+    from_tokens: int
+    to_tokens: int
     examples: int
     right: int
     lost: int
@@ -105,23 +112,37 @@ def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: in
     """
     rng = np.random.default_rng(seed)
     pieces = _pieces(pairs.a.n)
-    lost_p, window, counts = _lost_answers(pairs, pieces, alpha * LOST_SHARE, flip_rate, rng)
-    p = min(lost_p / LOST_SHARE, 1.0)
+    changes = Changes.of(pairs)
+    side = pairs.a
+    one = np.ones((len(side.n), 1))
+    lost_at = float(np.exp(loss_lengths(side.length_tokens, side.n, side.s, one, LOSS)[0]))
+    lost_at = min(lost_at, float(side.length_tokens[-1]))
+    p, start, end = at_the_loss(changes, lost_at, flip_rate)
+    p = min(p / SHARES[0], 1.0)
     if p > alpha:  # else the answer is there
-        signed_p = _signed_changes(pairs, pieces, alpha * (1 - LOST_SHARE), flip_rate, rng)
-        p = min(p, signed_p / (1 - LOST_SHARE))
-    lengths = pairs.a.length_tokens
-    ends: tuple[int | None, int | None] = (None, None)
-    if window is not None:
-        inside = np.flatnonzero((pieces >= window[0]) & (pieces < window[1]))
-        ends = int(lengths[inside[0]]), int(lengths[inside[-1]])
+        p_anywhere, *window = _anywhere(changes, pieces, pairs, alpha, flip_rate, rng)
+        if p_anywhere / SHARES[1] < p:
+            p, (start, end) = p_anywhere / SHARES[1], window
+    if p > alpha:
+        p = min(p, _signed_changes(pairs, pieces, alpha * SHARES[2], flip_rate, rng) / SHARES[2])
+    return _shrink(pairs, changes, start, end, p, alpha, p <= alpha)
+
+
+def _shrink(
+    pairs: Pairs, changes: Changes, start: int, end: int, p: float, alpha: float, shrunk: bool
+) -> Shrink:
     total = float(pairs.a.n.sum())
+    seen = window_at(changes, start, end)
     return Shrink(
-        p <= alpha,
+        shrunk,
         p,
         alpha,
-        *ends,
-        *counts,
+        seen.from_tokens,
+        seen.to_tokens,
+        seen.examples,
+        seen.right,
+        seen.lost,
+        seen.gained,
         n=int(total),
         before=float(pairs.a.s.sum()) / total,
         now=float(pairs.b.s.sum()) / total,
@@ -129,36 +150,12 @@ def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: in
 
 
 def find_sentinel_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05) -> Shrink:
-    """The same question put to a few examples around the cap, as one window: an exact test.
-
-    Lost answers against Binomial(examples, ``flip_rate``); as above, losses have to outnumber gains
-    (sign test at 5%) and fall on three documents.
-    """
-    from scipy.stats import binom
-
-    change = pairs.examples_b - pairs.examples_a
-    was_right = pairs.examples_a >= 0.5
-    is_lost = was_right & (change <= -0.5)
-    lost, gained = int(is_lost.sum()), int((~was_right & (change >= 0.5)).sum())
-    n = len(change)
-    p = float(binom.sf(lost - 1, n, flip_rate))
-    apart = len(np.unique(pairs.example_document[is_lost])) >= _LEAST_DOCUMENTS
-    one_sided = float(binom.sf(lost - 1, lost + gained, 0.5)) <= 0.05
-    lengths = pairs.a.length_tokens
-    return Shrink(
-        p <= alpha and apart and one_sided,
-        p,
-        alpha,
-        int(lengths[0]),
-        int(lengths[-1]),
-        n,
-        int(was_right.sum()),
-        lost,
-        gained,
-        n,
-        float(pairs.examples_a.mean()),
-        float(pairs.examples_b.mean()),
-    )
+    """The same question put to a few examples at the cap, as one window: an exact test."""
+    changes = Changes.of(pairs)
+    whole = np.array([len(changes.lost)])
+    found = count_windows(changes, np.zeros(1, dtype=np.int64), whole, flip_rate)
+    p = 1.0 if found.barred[0] else float(found.tail[0])
+    return _shrink(pairs, changes, 0, int(whole[0]), p, alpha, p <= alpha)
 
 
 def _pieces(n: Floats) -> Ints:
@@ -185,65 +182,40 @@ def _over_windows(per_piece: Floats) -> Floats:
     return out
 
 
-def _lost_answers(
-    pairs: Pairs, pieces: Ints, alpha: float, flip_rate: float, rng: np.random.Generator
-) -> tuple[float, tuple[int, int] | None, tuple[int, int, int, int]]:
-    """p-value, the window that stands out (pieces), and examples, right, lost, gained in it."""
+def _anywhere(
+    changes: Changes,
+    pieces: Ints,
+    pairs: Pairs,
+    alpha: float,
+    flip_rate: float,
+    rng: np.random.Generator,
+) -> tuple[float, int, int]:
+    """p-value of the scan over all windows, start and end of the one that stands out."""
     from scipy.stats import binom
 
-    change = pairs.examples_b - pairs.examples_a
-    was_right = pairs.examples_a >= 0.5
-    lost, gained = was_right & (change <= -0.5), ~was_right & (change >= 0.5)
-    place = pieces[pairs.example_document]
-
-    def count(which: NDArray[np.bool_], by: Ints = place) -> Ints:
-        return np.bincount(by[which], minlength=_PIECES).astype(np.int64)
-
-    in_window = {
-        name: _over_windows(count(which).astype(np.float64)).astype(np.int64)
-        for name, which in (
-            ("all", np.ones(len(place), bool)),
-            ("right", was_right),
-            ("lost", lost),
-            ("gained", gained),
-        )
-    }
-    documents = np.unique(pairs.example_document[lost])
-    apart = np.bincount(pieces[documents], minlength=_PIECES).astype(np.float64)
-    every, losses, gains = in_window["all"], in_window["lost"], in_window["gained"]
-    # P(Binomial(examples, rate) >= k) per window and k.
-    counted = np.arange(int(every.max()) + 1)
-    tails = np.asarray(binom.sf(counted[None, :] - 1, every[:, None], flip_rate))
-    here = np.arange(len(every))
-    tail = tails[here, losses]
+    in_piece = np.bincount(pieces, weights=pairs.a.n, minlength=_PIECES).astype(np.int64)
+    edge = np.concatenate([[0], np.cumsum(in_piece)])
+    low, high = _windows()
+    low, high = low[edge[high] > edge[low]], high[edge[high] > edge[low]]
+    found = count_windows(changes, edge[low], edge[high], flip_rate)
+    tail = np.where(found.barred, 1.0, found.tail)
     best = int(np.argmin(tail))
-    if not losses[best]:
-        return 1.0, None, (len(place), int(was_right.sum()), 0, int(gained.sum()))
-    start, end = _windows()
-    window = int(start[best]), int(end[best])
-    shown = _at(in_window, best)
-    balanced = binom.sf(losses - 1, losses + gains, 0.5) > 0.05
-    barred = balanced | (_over_windows(apart) < _LEAST_DOCUMENTS)
-    noisy = binom.sf(int(gained.sum()) - 1, len(place), flip_rate) < 0.01
-    if noisy or barred.all():
-        return 1.0, window, shown
-    best = int(np.argmin(np.where(barred, 1.0, tail)))
-    window = int(start[best]), int(end[best])
-    shown = _at(in_window, best)
+    window = int(found.start[best]), int(found.end[best])
+    if tail[best] > SHARES[1] * alpha:  # alone it would not do
+        return 1.0, *window
     observed = float(tail[best]) * (1 + 1e-9)
-    in_piece = np.bincount(place, minlength=_PIECES)
+    # The least count of each window whose tail is as small.
+    counts = np.asarray(binom.isf(observed, found.examples, flip_rate)).astype(np.int64)
+    counts = np.maximum(counts - 1, 0)
+    for _ in range(3):
+        counts += np.asarray(binom.sf(counts - 1, found.examples, flip_rate)) > observed
 
     def reached(draws: int) -> int:
-        drawn = rng.binomial(in_piece, flip_rate, size=(draws, _PIECES)).astype(np.float64)
-        counts = _over_windows(drawn).astype(np.int64)
-        return int((tails[here[None, :], counts].min(axis=1) <= observed).sum())
+        drawn = rng.binomial(in_piece, flip_rate, size=(draws, _PIECES))
+        running = np.concatenate([np.zeros((draws, 1), np.int64), np.cumsum(drawn, axis=1)], axis=1)
+        return int(((running[:, high] - running[:, low]) >= counts).any(axis=1).sum())
 
-    return _monte_carlo(reached, alpha, len(every)), window, shown
-
-
-def _at(in_window: dict[str, Ints], place: int) -> tuple[int, int, int, int]:
-    every, right, lost, gained = (int(counts[place]) for counts in in_window.values())
-    return every, right, lost, gained
+    return _monte_carlo(reached, SHARES[1] * alpha, len(low)), *window
 
 
 def _signed_changes(
@@ -277,6 +249,6 @@ def _monte_carlo(reached: Callable[[int], int], alpha: float, width: int) -> flo
     wanted = int(min(max(4.0 / alpha, 20_000), _MOST_DRAWS))
     step = max(1, _AT_ONCE // max(width, 1))
     while draws < wanted and hits < _ENOUGH_HITS:
-        more = min(step, wanted - draws)
+        more = min(step, wanted - draws, 4 * draws)
         hits, draws = hits + reached(more), draws + more
     return (1.0 + hits) / (1.0 + draws)
