@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,9 +20,10 @@ from contextcliff_dagster.cli.options import (
     compression_options,
     spending_options,
     study_options,
+    targeted_options,
 )
-from contextcliff_dagster.cli.output import print_json, print_table
-from contextcliff_dagster.cli.progress import ProgressBar, duration, money
+from contextcliff_dagster.cli.prepared import estimate_sentence, print_prepared
+from contextcliff_dagster.cli.progress import ProgressBar, money
 from contextcliff_dagster.cli.quiet import dagster_log
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.store import Store
@@ -39,11 +41,15 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Ask only a few examples at the cap; exit code 3 where answers are lost.",
 )
+@targeted_options
 @compression_options
 @common_options
 def profile(
     wanted: Wanted,
     sentinel: bool,
+    pilot: int | None,
+    until: float | None,
+    batch: int | None,
     budget: float | None,
     deadline: float | None,
     dry_run: bool,
@@ -66,6 +72,12 @@ def profile(
 
         watch_cap(store, chosen, wanted, budget, dry_run or campaign is not None, as_json=as_json)
         return
+    target = None
+    if (pilot, until, batch) != (None, None, None):
+        from contextcliff_dagster.cli.targeted import candidates, target_of
+
+        target = target_of(chosen, pilot, until, batch)
+        wanted = replace(wanted, samples_per_bin=candidates(chosen, wanted, target))
     with dagster_log(verbose):
         from contextcliff_dagster.cli.results import print_profiled
         from contextcliff_dagster.cli.standing import find_standing, note_standing
@@ -73,7 +85,7 @@ def profile(
         from contextcliff_dagster.inference.budget import Budget
 
         asked = as_asked(chosen, wanted)
-        if not dry_run and (standing := find_standing(store, asked, campaign)):
+        if target is None and not dry_run and (standing := find_standing(store, asked, campaign)):
             print_profiled(standing, as_json=as_json)
             return
         instance = None if dry_run else open_instance(store)
@@ -94,6 +106,21 @@ def profile(
             print_prepared(prepared, store, as_json=as_json)
             return
         limit = budget if budget is not None else chosen.budget.usd
+        if target is not None:
+            from contextcliff_dagster.cli.targeted import measure_in_rounds
+
+            measure_in_rounds(
+                prepared,
+                target,
+                store,
+                instance,
+                campaign,
+                limit,
+                deadline,
+                yes=yes,
+                as_json=as_json,
+            )
+            return
         agree_on_cost(prepared, chosen, limit, yes=yes)
         with ProgressBar() as bar, interruption_says(store, chosen, campaign):
             done = profile_study(
@@ -143,68 +170,6 @@ def prepare(
     print_prepared(prepared, store, as_json=as_json)
 
 
-def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
-    """The frozen sample bin by bin, and what measuring it would take."""
-    folder = store.manifest_dir(prepared.study.name)
-    if as_json:
-        print_json(
-            {
-                "study": prepared.study.name,
-                "manifest": str(folder / "manifest.json") if prepared.kept else None,
-                "sha256": prepared.manifest.sha256,
-                "bins": [_bin(b) for b in prepared.manifest.bins],
-                "audit": prepared.audit,
-                "estimate": prepared.estimate.to_dict(),
-            }
-        )
-        return
-    print_table(
-        ("BIN", "TOKENS", "MEDIAN", "IN SAMPLE", "EXAMPLES", "DOCUMENTS"),
-        [
-            (
-                b.bin,
-                f"{b.edge_low:,} to {b.edge_high:,}" if b.merged_into is None else "",
-                f"{b.median_tokens:,}" if b.median_tokens is not None else "",
-                _drawn(prepared, b.bin),
-                f"{b.n:,}" if b.merged_into is None else f"merged into {b.merged_into}",
-                f"{b.n_documents:,}" if b.merged_into is None else "",
-            )
-            for b in prepared.manifest.bins
-        ],
-    )
-    if few := _few_sentence(prepared):
-        click.echo(f"\n{few}")
-    click.echo(f"\n{estimate_sentence(prepared)}")
-    digest = f"sha256 {prepared.manifest.sha256[:16]}..."
-    if prepared.kept:
-        click.echo(f"Manifest: {folder / 'manifest.json'} ({digest})")
-    else:
-        click.echo(f"This sample ({digest}) is not kept: `prepare` and `profile` freeze it.")
-
-
-def _bin(b: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(b)
-
-
-def _drawn(prepared: Prepared, key: str) -> int:
-    return int(prepared.manifest.examples.column("bin").to_pylist().count(key))
-
-
-def _few_sentence(prepared: Prepared) -> str | None:
-    """Where bins hold fewer examples than asked for: how many do."""
-    asked = prepared.study.sampling.samples_per_bin
-    bins = [b.bin for b in prepared.manifest.bins if b.merged_into is None]
-    few = sum(_drawn(prepared, name) < asked for name in bins)
-    if not few:
-        return None
-    return (
-        f"{few:,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for; "
-        "IN SAMPLE is all that can be drawn from them."
-    )
-
-
 def say_audit(audit: Mapping[str, Any] | None) -> None:
     """The advice of the distribution audit on stderr, where it has any."""
     if audit and audit.get("verdict") == "warn" and audit.get("advice"):
@@ -215,21 +180,6 @@ def say_prices(prepared: Prepared) -> None:
     """Notes on old prices on stderr."""
     for note in prepared.estimate.notes:
         say(f"Note: {note}")
-
-
-def estimate_sentence(prepared: Prepared) -> str:
-    """What measuring would take: calls, tokens, money, time."""
-    e = prepared.estimate
-    if not e.calls:
-        return "Nothing has to be measured: every call has its outcome in the ledger."
-    parts = [f"{e.calls:,} calls", f"about {e.tokens:,} tokens"]
-    if e.usd:
-        parts.append(f"about {money(e.usd)}")
-    if e.price_unknown:
-        parts.append(f"price unknown ({', '.join(e.price_unknown)})")
-    if e.seconds is not None:
-        parts.append(f"about {duration(e.seconds)}")
-    return f"To measure: {', '.join(parts)}."
 
 
 def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes: bool) -> None:

@@ -45,6 +45,16 @@ class Finite(click.FloatRange):
         return found
 
 
+def as_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A share as a number (.3) or in percent (30%)."""
+    if value is None:
+        return None
+    try:
+        return float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no share; write .3 or 30%", ctx, param) from None
+
+
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Several option decorators as one, shown by `--help` in the given order."""
 
@@ -147,6 +157,46 @@ spending_options = together(
     click.option("--campaign", metavar="NAME", help="Go on with this campaign (default: newest)."),
     click.option("--yes", is_flag=True, help="Do not ask before spending money."),
     click.option("--verbose", is_flag=True, help="Show Dagster's own log."),
+)
+
+
+class HalfWidth(click.ParamType):  # type: ignore[type-arg]
+    """``5%`` or ``5``: a percentage, as a share."""
+
+    name = "percent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            share = float(str(value).strip().removesuffix("%")) / 100.0
+        except ValueError:
+            self.fail(f"{value!r} is no percentage; write e.g. 5%.", param, ctx)
+        if not 0.01 <= share <= 0.25:
+            self.fail(f"{value} is not between 1% and 25%.", param, ctx)
+        return share
+
+
+targeted_options = together(
+    click.option(
+        "--pilot",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Ask N examples a bin, then more only where a token tells most about the loss.",
+    ),
+    click.option(
+        "--until",
+        type=HalfWidth(),
+        metavar="W%",
+        help="Until it is located to ± W% of the lengths (default with --pilot: 5%).",
+    ),
+    click.option(
+        "--round",
+        "batch",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Examples of one round after the pilot (default: 20).",
+    ),
 )
 
 compression_options = together(

@@ -107,7 +107,7 @@ def prepare_study(
                 config["cost_estimate"] = {"campaign": name}
             names = (*PREPARATION, "cost_estimate") if keep else PREPARATION
             where = instance if keep else dg.DagsterInstance.ephemeral()
-            _materialize(study, drawn, where, names, config, Watch())
+            run_assets(study, drawn, where, names, config, Watch())
         manifest = preparation.load_frozen(study, drawn)
         with measurement.open_ledger(ledgered) as ledger:
             estimate = measurement.estimate_cost(study, manifest, ledger, name)
@@ -161,7 +161,7 @@ def profile_study(
     chosen = (*(() if frozen else PREPARATION), "cost_estimate", "predictions", *JUDGEMENT)
     dated = {"campaign": campaign}
     config = dict.fromkeys(("cost_estimate", "predictions", *JUDGEMENT_OPS), dated)
-    _materialize(study, store, instance, chosen, config, watch)
+    run_assets(study, store, instance, chosen, config, watch)
     return as_it_stands(study, store, campaign, watch.calls)
 
 
@@ -193,7 +193,7 @@ def rebuild_report(
         **dict.fromkeys(JUDGEMENT_OPS, dated),
         "predictions": {**dated, "from_ledger_only": True},
     }
-    _materialize(study, store, instance, ("predictions", *JUDGEMENT), config, Watch())
+    run_assets(study, store, instance, ("predictions", *JUDGEMENT), config, Watch())
     return as_it_stands(study, store, campaign, {})
 
 
@@ -210,7 +210,7 @@ def _as_asked(
     return study if models is None else study.with_models(models)
 
 
-def _materialize(
+def run_assets(
     study: Study,
     store: Store,
     instance: dg.DagsterInstance | None,

@@ -68,6 +68,18 @@ class SamplingSection(Section):
         return self
 
 
+class TargetedSection(Section):
+    """Pilot, then rounds where a token tells most; ``samples_per_bin`` is the most a bin gives."""
+
+    pilot: int = Field(default=5, ge=1, description="Examples per bin before anything is aimed at")
+    until: str = Field(
+        default="5%",
+        pattern=r"^\d+(\.\d+)?%$",
+        description="Half-width of the window that is to hold the loss, share of the examples",
+    )
+    round: int = Field(default=20, ge=1, description="Examples of one round")
+
+
 class PromptSection(Section):
     """The request recipe. Files are relative to the study file."""
 

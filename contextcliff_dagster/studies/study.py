@@ -25,10 +25,12 @@ from contextcliff_dagster.studies.sections import (
     ScheduleSection,
     ScoringSection,
     Section,
+    TargetedSection,
     TargetSection,
 )
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.rounds import Target
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.inference.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
@@ -57,6 +59,7 @@ class Study(Section):
     bins: BinsSection = BinsSection()
     target: TargetSection | None = None
     sampling: SamplingSection = SamplingSection()
+    targeted: TargetedSection | None = None
     prompt: PromptSection = PromptSection()
     models: tuple[str, ...] = Field(min_length=1)
     scoring: ScoringSection = ScoringSection()
@@ -177,6 +180,19 @@ class Study(Section):
         return AnalysisSettings(
             tolerance=a.tolerance, confidence=a.confidence, resamples=a.resamples
         )
+
+    def target_of_rounds(self) -> Target:
+        """Pilot, half-width and size of a round; the defaults where the study names none.
+
+        Raises:
+            StudyError: ``until`` is outside its range.
+        """
+        from contextcliff_dagster.analysis.rounds import Target
+
+        own = self.targeted
+        if own is None:
+            return Target()
+        return Target(own.pilot, float(own.until.removesuffix("%")) / 100.0, own.round)
 
     def manifest_spec(self) -> dict[str, Any]:
         """What the manifest depends on, apart from the corpus bytes and the sample size.

@@ -35,6 +35,10 @@ class MeasureConfig(dg.Config):
 
     samples_per_bin: int | None = None
     """Examples per bin. More than last time tops up: only what is new is asked."""
+    samples: dict[str, int] = {}  # noqa: RUF012 (Dagster copies a config's defaults)
+    """Examples by bin, as a targeted round asks for; bins not named are left as they are."""
+    why: str | None = None
+    """What a targeted round is for, shown with each bin it measures."""
     campaign: str | None = None
     """A dated measurement; the current one when empty."""
     budget_usd: float | None = None
@@ -109,7 +113,8 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
         with steps.open_ledger(where) as ledger:
             campaign = steps.campaign_of(ledger, study, config.campaign)
             of_campaign = {"campaign": campaign}
-            for model, bins in bins_by_model(study, asked_partitions(context, study)).items():
+            for model, asked in bins_by_model(study, asked_partitions(context, study)).items():
+                bins = [bin for bin in asked if not config.samples or bin in config.samples]
 
                 def observe(metadata: dict[str, Any]) -> None:
                     context.log_event(
@@ -126,14 +131,17 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                         dg.AssetMaterialization(
                             context.asset_key,
                             partition=partition_key(model, bin),
-                            metadata=show.bin_metadata(
-                                campaign,
-                                rows,
-                                path,
-                                merged.get(bin),
-                                maybe_paid=ledger.maybe_paid(row["call_key"] for row in rows),
-                                progress=narrator.last,
-                            ),
+                            metadata={
+                                **show.bin_metadata(
+                                    campaign,
+                                    rows,
+                                    path,
+                                    merged.get(bin),
+                                    maybe_paid=ledger.maybe_paid(row["call_key"] for row in rows),
+                                    progress=narrator.last,
+                                ),
+                                **({"round": config.why} if config.why else {}),
+                            },
                             tags=show.version_tags(
                                 rows, asset_key(study, "manifest"), manifest.sha256
                             ),
@@ -157,6 +165,7 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                     model,
                     bins,
                     samples_per_bin=config.samples_per_bin,
+                    samples=config.samples or None,
                     budget=budget,
                     progress=narrator,
                     stop=watch.stop,

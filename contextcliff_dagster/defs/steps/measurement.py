@@ -13,6 +13,7 @@ from contextcliff_dagster.store import Store, write_table
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.inference.calls import PlannedSample, SampleSource
     from contextcliff_dagster.inference.cost import CostEstimate
     from contextcliff_dagster.inference.ledger import Ledger
     from contextcliff_dagster.inference.progress import Progress, RunSummary
@@ -86,6 +87,7 @@ def measure_bins(
     bins: Sequence[str],
     *,
     samples_per_bin: int | None = None,
+    samples: Mapping[str, int] | None = None,
     budget: Budget | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -95,6 +97,7 @@ def measure_bins(
 ) -> RunSummary:
     """Ask ``model`` what it was not asked before, and write each finished bin's predictions.
 
+    ``samples`` says how many examples each bin is to have, instead of one number for all.
     ``on_bin`` is called after a bin's file is written, with its rows; ``say`` where a device must
     be waited for.
 
@@ -104,7 +107,8 @@ def measure_bins(
     """
     from contextcliff_dagster.inference.measure import measure
 
-    n = samples_per_bin or study.sampling.samples_per_bin
+    most = max(samples.values(), default=0) if samples is not None else samples_per_bin
+    n = most or study.sampling.samples_per_bin
     if n > study.sampling.samples_per_bin:
         raise StudyError(
             f"{n} examples a bin are asked for, but study {study.name!r} is sampled with "
@@ -123,7 +127,7 @@ def measure_bins(
         fewer = min(entry.concurrency, study.calls.concurrency)
         entry = entry.model_copy(update={"concurrency": fewer})
     return measure(
-        manifest,
+        manifest if samples is None else OfEachBin(manifest, samples),
         entry,
         study.recipe(),
         ledger,
@@ -138,6 +142,19 @@ def measure_bins(
         until=until,
         say=say,
     )
+
+
+class OfEachBin:
+    """A manifest that gives of each bin only as many examples as ``samples`` says."""
+
+    def __init__(self, source: SampleSource, samples: Mapping[str, int]) -> None:
+        self._source, self._samples = source, samples
+
+    def planned(self, bin: str, n: int) -> Sequence[PlannedSample]:
+        return self._source.planned(bin, min(n, self._samples.get(bin, 0)))
+
+    def document_text(self, document_id: str) -> str:
+        return self._source.document_text(document_id)
 
 
 def models_left(

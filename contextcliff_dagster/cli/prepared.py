@@ -1,0 +1,91 @@
+"""How a prepared study is printed: its sample bin by bin, and what measuring it would take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextcliff_dagster.cli.output import print_json, print_table
+from contextcliff_dagster.cli.progress import duration, money
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.run import Prepared
+
+
+def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
+    """The frozen sample bin by bin, and what measuring it would take."""
+    folder = store.manifest_dir(prepared.study.name)
+    if as_json:
+        print_json(
+            {
+                "study": prepared.study.name,
+                "manifest": str(folder / "manifest.json") if prepared.kept else None,
+                "sha256": prepared.manifest.sha256,
+                "bins": [_bin(b) for b in prepared.manifest.bins],
+                "audit": prepared.audit,
+                "estimate": prepared.estimate.to_dict(),
+            }
+        )
+        return
+    print_table(
+        ("BIN", "TOKENS", "MEDIAN", "IN SAMPLE", "EXAMPLES", "DOCUMENTS"),
+        [
+            (
+                b.bin,
+                f"{b.edge_low:,} to {b.edge_high:,}" if b.merged_into is None else "",
+                f"{b.median_tokens:,}" if b.median_tokens is not None else "",
+                _drawn(prepared, b.bin),
+                f"{b.n:,}" if b.merged_into is None else f"merged into {b.merged_into}",
+                f"{b.n_documents:,}" if b.merged_into is None else "",
+            )
+            for b in prepared.manifest.bins
+        ],
+    )
+    if few := _few_sentence(prepared):
+        click.echo(f"\n{few}")
+    click.echo(f"\n{estimate_sentence(prepared)}")
+    digest = f"sha256 {prepared.manifest.sha256[:16]}..."
+    if prepared.kept:
+        click.echo(f"Manifest: {folder / 'manifest.json'} ({digest})")
+    else:
+        click.echo(f"This sample ({digest}) is not kept: `prepare` and `profile` freeze it.")
+
+
+def _bin(b: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(b)
+
+
+def _drawn(prepared: Prepared, key: str) -> int:
+    return int(prepared.manifest.examples.column("bin").to_pylist().count(key))
+
+
+def _few_sentence(prepared: Prepared) -> str | None:
+    """Where bins hold fewer examples than asked for: how many do."""
+    asked = prepared.study.sampling.samples_per_bin
+    bins = [b.bin for b in prepared.manifest.bins if b.merged_into is None]
+    few = sum(_drawn(prepared, name) < asked for name in bins)
+    if not few:
+        return None
+    return (
+        f"{few:,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for; "
+        "IN SAMPLE is all that can be drawn from them."
+    )
+
+
+def estimate_sentence(prepared: Prepared) -> str:
+    """What measuring would take: calls, tokens, money, time."""
+    e = prepared.estimate
+    if not e.calls:
+        return "Nothing has to be measured: every call has its outcome in the ledger."
+    parts = [f"{e.calls:,} calls", f"about {e.tokens:,} tokens"]
+    if e.usd:
+        parts.append(f"about {money(e.usd)}")
+    if e.price_unknown:
+        parts.append(f"price unknown ({', '.join(e.price_unknown)})")
+    if e.seconds is not None:
+        parts.append(f"about {duration(e.seconds)}")
+    return f"To measure: {', '.join(parts)}."
