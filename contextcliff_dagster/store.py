@@ -186,6 +186,10 @@ class Store:
         """Which campaign is the baseline that later ones are held against: a person's choice."""
         return self.study_dir(study) / "baseline.json"
 
+    def calibration_file(self, study: str) -> Path:
+        """Error rates of the study's design, by simulation."""
+        return self.study_dir(study) / "calibration.json"
+
     def manifest_dir(self, study: str) -> Path:
         return self.study_dir(study) / "manifest"
 

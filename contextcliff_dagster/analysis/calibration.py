@@ -249,16 +249,20 @@ def _mapped(jobs: int) -> Iterator[_Over]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin)
     try:
         yield partial(pool.map, chunksize=5)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _one_thread() -> None:
+def _begin() -> None:
+    import signal
+
     from threadpoolctl import threadpool_limits
 
+    # Ctrl-C reaches every process of a terminal; the first one ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threadpool_limits(1)
 
 

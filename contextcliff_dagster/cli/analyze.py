@@ -9,20 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.faults import YOUR_TURN, say, sentence
-from contextcliff_dagster.cli.options import debug_option, together
+from contextcliff_dagster.cli.options import as_share, debug_option, together
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:
     from contextcliff_dagster.cli.analyzed import Analyzed
-
-
-def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """A share as a number (.3) or in percent (30%)."""
-    try:
-        return float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no share; write .3 or 30%", ctx, param) from None
 
 
 _what = together(
@@ -45,14 +37,14 @@ _what = together(
 _how = together(
     click.option(
         "--tolerance",
-        callback=_share,
+        callback=as_share,
         default="0.3",
         metavar="SHARE",
         help="Loss that still counts as safe, e.g. .2 or 20% (default: .3).",
     ),
     click.option(
         "--confidence",
-        callback=_share,
+        callback=as_share,
         default="0.95",
         metavar="SHARE",
         help="Of the cap and every interval (default: .95).",

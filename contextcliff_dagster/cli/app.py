@@ -19,6 +19,7 @@ _COMMANDS = {
     "report": ("results", "report"),
     "analyze": ("analyze", "analyze"),
     "compare": ("compare", "compare"),
+    "calibrate": ("calibrate", "calibrate"),
     "baseline": ("baseline", "baseline"),
     "policy": ("policy", "policy"),
     "guard": ("policy", "guard"),

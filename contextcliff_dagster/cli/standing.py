@@ -102,7 +102,7 @@ def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | No
 
 
 def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
-    """Path -> size and time of change, of everything that a finished campaign has written."""
+    """Path -> size and time of change, of all that a finished campaign has written or quotes."""
     root = store.study_dir(study)
     predictions = store.predictions_file(study, campaign, "m", "b").parents[2]
     folders = (
@@ -112,12 +112,12 @@ def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
         store.profile_dir(study, campaign, "m").parent,
         store.report_dir(study, campaign),
     )
+    paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
     found: dict[str, list[int]] = {}
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.name != _NOTE:
-                stat = path.stat()
-                found[str(path.relative_to(root))] = [stat.st_size, stat.st_mtime_ns]
+    for path in (store.calibration_file(study), *paths):
+        if path.is_file() and path.name != _NOTE:
+            stat = path.stat()
+            found[str(path.relative_to(root))] = [stat.st_size, stat.st_mtime_ns]
     return found
 
 

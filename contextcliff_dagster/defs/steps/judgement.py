@@ -14,6 +14,7 @@ from contextcliff_dagster.contracts import (
     StoreError,
     conform,
 )
+from contextcliff_dagster.defs.steps.calibration import quoted
 from contextcliff_dagster.defs.steps.measurement import write_predictions
 from contextcliff_dagster.defs.steps.profiles import (
     in_order,
@@ -210,7 +211,8 @@ def report_campaign(
 ) -> ReportFiles:
     """Write the campaign's report over all its models; ``latest`` then names this campaign.
 
-    A note names the models left out because they were measured with another sample or request.
+    Notes give the design's error rates where they were simulated (`contextcliff calibrate`), and
+    name the models left out because they were measured with another sample or request.
 
     Raises:
         StoreError: nothing is profiled yet, or the report cannot be written.
@@ -225,7 +227,10 @@ def report_campaign(
         read_records(study, store, campaign),
         folder,
         title=study.description or study.name,
-        notes=notes_on(study, manifest, ledger, campaign, profiled),
+        notes=[
+            *quoted(study, store, manifest, cliffs),
+            *notes_on(study, manifest, ledger, campaign, profiled),
+        ],
     )
     point_latest(folder)
     return files
