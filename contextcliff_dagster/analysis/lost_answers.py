@@ -5,8 +5,8 @@ all examples, not of the right ones, because a baseline that is a draw itself lo
 answers again. A window counts only where
 
 - losses outnumber gains (sign test at 10%) and fall on three documents or more,
-- and gains, in the window and as much again on either side, are no more than flips explain (at
-  2%): a model that answers anew each time gains as it loses.
+- and gains, in the window and as much again on either side, and in the whole sample, are no more
+  than flips explain (at 2%): a model that answers anew each time gains as it loses.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def count_windows(changes: Changes, start: Ints, end: Ints, flip_rate: float) ->
         (np.asarray(binom.sf(losses - 1, losses + gains, 0.5)) > SIGN_LEVEL)
         | (apart[end] - apart[start] < LEAST_DOCUMENTS)
         | (np.asarray(binom.sf(around - 1, high - low, flip_rate)) < NOISE_LEVEL)
+        | bool(binom.sf(int(gained[-1]) - 1, size, flip_rate) < NOISE_LEVEL)
     )
     tail = np.asarray(binom.sf(losses - 1, wide, flip_rate))
     return Windows(start, end, wide, losses, tail, barred)
