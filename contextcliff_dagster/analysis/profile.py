@@ -36,6 +36,7 @@ from contextcliff_dagster.analysis.prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.rules import threshold_rules
 from contextcliff_dagster.analysis.sensitivity import sensitivity
 from contextcliff_dagster.analysis.settings import AnalysisSettings
+from contextcliff_dagster.analysis.totals import totals_of, with_scores
 from contextcliff_dagster.analysis.units import Sample, clean_records
 from contextcliff_dagster.analysis.variance_signal import variance_sentence, variance_signal
 from contextcliff_dagster.analysis.verdict import Finding, Loss
@@ -159,11 +160,11 @@ def profile_model(
         **head,
         "score": {"name": context.score_name, "primary": context.primary, "scale": 1},
         "calls": {"planned": len(sample.calls), "scored": int(sample.calls["answered"].sum())},
-        "totals": _totals(sample.calls),
+        "totals": totals_of(sample.calls),
         "latency": {kind: found.to_dict() for kind, found in canaries.items()},
         "variance_signal": scatter,
         "slowdown": {kind: asdict(test) if test else None for kind, test in slowdowns.items()},
-        "bins": [{**_with_scores(row, i, sample), **slow[i]} for i, row in enumerate(rows)],
+        "bins": [{**with_scores(row, i, sample), **slow[i]} for i, row in enumerate(rows)],
         "warnings": [*sample.warnings, *context.warnings, *slow_warnings],
     }
     return ModelProfile(metrics, cliffs)
@@ -297,33 +298,3 @@ def _data_warnings(
                 f"{longest / context.window_tokens:.0%} of the window: nothing is known beyond."
             )
     return warnings
-
-
-_SUMMED = (
-    "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd",
-    "duration_ms",
-)  # fmt: skip
-_SCORES = ("em", "f1", "contained")
-
-
-def _totals(calls: pd.DataFrame) -> dict[str, float | int | None]:
-    """Sums over all calls; null where no record carries the column."""
-    totals: dict[str, float | int | None] = {}
-    for name in _SUMMED[:4]:
-        known = calls[name].dropna()
-        totals[name] = int(known.sum()) if len(known) else None
-    for name in _SUMMED[4:]:
-        known = calls[name].dropna()
-        totals[name] = float(known.sum()) if len(known) else None
-    return totals
-
-
-def _with_scores(row: dict[str, Any], index: int, sample: Sample) -> dict[str, Any]:
-    """A bin's row with the means of all three scores and what its calls cost."""
-    calls = sample.calls.loc[sample.calls["bin_index"] == index, [*_SUMMED]]
-    examples = sample.examples.loc[sample.examples["bin_index"] == index, [*_SCORES]]
-    more: dict[str, Any] = {"calls": len(calls)}
-    for name in _SCORES:
-        known = examples[name].dropna()
-        more[name] = float(known.mean()) if len(known) else None
-    return {**row, **more, **{k: v for k, v in _totals(calls).items() if k != "duration_ms"}}
