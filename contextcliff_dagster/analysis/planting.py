@@ -39,9 +39,11 @@ def plant(kind: str, baseline: float, tolerance: float, rng: np.random.Generator
     if kind in (STEP, STEPS):
         return Curve("step", baseline, drop, place)
     if kind == LOGISTIC:  # as real models: nearly everything within a factor of two or so
-        place += 0.1
-        end = min(place + float(rng.uniform(0.08, 0.25)), 0.97)
-        return Curve("logistic", baseline, drop, place, end)
+        width = float(rng.uniform(0.08, 0.25))
+        # Its slow beginning loses small tolerances early: not while the baseline is measured.
+        early = width * np.log(drop / tolerance - 1.0) / np.log(9.0)
+        place = max(place + 0.1, 0.2 + float(early))
+        return Curve("logistic", baseline, drop, place, min(place + width, 0.97))
     if kind == RAMP:
         return Curve("ramp", baseline, drop, place, place + float(rng.uniform(0.10, 0.40)))
     return Curve("dip", baseline, drop, place, place + float(rng.uniform(0.15, 0.30)))

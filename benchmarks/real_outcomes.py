@@ -1,0 +1,211 @@
+"""Error rates on real answers: many models' 0/1 outcomes by context length, drawn again and again.
+
+    python benchmarks/real_outcomes.py [--draws 3] [--per-length 20] [--jobs 2] [--json FILE]
+
+Needs CONTEXTCLIFF_REAL_DATA, a folder with `babilong_per_sample_outcomes.jsonl.gz`: outcomes of one
+model, prompt and task at nominal lengths of 1k tokens and more (0k, the bare task, is left out).
+Series of at least four lengths with --per-length outcomes or more each. A data set draws that many
+of each length without replacement; lengths are the nominal ones, so that answers of one length
+share it.
+
+Shuffled: the same outcomes permuted over the lengths; any alarm is false (of those judged: not
+`floor`). As they are: a cap is
+unsafe at or beyond the first length at which the series' own mean over all its outcomes (100 to
+1,000 a length) has lost the tolerance from that of its baseline, the lengths that hold the first
+15% of the data set. Shares come with 95% limits (Wilson); those over series (not over draws, which
+share a series) resample series.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np
+
+from contextcliff_dagster.analysis.baseline import baseline_of
+from contextcliff_dagster.analysis.calibration import ALARMS
+from contextcliff_dagster.analysis.conclusion import cap_at, conclude
+from contextcliff_dagster.analysis.decline import merge_cells
+from contextcliff_dagster.analysis.rates import Rate
+from contextcliff_dagster.analysis.settings import AnalysisSettings
+from contextcliff_dagster.analysis.units import Documents
+
+SETTINGS = AnalysisSettings(permutations=199, resamples=100)
+FILE = "babilong_per_sample_outcomes.jsonl.gz"
+LEAST_LENGTHS = 4
+UNJUDGED = ("floor", "insufficient_data")
+TOLERANCES = (0.1, 0.2, 0.3)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Outcomes of one model, prompt and task; nominal tokens, ascending, and all 0/1 outcomes."""
+
+    tokens: tuple[int, ...]
+    outcomes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Of one data set. ``caps``: tolerance -> (cap, first lossy length), tokens or None."""
+
+    series: int
+    false_alarm: bool
+    shuffled: str
+    verdict: str
+    baseline: float
+    caps: dict[float, tuple[int | None, int | None]]
+
+
+def read_series(path: Path, per_length: int) -> list[Series]:
+    """Series long enough, in the order of the file."""
+    cells: dict[tuple[str, str, str], dict[int, str]] = defaultdict(dict)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            if row["target_tokens"] > 0 and len(row["outcomes"]) >= per_length:
+                key = (row["model"], row["prompt"], row["task"])
+                cells[key][row["target_tokens"]] = row["outcomes"]
+    kept = [sorted(of.items()) for of in cells.values() if len(of) >= LEAST_LENGTHS]
+    return [Series(*zip(*of, strict=True)) for of in kept]
+
+
+def draw(series: Series, per_length: int, rng: np.random.Generator) -> Documents:
+    scores = [
+        rng.permutation(np.frombuffer(of.encode(), np.uint8) == ord("1"))[:per_length]
+        for of in series.outcomes
+    ]
+    lengths = np.repeat(np.array(series.tokens, np.int64), per_length)
+    flat = np.concatenate(scores).astype(np.float64)
+    return Documents(lengths, np.ones(len(flat)), flat, True)
+
+
+def first_loss(series: Series, documents: Documents, tolerance: float) -> int | None:
+    """The first length at which the series itself has lost ``tolerance`` of its baseline."""
+    cells = merge_cells(documents, baseline_share=SETTINGS.baseline_share)
+    mean = [of.count("1") / len(of) for of in series.outcomes]
+    baseline = float(np.mean(mean[: cells.baseline_cells]))
+    for tokens, level in zip(series.tokens, mean, strict=True):
+        if level <= (1.0 - tolerance) * baseline + 1e-12:
+            return tokens
+    return None
+
+
+def one(job: tuple[int, int], series: list[Series], per_length: int) -> Found:
+    number, repeat = job
+    rng = np.random.default_rng((number, repeat))
+    settings = replace(SETTINGS, seed=repeat)
+    documents = draw(series[number], per_length, rng)
+    baseline = baseline_of(documents, settings)["mean"]
+    found = conclude(documents, settings, baseline)
+    mixed = replace(documents, s=rng.permutation(documents.s))
+    shuffled = conclude(mixed, settings, baseline_of(mixed, settings)["mean"]).finding.verdict
+    return Found(
+        number,
+        shuffled in ALARMS,
+        shuffled.value,
+        found.finding.verdict.value,
+        baseline,
+        {
+            tolerance: (
+                cap_at(found.finding, tolerance, settings.confidence).tokens,
+                first_loss(series[number], documents, tolerance),
+            )
+            for tolerance in TOLERANCES
+        },
+    )
+
+
+def shown(hits: list[bool]) -> str:
+    rate = Rate.of(hits)
+    if rate.value is None:
+        return ""
+    return f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}] of {rate.runs}"
+
+
+def over_series(hit: dict[int, list[bool]]) -> str:
+    """95% limits of a share where data sets of one series count as one unit."""
+    units = [(sum(of), len(of)) for of in hit.values() if of]
+    if not units:
+        return ""
+    hits, runs = (np.array(side, np.float64) for side in zip(*units, strict=True))
+    picked = np.random.default_rng(0).integers(0, len(units), size=(2_000, len(units)))
+    low, high = np.quantile(hits[picked].sum(axis=1) / runs[picked].sum(axis=1), (0.025, 0.975))
+    return f"[{low:.3f}, {high:.3f}]"
+
+
+def caps_line(found: list[Found], tolerance: float) -> dict[str, Any]:
+    """Unsafe caps where there is a loss, and how far caps reach: lengths passed of those safe."""
+    by_series: dict[int, list[bool]] = defaultdict(list)
+    without = []
+    for of in found:
+        cap, loss = of.caps[tolerance]
+        without.append(cap is None)
+        if loss is not None:
+            by_series[of.series].append(cap is not None and cap >= loss)
+    unsafe = [hit for of in by_series.values() for hit in of]
+    return {
+        "tolerance": tolerance,
+        "unsafe": shown(unsafe),
+        "over series": over_series(by_series),
+        "no cap": shown(without),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--draws", type=int, default=3, help="data sets of each series")
+    parser.add_argument("--per-length", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    folder = os.environ.get("CONTEXTCLIFF_REAL_DATA")
+    if not folder or not (Path(folder) / FILE).is_file():
+        raise SystemExit(f"Set CONTEXTCLIFF_REAL_DATA to a folder that has {FILE}.")
+    series = read_series(Path(folder) / FILE, given.per_length)
+    jobs = [(number, repeat) for repeat in range(given.draws) for number in range(len(series))]
+    start = time.time()
+    work = partial(one, series=series, per_length=given.per_length)
+    with ProcessPoolExecutor(given.jobs) as pool:
+        found = list(pool.map(work, jobs, chunksize=10))
+    groups = {
+        "all": found,
+        "baseline of .30 and more": [of for of in found if of.baseline >= 0.3],
+    }
+    print(
+        f"{len(series)} series, {given.draws} data sets each, n = {given.per_length} a length, "
+        f"{time.time() - start:.0f} s\n"
+    )
+    rows: list[dict[str, Any]] = []
+    for name, of_group in groups.items():
+        alarms = [of.false_alarm for of in of_group if of.shuffled not in UNJUDGED]
+        rows += [{"group": name, **caps_line(of_group, t)} for t in TOLERANCES]
+        print(f"{name}: false alarms, lengths shuffled: {shown(alarms)}")
+        told = Counter(of.verdict for of in of_group).most_common()
+        print(f"{name}: verdicts: {', '.join(f'{v} {n}' for v, n in told)}\n")
+    print("| series | tolerance | unsafe caps, where it is lost | limits over series | no cap |")
+    print("|---|---|---|---|---|")
+    for row in rows:
+        print(
+            f"| {row['group']} | {row['tolerance']:.0%} | {row['unsafe']} | {row['over series']} "
+            f"| {row['no cap']} |"
+        )
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
