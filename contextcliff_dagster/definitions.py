@@ -10,6 +10,7 @@ from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.executors import chosen_executor
 from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.schedules import study_schedules
+from contextcliff_dagster.defs.sensors import study_sensors
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.studies import load_studies
 
@@ -29,6 +30,9 @@ def defs() -> dg.Definitions:
             schedule
             for study in studies
             for schedule in study_schedules(study, jobs[study.name][0])
+        ],
+        sensors=[
+            sensor for study in studies for sensor in study_sensors(study, jobs[study.name][0])
         ],
         resources=default_resources(),
         executor=chosen_executor(),

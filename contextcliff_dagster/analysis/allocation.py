@@ -1,8 +1,8 @@
-"""Where the next tokens teach most about where a loss begins, and when enough is known.
+"""Where the next tokens teach most about where a loss lies, and when enough is known.
 
-The question is which window of the wanted width holds the onset. A score y from cell g tells the
-more of it the more its chance differs between the answers "before the window", "inside" and "after
-it, or nowhere" (c, with posterior weights w_c):
+The question is which window of the wanted width holds the place of the loss. A score y from cell g tells the
+more of it the more its chance differs between the answers "before the window", "inside" and
+"after it, or nowhere" (c, with posterior weights w_c):
 
     I_g = H(p_g) - sum_c w_c H(p_gc),   H(p) = -p log p - (1 - p) log(1 - p),
 
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -32,7 +33,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contextcliff_dagster.analysis.onset import Posterior, RankCells, Window
+    from contextcliff_dagster.analysis.location import Posterior, RankCells, Window
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -50,7 +51,7 @@ Stop = Literal["located", "no_loss", "exhausted"]
 class Aim:
     """What the posterior says to do next.
 
-    ``window``: where the onset most likely lies. ``none``: probability that there is none.
+    ``window``: where the loss most likely lies. ``none``: probability that there is none.
     ``done``: why sampling ends, ``None`` while it goes on.
     """
 
@@ -69,26 +70,14 @@ def take_aim(posterior: Posterior, half_width: float, enough: float = ENOUGH) ->
 
 def information(posterior: Posterior, window: Window) -> Floats:
     """Nats that one score in each cell is expected to tell about the window (G)."""
-    g = len(posterior.onset)
-    parts = (
-        slice(0, window.first),
-        slice(window.first, window.last + 1),
-        slice(window.last + 1, g),
-    )
-    weights, chances = [], []
-    for number, part in enumerate(parts):
-        mass = posterior.onset[part]
-        # Onsets at or before a cell make it an "after"; the others leave it a "before".
-        gained, left = np.zeros(g), np.zeros(g)
-        gained[part], left[part] = mass * posterior.after[part], mass * posterior.before[part]
-        score = np.cumsum(gained) + left.sum() - np.cumsum(left)
-        weight = float(mass.sum())
-        if number == 2:
-            score, weight = score + posterior.none * posterior.level, weight + posterior.none
-        weights.append(weight)
-        chances.append(score / max(weight, 1e-300))
-    w = np.array(weights)[:, None]
-    p = np.array(chances)
+    edges = (0, window.first, window.last + 1, len(posterior.place))
+    weights = np.array([posterior.place[a:b].sum() for a, b in pairwise(edges)])
+    scores = np.stack([posterior.score[a:b].sum(axis=0) for a, b in pairwise(edges)])
+    weights[2] += posterior.none
+    scores[2] += posterior.none * posterior.level
+    weights /= weights.sum()
+    p = scores / np.maximum(weights, 1e-300)[:, None]
+    w = weights[:, None]
     out: Floats = np.maximum(_entropy((w * p).sum(axis=0)) - (w * _entropy(p)).sum(axis=0), 0.0)
     return out
 

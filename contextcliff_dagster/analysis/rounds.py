@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.analysis.allocation import Stop, apportion, bins_of, take_aim, weigh
-from contextcliff_dagster.analysis.onset import locate_onset, rank_cells
+from contextcliff_dagster.analysis.location import locate_loss, rank_cells
 from contextcliff_dagster.analysis.verdict import ALARM_SHARE
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contextcliff_dagster.analysis.onset import Window
+    from contextcliff_dagster.analysis.location import Window
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.analysis.units import Documents
 
@@ -36,7 +36,7 @@ class Target:
 
     Attributes:
         pilot: examples of each bin before anything is aimed at.
-        half_width: of the window that is to hold the onset of the loss, share of the examples.
+        half_width: of the window that is to hold the place of the loss, share of the examples.
         batch: examples of a round.
 
     Raises:
@@ -66,7 +66,7 @@ class Round:
     Attributes:
         more: examples to add, by bin; empty when ``done``.
         asked: examples asked so far, by bin.
-        window: where the loss most likely begins; ``None`` before the pilot.
+        window: where the loss most likely lies; ``None`` before the pilot.
         none: probability that nothing of that size is lost.
         done: why nothing more is asked; ``None`` while sampling goes on.
         least_drop: the loss looked for, relative.
@@ -90,20 +90,25 @@ class Round:
         if self.window is None:
             return "nothing is known yet"
         where = (
-            f"the loss begins between {self.window.from_tokens:,} and {self.window.to_tokens:,} "
-            f"tokens with {self.window.mass:.0%}"
+            f"the loss lies between {self.window.from_tokens:,} and {self.window.to_tokens:,} "
+            f"tokens with {int(100 * self.window.mass)}%"
         )
         return where if self.none < 0.005 else f"{where}, nowhere with {self.none:.0%}"
 
+    def number(self, target: Target) -> int:
+        """Which round this is, the pilot being the first, as its examples tell."""
+        later = sum(self.asked.values()) - target.pilot * len(self.asked)
+        return 1 if self.window is None else 2 + max(later, 0) // target.batch
+
     def sentence(self, number: int) -> str:
-        """Why this is asked, or why nothing is; ``number`` counts rounds, the pilot being 0."""
+        """Why this is asked, or why nothing is; ``number`` counts rounds, the pilot is 1."""
         total = sum(self.asked.values())
         if self.done == "located":
             return f"Done after {total:,} examples: {self.belief}."
         if self.done == "no_loss":
             return (
                 f"Done after {total:,} examples: no cliff over the range; that no loss of "
-                f"{self.least_drop:.0%} or more begins anywhere has {self.none:.0%}."
+                f"{self.least_drop:.0%} or more lies anywhere has {self.none:.0%}."
             )
         if self.done == "exhausted":
             return f"Every one of the {total:,} examples is asked: {self.belief}."
@@ -148,7 +153,7 @@ def plan_round(
     if pilot := {bin: more for bin, more in short.items() if more > 0}:
         return Round(pilot, so_far, None, 0.0, None, least_drop)
     cells = rank_cells(np.concatenate([candidates[bin] for bin in there]))
-    posterior = locate_onset(documents, cells, least_drop, settings.baseline_share)
+    posterior = locate_loss(documents, cells, least_drop, settings.baseline_share)
     aim = take_aim(posterior, target.half_width, settings.confidence)
     left = np.array([there[bin] - so_far[bin] for bin in there])
     done: Stop | None = aim.done or (None if left.any() else "exhausted")

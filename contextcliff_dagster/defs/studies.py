@@ -25,7 +25,7 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
     selection = dg.AssetSelection.groups(group(study))
     # The tags make a plain launch take every model and bin in one run.
     tags = range_tags(study)
-    pilot = study.sampling.pilot_per_bin
+    pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
     return [
         dg.define_asset_job(
             f"profile_{group(study)}",

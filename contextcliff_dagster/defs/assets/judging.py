@@ -30,6 +30,7 @@ from contextcliff_dagster.defs.steps.measurement import campaign_of, open_ledger
 from contextcliff_dagster.defs.steps.preparation import load_frozen
 from contextcliff_dagster.defs.steps.profiles import read_cliffs
 from contextcliff_dagster.defs.steps.regression import judge_regression
+from contextcliff_dagster.defs.steps.targeting import next_rounds
 from contextcliff_dagster.studies import Study
 
 
@@ -104,13 +105,17 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
         for told in alert(study, where, regression, context.log.warning):
             context.log.info(f"{told[0].upper()}{told[1:]} was told that a model has shrunk.")
         cliffs = [profile.cliffs for profile in profiles]
+        rounds = next_rounds(study, where, manifest, campaign)
         yield dg.MaterializeResult(
             asset_key(study, "metrics"),
             metadata=results.metrics_metadata(study, where, campaign, cliffs),
         )
         yield dg.MaterializeResult(
             asset_key(study, "cliffs"),
-            metadata=results.cliffs_metadata(study, where, campaign, cliffs),
+            metadata={
+                **results.cliffs_metadata(study, where, campaign, cliffs),
+                **results.rounds_metadata(rounds),
+            },
             check_results=[
                 *checks.check_cliffs(study, cliffs),
                 checks.check_regression(study, regression),

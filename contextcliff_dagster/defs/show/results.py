@@ -98,6 +98,17 @@ def cliffs_metadata(study: Study, store: Store, campaign: str, cliffs: Cliffs) -
     }
 
 
+def rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
+    """What is asked next of each model and why; nothing for a study that is not measured so."""
+    if not rounds:
+        return {}
+    return {
+        "next_round": dg.MetadataValue.json({m: dict(of) for m, of in rounds.items()}),
+        **{f"round/{slug(model)}": str(of["why"]) for model, of in rounds.items()},
+        **{f"examples_asked/{slug(model)}": int(of["asked"]) for model, of in rounds.items()},
+    }
+
+
 def report_metadata(campaign: str, files: ReportFiles, cliffs: Cliffs) -> Metadata:
     """The verdicts in place; the picture and the whole text behind a click."""
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -57,6 +57,23 @@ def plan_rounds(
         settings = study.analysis_settings()
         rounds[model] = plan_round(documents, candidates, asked, target, settings)
     return rounds
+
+
+def next_rounds(
+    study: Study, store: Store, manifest: Manifest, campaign: str
+) -> dict[str, dict[str, Any]]:
+    """The plans of a study with a section `targeted`, JSON-ready, each with its ``why``.
+
+    Empty for any other study.
+    """
+    if study.targeted is None:
+        return {}
+    target = study.target_of_rounds()
+    plans = plan_rounds(study, store, manifest, campaign, target)
+    return {
+        model: {**plan.to_dict(), "why": plan.sentence(plan.number(target))}
+        for model, plan in plans.items()
+    }
 
 
 def _records(study: Study, store: Store, campaign: str) -> pd.DataFrame | None:

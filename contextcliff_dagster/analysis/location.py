@@ -1,16 +1,20 @@
-"""Where a loss begins, as a posterior over places: what targeted sampling steers by.
+"""Where a loss lies, as a posterior over places: what targeted sampling steers by.
 
 The lengths of all examples that could be asked are cut into about 100 cells of equal rank. Members
-are steps: a mean before and a lower mean after an onset at the lower edge of a cell, or one mean
-throughout. The prior: 20% no loss; else every cell beyond the baseline region alike, and every pair
-of means on a grid alike, the second lower by at least the loss that counts. The likelihood is the
-quasi-binomial one of summed scores,
+fall from one mean to a lower one around a place, at once or evenly over a width, or not at all:
+
+    mu(g) = m0 (1 - d clip((g - c) / w + 1/2, 0, 1)),  g cells from the shortest, w cells wide,
+
+so that half of the drop has happened at the place c whatever the width. The prior: 20% no loss;
+else every place beyond the baseline region alike, a step with 60% and three widths with the rest,
+and every pair of means on a grid alike, the second lower by at least the loss that counts. The
+likelihood is the quasi-binomial one of summed scores,
 
     l = sum over cells of S log mu + (N - S) log(1 - mu), divided by phi,
 
 with the dispersion phi of the likeliest member, robust to the correlation of questions on one
-document (Liang and Zeger 1986, Biometrika 73, 13-22) and shrunk towards .8, since at the
-start there is little to estimate it from; single 0/1 scores have phi = 1.
+document (Liang and Zeger 1986, Biometrika 73, 13-22) and shrunk towards .8, since at the start
+there is little to estimate it from; single 0/1 scores have phi = 1.
 
 The posterior says where to look and when to stop. It is no verdict: that, the cap and its
 confidence come from `conclusion.conclude`, whatever has been sampled.
@@ -23,6 +27,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from contextcliff_dagster.analysis.decline import BASELINE_SHARE, known_dispersion
 
@@ -37,8 +42,10 @@ if TYPE_CHECKING:
 CELLS = 100
 NO_LOSS = 0.20
 """Prior mass of a curve without a loss."""
+WIDTHS = ((0.0, 0.6), (0.1, 0.15), (0.2, 0.15), (0.4, 0.1))
+"""Share of the examples over which a member falls, and its prior mass; 0 is a step."""
 LEVELS = np.concatenate([[0.02], np.arange(0.05, 0.96, 0.05), [0.98]])
-"""Means before the onset."""
+"""Means before the loss."""
 DEPTHS = 6
 _DEEPEST = 0.95
 _PRIOR_DISPERSION, _PRIOR_DOCUMENTS = 0.8, 40.0
@@ -89,7 +96,7 @@ def rank_cells(length_tokens: Ints, at_most: int = CELLS) -> RankCells:
 
 @dataclass(frozen=True)
 class Window:
-    """Cells ``first`` to ``last`` hold the onset with probability ``mass``.
+    """Cells ``first`` to ``last`` hold the place of the loss with probability ``mass``.
 
     ``from_tokens`` to ``to_tokens``: from the longest length before them to their longest.
     """
@@ -103,41 +110,42 @@ class Window:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What scores say of the onset.
+    """What scores say of the place of a loss.
 
     Attributes:
-        onset: probability that the loss begins in a cell (G). none: that there is none.
-        before, after: expected score on either side, given the onset (G). level: without a loss.
+        place: probability that half of the loss has happened at the beginning of a cell (G).
+        none: that there is no loss.
+        score: expected score in each cell given the place, times the place's probability
+            (places, cells). level: expected score without a loss.
         dispersion: phi.
     """
 
     cells: RankCells
-    onset: Floats
+    place: Floats
     none: float
-    before: Floats
-    after: Floats
+    score: Floats
     level: float
     dispersion: float
 
     def window(self, half_width: float) -> Window:
         """The window of at most twice ``half_width`` (share of the examples) with most mass."""
         starts = self.cells.starts
-        summed = np.concatenate([[0.0], np.cumsum(self.onset)])
-        # The onset lies somewhere in its cell: a window is as wide as its cells together.
+        summed = np.concatenate([[0.0], np.cumsum(self.place)])
+        # A place is anywhere in its cell: a window is as wide as its cells together.
         end = np.searchsorted(starts, starts[:-1] + 2.0 * half_width + 1e-9, side="right") - 1
-        end = np.maximum(end, np.arange(len(self.onset)) + 1)
+        end = np.maximum(end, np.arange(len(self.place)) + 1)
         mass = summed[end] - summed[:-1]
         first = int(np.argmax(mass))
         last = int(end[first]) - 1
         # Cells without mass at its ends only blur what is known.
-        inside = first + np.flatnonzero(self.onset[first : last + 1] > 1e-6)
+        inside = first + np.flatnonzero(self.place[first : last + 1] > 1e-6)
         if len(inside):
             first, last = int(inside[0]), int(inside[-1])
         low = self.cells.low[first] if first == 0 else self.cells.high[first - 1]
         return Window(first, last, float(mass.max()), int(low), int(self.cells.high[last]))
 
 
-def locate_onset(
+def locate_loss(
     documents: Documents,
     cells: RankCells,
     least_drop: float,
@@ -147,57 +155,74 @@ def locate_onset(
     """The posterior after ``documents``; without any it is the prior.
 
     Args:
-        least_drop: relative loss from which on a step counts, 0..1.
-        baseline_share: of all examples, shortest first: no onset lies inside.
+        least_drop: relative loss from which on one counts, 0..1.
+        baseline_share: of all examples, shortest first: no place lies inside.
         no_loss: prior mass of a curve without a loss.
     """
     g = len(cells.share)
-    place = cells.of(documents.length_tokens)
-    n = np.bincount(place, weights=documents.n, minlength=g)
-    s = np.bincount(place, weights=documents.s, minlength=g)
-    kept = np.linspace(1.0 - least_drop, 1.0 - max(_DEEPEST, least_drop), DEPTHS)
-    before = np.repeat(LEVELS, DEPTHS)
-    after = np.maximum((LEVELS[:, None] * kept).ravel(), 1e-3)
-    n0, s0 = (np.concatenate([[0.0], np.cumsum(of)[:-1]]) for of in (n, s))
-    n1, s1 = n.sum() - n0, s.sum() - s0
-    q = np.outer(s0, np.log(before)) + np.outer(n0 - s0, np.log1p(-before))
-    q += np.outer(s1, np.log(after)) + np.outer(n1 - s1, np.log1p(-after))
+    cell = cells.of(documents.length_tokens)
+    n = np.bincount(cell, weights=documents.n, minlength=g)
+    s = np.bincount(cell, weights=documents.s, minlength=g)
+    means = _means(g, least_drop)
+    right, wrong = _shifted(s.astype(np.float64)), _shifted((n - s).astype(np.float64))
+    q = np.stack([right @ np.log(mu) + wrong @ np.log1p(-mu) for mu in means])
     flat = s.sum() * np.log(LEVELS) + (n - s).sum() * np.log1p(-LEVELS)
-    phi = _dispersion(documents, place, q, flat, before, after)
+    phi = _dispersion(documents, cell, q, flat, means)
     allowed = cells.starts[:-1] >= baseline_share - 1e-9
     if not allowed.any():
         allowed[-1] = True
     prior = np.where(allowed, cells.share, 0.0)
     prior *= (1.0 - no_loss) / prior.sum()
+    width = np.array([mass for _, mass in WIDTHS])[:, None, None]
     top = max(float(q.max()), float(flat.max()))
-    steps = np.exp((q - top) / phi) * (prior / len(before))[:, None]
+    weight = np.exp((q - top) / phi) * width * (prior / q.shape[2])[:, None]
     none = np.exp((flat - top) / phi) * (no_loss / len(LEVELS))
-    onset = steps.sum(axis=1)
-    total = float(onset.sum() + none.sum())
-    # Where a place is as good as impossible its levels do not matter; they only must be numbers.
-    weight = np.maximum(onset, 1e-300)
+    place = weight.sum(axis=(0, 2))
+    total = float(place.sum() + none.sum())
+    by_offset = sum(w @ mu.T for w, mu in zip(weight, means, strict=True)) / total
+    offset = np.arange(g)[None, :] - np.arange(g)[:, None] + g - 1
     return Posterior(
         cells,
-        onset / total,
+        place / total,
         float(none.sum()) / total,
-        steps @ before / weight,
-        steps @ after / weight,
+        np.take_along_axis(by_offset, offset, axis=1),
         float(none @ LEVELS / max(float(none.sum()), 1e-300)),
         phi,
     )
 
 
+def _means(g: int, least_drop: float) -> list[Floats]:
+    """Per width, the members' means at each offset from the place: (2 G - 1, pairs of levels)."""
+    lost = np.linspace(least_drop, max(_DEEPEST, least_drop), DEPTHS)
+    before, drop = np.repeat(LEVELS, DEPTHS), np.tile(lost, len(LEVELS))
+    # The middle of a cell lies half a cell beyond the place at its beginning.
+    offset = np.arange(1 - g, g) + 0.5
+    out = []
+    for width, _ in WIDTHS:
+        gone = np.clip(offset / max(width * g, 1e-9) + 0.5, 0.0, 1.0)
+        out.append(np.maximum(before * (1.0 - drop * gone[:, None]), 1e-3))
+    return out
+
+
+def _shifted(of: Floats) -> Floats:
+    """Row c holds ``of`` by offset from cell c, 0 outside: (G, 2 G - 1)."""
+    g = len(of)
+    padded = np.concatenate([np.zeros(g - 1), of, np.zeros(g - 1)])
+    out: Floats = sliding_window_view(padded, 2 * g - 1)
+    return np.ascontiguousarray(out)
+
+
 def _dispersion(
-    documents: Documents, place: Ints, q: Floats, flat: Floats, before: Floats, after: Floats
+    documents: Documents, cell: Ints, q: Floats, flat: Floats, means: list[Floats]
 ) -> float:
     """Pearson's, over documents at the likeliest member, shrunk as if 40 documents had said .8."""
     if not len(documents.n) or known_dispersion(documents):
         return 1.0 if len(documents.n) else _PRIOR_DISPERSION
     if flat.max() >= q.max():
-        mean = np.full(len(place), LEVELS[int(np.argmax(flat))])
+        mean = np.full(len(cell), LEVELS[int(np.argmax(flat))])
     else:
-        cell, member = np.unravel_index(int(np.argmax(q)), q.shape)
-        mean = np.where(place >= cell, after[member], before[member])
+        width, place, pair = np.unravel_index(int(np.argmax(q)), q.shape)
+        mean = means[int(width)][cell - int(place) + q.shape[1] - 1, int(pair)]
     mean = np.clip(mean, 0.01, 0.99)
     expected = float((documents.n * mean * (1.0 - mean)).sum())
     found = float(((documents.s - documents.n * mean) ** 2).sum()) / expected

@@ -1,0 +1,82 @@
+"""Pilot, then targeted, under the daemon: the next round of each model, until there is none."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotation of a sensor's context.
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import dagster as dg
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
+
+from contextcliff_dagster.defs.assets.options import asset_key, group
+from contextcliff_dagster.defs.partitions import partition_key
+from contextcliff_dagster.defs.schedules import dated_config
+from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies import Study
+
+NEXT_ROUND = "next_round"
+"""Metadata key of `cliffs`: model -> `analysis.rounds.Round` as JSON, with its sentence."""
+_SECONDS = 30
+
+
+def study_sensors(
+    study: Study, job: "dg.UnresolvedAssetJobDefinition"
+) -> list[dg.SensorDefinition]:
+    """The sensor of a study with a section `targeted`. It runs once it is switched on: it costs."""
+    if study.targeted is None:
+        return []
+
+    @dg.sensor(
+        name=f"target_{group(study)}",
+        job=job,
+        minimum_interval_seconds=_SECONDS,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description=f"Asks for the next round of `{study.name}` where a token tells most.",
+    )
+    def target(context: dg.SensorEvaluationContext) -> Any:
+        open_runs = dg.RunsFilter(job_name=job.name, statuses=list(NOT_FINISHED_STATUSES))
+        if context.instance.get_runs(open_runs, limit=1):
+            # What it brings decides what is asked next.
+            return dg.SkipReason("A round is being measured.")
+        event = context.instance.get_latest_materialization_event(asset_key(study, "cliffs"))
+        found = event.asset_materialization if event else None
+        if found is None or NEXT_ROUND not in found.metadata:
+            return dg.SkipReason(f"There is no pilot yet: launch `pilot_{group(study)}` once.")
+        campaign = str(found.metadata["campaign"].value)
+        rounds = cast("Mapping[str, Mapping[str, Any]]", found.metadata[NEXT_ROUND].value)
+        requests = [
+            round_request(study, campaign, model, rounds[model])
+            for model in study.models
+            if model in rounds and rounds[model]["samples"]
+        ]
+        if requests:
+            return requests
+        return dg.SkipReason(" ".join(f"{m}: {of['why']}" for m, of in rounds.items()))
+
+    return [target]
+
+
+def round_request(
+    study: Study, campaign: str, model: str, plan: Mapping[str, Any]
+) -> dg.RunRequest:
+    """The run that measures one round of one model; the same state of knowledge asks only once."""
+    bins = sorted(plan["samples"])
+    config = dated_config(study, campaign)
+    config["ops"][f"{group(study)}__predictions"] = {
+        "config": {"campaign": campaign, "samples": dict(plan["samples"]), "why": plan["why"]}
+    }
+    return dg.RunRequest(
+        run_key=f"{campaign}/{slug(model)}/{plan['asked']}",
+        run_config=config,
+        # Plain strings: a MultiPartitionKey as tag value would tag the run with one partition.
+        tags={
+            ASSET_PARTITION_RANGE_START_TAG: str(partition_key(model, bins[0])),
+            ASSET_PARTITION_RANGE_END_TAG: str(partition_key(model, bins[-1])),
+            "contextcliff/campaign": campaign,
+            "contextcliff/round": plan["why"],
+        },
+    )
