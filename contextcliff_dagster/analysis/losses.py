@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 RAMP_KNOTS = 36
 """Places, at equal steps of rank, where ramps begin and end; steps and dips do so at any cell."""
-LEAST_DIP, DIP_SHARE = 6, 0.08
+LEAST_DIP, DIP_SHARE = 6, 0.12
 """A dip holds at least so many of the examples, and this share: nothing refutes a shorter one."""
 DIP_PENALTY = 3.0
 """Deviance by which a dip must explain the scores better than a loss that stays: it has one place

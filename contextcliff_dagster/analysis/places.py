@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.monotone import loss_deviance, possible_crossings
+from contextcliff_dagster.analysis.monotone import best_falling, loss_deviance, possible_crossings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SHAPE_PENALTY = 12.0
-STEPS, RAMPS, DIPS, FALLING = 1.40, 1.70, 1.80, 1.30
+STEPS, RAMPS, DIPS, FALLING = 1.40, 1.70, 1.70, 1.30
 """Times the quantile of one parameter's deviance (3.84 at 95%): where a loss lies is free as well,
 and a ramp trades place against depth."""
 LOCATION = 1.9
@@ -40,7 +40,8 @@ def earliest_loss(losses: Losses, tolerance: float, confidence: float) -> int:
     """
     quantile = losses.quantile(confidence)
     cells = losses.cells
-    reached = best_of_all(losses, tolerance)
+    falling = falling_q(losses)
+    reached = max(losses.best_q, falling)
     earliest = len(cells.n)
     for kind, strictness in ((losses.steps, STEPS), (losses.dips, DIPS)):
         enough = kind.depths >= tolerance - 1e-9
@@ -55,19 +56,19 @@ def earliest_loss(losses: Losses, tolerance: float, confidence: float) -> int:
     places = np.where(possible, ramp_place(ramps, tolerance), np.inf)
     if places.size and np.isfinite(first := float(places.min())):
         earliest = min(earliest, int(np.searchsorted(np.log(cells.high), first - 1e-9)))
-    deviance = loss_deviance(cells, tolerance, losses.dispersion, reached + 0.5 * SHAPE_PENALTY)
-    falling = np.flatnonzero(deviance <= FALLING * quantile)
-    if len(falling):
-        earliest = min(earliest, cells.baseline_cells + int(falling[0]))
+    limit = FALLING * quantile
+    if 2.0 * (reached - falling) <= limit:  # else no falling curve comes near, wherever it falls
+        anyhow = reached + 0.5 * SHAPE_PENALTY
+        deviance = loss_deviance(cells, tolerance, losses.dispersion, anyhow)
+        possible_cells = np.flatnonzero(deviance <= limit)
+        if len(possible_cells):
+            earliest = min(earliest, cells.baseline_cells + int(possible_cells[0]))
     return earliest
 
 
-def best_of_all(losses: Losses, tolerance: float) -> float:
-    """Log-likelihood over the dispersion of the best explanation, falling curves penalised."""
-    from contextcliff_dagster.analysis.monotone import best_falling
-
-    falling = best_falling(losses.cells) / losses.dispersion - 0.5 * SHAPE_PENALTY
-    return max(losses.best_q, falling)
+def falling_q(losses: Losses) -> float:
+    """Log-likelihood over the dispersion of the best falling curve, less half of its penalty."""
+    return best_falling(losses.cells) / losses.dispersion - 0.5 * SHAPE_PENALTY
 
 
 def ramp_place(ramps: Members, tolerance: float) -> Floats:
@@ -88,15 +89,17 @@ def half_drop_places(
     ``least_drop`` or of ``most_drop`` there (shares of the baseline).
     """
     limit = LOCATION * losses.quantile(confidence)
-    reached = best_of_all(losses, 0.5 * least_drop)
+    falling = falling_q(losses)
+    reached = max(losses.best_q, falling)
     cells = losses.cells
     places: list[float] = []
     for kind in (losses.steps, losses.ramps):
         near = (2.0 * (reached - kind.q) <= limit).any(axis=1)
         half = np.exp(0.5 * (kind.onset + kind.end)[near])
         places += [float(half.min()), float(half.max())] if len(half) else []
-    anyhow = reached + 0.5 * SHAPE_PENALTY
-    for drop in (least_drop, most_drop):
-        found = possible_crossings(cells, 0.5 * drop, losses.dispersion, limit, anyhow)
-        places += [float(tokens) for tokens in found or ()]
+    if 2.0 * (reached - falling) <= limit:
+        anyhow = reached + 0.5 * SHAPE_PENALTY
+        for drop in (least_drop, most_drop):
+            found = possible_crossings(cells, 0.5 * drop, losses.dispersion, limit, anyhow)
+            places += [float(tokens) for tokens in found or ()]
     return (min(places), max(places)) if places else (float(cells.low[0]), float(cells.high[-1]))
