@@ -1,8 +1,8 @@
 """Where the next tokens teach most about where a loss lies, and when enough is known.
 
-The question is which window of the wanted width holds the place of the loss. A score y from cell g tells the
-more of it the more its chance differs between the answers "before the window", "inside" and
-"after it, or nowhere" (c, with posterior weights w_c):
+The question is which window of the wanted width holds the place of the loss. A score from cell g
+tells the more of it the more its chance differs between the answers "before the window", "inside"
+and "after it, or nowhere" (c, with posterior weights w_c):
 
     I_g = H(p_g) - sum_c w_c H(p_gc),   H(p) = -p log p - (1 - p) log(1 - p),
 
