@@ -69,6 +69,7 @@ def profile_targeted(
         ContextCliffError: one sentence; nothing measured is lost.
     """
     from contextcliff_dagster.defs.steps import measurement, preparation, targeting
+    from contextcliff_dagster.inference.call_runner import out_of_time
 
     manifest = preparation.load_frozen(study, store)
     with measurement.open_ledger(store) as ledger:
@@ -96,7 +97,9 @@ def profile_targeted(
             for model in going:
                 why = rounds[model].sentence(number)
                 tell(f"{model}: {why}")
-                left = None if until is None else max(until - time.monotonic(), 1e-3)
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    raise out_of_time(sum(rounds[model].more.values()))
                 watch = Watch(on_progress, stop, budget, on_wait, deadline_s=left)
                 asked: dict[str, Any] = {**dated, "samples": rounds[model].samples, "why": why}
                 run_assets(
