@@ -71,22 +71,19 @@ def conclusion(result: Mapping[str, Any]) -> str:
 
 
 def table_rows(result: Mapping[str, Any]) -> list[list[str]]:
-    """Cells of the table; caps with their quartiles."""
+    """Cells of the table, narrow enough for a terminal; caps with their quartiles."""
     rows = []
     for row in result["planted"]:
         cap = row["cap"]
         quartiles = f"{score(cap['quarter'])} to {score(cap['three_quarters'])}"
-        rows.append(
-            [
-                _name(row),
-                str(row["runs"]),
-                rate(row["found"]),
-                rate(row["unsafe"]),
-                rate(row["without_cap"]),
-                f"{score(cap['median'])} ({quartiles})" if row["runs"] else "",
-                rate(row["held"]),
-            ]
-        )
+        cells = [
+            rate(row["found"]),
+            rate(row["unsafe"]),
+            score(row["without_cap"]["value"], ""),
+            f"{score(cap['median'])} ({quartiles})" if row["runs"] else "",
+            rate(row["held"]),
+        ]
+        rows.append([_name(row), str(row["runs"]), *(c.replace("0.", ".") for c in cells)])
     return rows
 
 
@@ -100,6 +97,6 @@ _NAMES = {"step": "step", "steps": "steps", "ramp": "ramps", "dip": "dips", "log
 
 def _name(row: Mapping[str, Any]) -> str:
     if row["kind"] == "flat":
-        return "flat (found: false alarms)"
+        return "flat: false alarms"
     least, most = (level(round(drop, 2)) for drop in row["drop"])
-    return f"{_NAMES[row['kind']]} of {least if least == most else f'{least} to {most}'}"
+    return f"{_NAMES[row['kind']]} {least if least == most else f'{least} to {most}'}"
