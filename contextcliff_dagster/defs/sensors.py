@@ -1,6 +1,7 @@
 """Pilot, then targeted, under the daemon: the next round of each model, until there is none."""
 
-# No `from __future__ import annotations` here: Dagster reads the annotation of a sensor's context.
+# No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
+# sensor and does not resolve strings.
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -13,7 +14,8 @@ from dagster._core.storage.tags import (
 )
 
 from contextcliff_dagster.defs.assets.options import asset_key, group
-from contextcliff_dagster.defs.partitions import partition_key
+from contextcliff_dagster.defs.partitions import partition_key, range_tags
+from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import dated_config
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study
@@ -35,19 +37,23 @@ def study_sensors(
         job=job,
         minimum_interval_seconds=_SECONDS,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description=f"Asks for the next round of `{study.name}` where a token tells most.",
+        description=f"A pilot of `{study.name}`, then rounds where a token tells most.",
     )
-    def target(context: dg.SensorEvaluationContext) -> Any:
+    def target(context: dg.SensorEvaluationContext, store: StoreResource) -> Any:
+        from contextcliff_dagster.defs.steps.measurement import campaign_of, open_ledger
+
         open_runs = dg.RunsFilter(job_name=job.name, statuses=list(NOT_FINISHED_STATUSES))
         if context.instance.get_runs(open_runs, limit=1):
             # What it brings decides what is asked next.
             return dg.SkipReason("A round is being measured.")
         event = context.instance.get_latest_materialization_event(asset_key(study, "cliffs"))
         found = event.asset_materialization if event else None
-        if found is None or NEXT_ROUND not in found.metadata:
-            return dg.SkipReason(f"There is no pilot yet: launch `pilot_{group(study)}` once.")
-        campaign = str(found.metadata["campaign"].value)
-        rounds = cast("Mapping[str, Mapping[str, Any]]", found.metadata[NEXT_ROUND].value)
+        with open_ledger(store.open()) as ledger:
+            campaign = campaign_of(ledger, study)
+        known = found.metadata if found else {}
+        if NEXT_ROUND not in known or known["campaign"].value != campaign:
+            return pilot_request(study, campaign)
+        rounds = cast("Mapping[str, Mapping[str, Any]]", known[NEXT_ROUND].value)
         requests = [
             round_request(study, campaign, model, rounds[model])
             for model in study.models
@@ -58,6 +64,19 @@ def study_sensors(
         return dg.SkipReason(" ".join(f"{m}: {of['why']}" for m, of in rounds.items()))
 
     return [target]
+
+
+def pilot_request(study: Study, campaign: str) -> dg.RunRequest:
+    """The run that measures the first examples of every bin, of all models; once a campaign."""
+    assert study.targeted is not None
+    first = {"campaign": campaign, "samples_per_bin": study.targeted.pilot, "why": "Pilot."}
+    config = dated_config(study, campaign)
+    config["ops"][f"{group(study)}__predictions"] = {"config": first}
+    return dg.RunRequest(
+        run_key=f"{campaign}/pilot",
+        run_config=config,
+        tags={**range_tags(study), "contextcliff/campaign": campaign},
+    )
 
 
 def round_request(

@@ -15,6 +15,7 @@ from contextcliff_dagster.defs.steps.measurement import open_ledger
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.defs.targeted import profile_targeted
 from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.inference.campaigns import ensure_campaign
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.defs.conftest import Run
@@ -50,22 +51,31 @@ def calls_of(store: Store) -> int:
 def test_the_sensor_asks_round_by_round_and_falls_silent(
     study: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:
-    measure, pilot = study_jobs(study)
+    measure, _ = study_jobs(study)
     (sensor,) = study_sensors(study, measure)
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
     definitions = dg.Definitions(
         assets=study_assets(study),
-        jobs=[measure, pilot],
+        jobs=[measure],
         sensors=[sensor],
         resources={"store": StoreResource(root=str(store.root)), "watch": Watch()},
     )
 
-    def evaluated() -> dg.SensorExecutionData:
-        return sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
+    store_resource = StoreResource(root=str(store.root))
 
-    assert "launch `pilot_tiny` once" in str(evaluated().skip_message)
-    begun = definitions.resolve_job_def(pilot.name)
-    assert begun.execute_in_process(run_config=pilot.config, instance=instance).success
+    def evaluated() -> dg.SensorExecutionData:
+        resources = {"store": store_resource}
+        return sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources=resources))
+
+    def measured(request: dg.RunRequest) -> bool:
+        done = definitions.resolve_job_def(measure.name).execute_in_process(
+            run_config=request.run_config, tags=request.tags, instance=instance
+        )
+        return done.success
+
+    (first,) = evaluated().run_requests
+    assert first.run_key.endswith("/pilot")
+    assert measured(first)
     assert calls_of(store) == 15
     asked, keys = 15, set()
     while requests := evaluated().run_requests:
@@ -73,10 +83,7 @@ def test_the_sensor_asks_round_by_round_and_falls_silent(
         assert [again.run_key for again in evaluated().run_requests] == [request.run_key]
         assert request.run_key not in keys
         keys.add(request.run_key)
-        done = definitions.resolve_job_def(measure.name).execute_in_process(
-            run_config=request.run_config, tags=request.tags, instance=instance
-        )
-        assert done.success
+        assert measured(request)
         # Twelve more, wherever they are; nothing of an earlier round is asked again.
         assert 0 < calls_of(store) - asked <= 12
         asked = calls_of(store)
@@ -88,6 +95,10 @@ def test_the_sensor_asks_round_by_round_and_falls_silent(
     assert keys
     said = str(evaluated().skip_message)
     assert "reference-short: Done after" in said or "is asked" in said
+    # A new campaign begins with a pilot of its own.
+    with open_ledger(store) as ledger:
+        ensure_campaign(ledger, study.name, "another")
+    assert [new.run_key for new in evaluated().run_requests] == ["another/pilot"]
     shown = instance.get_latest_materialization_event(CLIFFS).asset_materialization.metadata
     assert shown["examples_asked/reference-short"].value == asked
 
@@ -100,7 +111,9 @@ def test_the_sensor_waits_while_a_round_is_measured(
     instance.add_run(
         dg.DagsterRun(job_name=measure.name, run_id="one", status=dg.DagsterRunStatus.STARTED)
     )
-    ticked = sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
+    resources = {"store": StoreResource(root=str(store.root))}
+    context = dg.build_sensor_context(instance=instance, resources=resources)
+    ticked = sensor.evaluate_tick(context)
     assert "being measured" in str(ticked.skip_message)
 
 
