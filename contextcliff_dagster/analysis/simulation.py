@@ -62,8 +62,8 @@ class Design:
 class Drawn:
     """A simulated sample and the population it comes from.
 
-    ``documents`` as the analysis takes them; ``share`` and ``log_length`` of every question of the
-    pool, ascending: what shares of samples are counted in.
+    ``documents`` as the analysis takes them; of every question of the pool, ascending, ``share``
+    (of the questions on shorter documents) and ``log_length``: what shares are counted in.
     """
 
     documents: Documents
@@ -81,11 +81,11 @@ def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
     lengths, document = _pool(design, rng)
     log_length = np.log(lengths[document])
     count = len(document)
-    share = (np.arange(count) + 0.5) / count
+    # All questions on a document stand at one length, and so at one place of the curve.
+    first = np.searchsorted(document, np.arange(len(lengths)))
+    share = first[document] / count
     drawn = _draw(design, count, rng)
     mean = curve.mean(share, log_length)
-    # One curve value a document: all its questions stand at one length.
-    first = np.searchsorted(document, np.arange(len(lengths)))
     p = _spread(mean[first], design.correlation, rng)
     scores = _scores(design, p[document[drawn]], share[drawn], curve, rng)
     kept, group = np.unique(document[drawn], return_inverse=True)
