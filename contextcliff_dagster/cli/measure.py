@@ -67,13 +67,19 @@ def profile(
         # The default study's models are the reference ones: on anybody's own data they are lost.
         raise StudyError("--data needs --model: name the model to measure (`contextcliff models`).")
     chosen = choose_study(wanted)
+    in_rounds = (pilot, until, batch) != (None, None, None)
+    if sentinel and in_rounds:
+        raise StudyError(
+            "--sentinel asks at the cap alone, so --pilot, --until and --round mean nothing with "
+            "it; leave them out."
+        )
     if sentinel:
         from contextcliff_dagster.cli.sentinel import watch_cap
 
         watch_cap(store, chosen, wanted, budget, dry_run or campaign is not None, as_json=as_json)
         return
     target = None
-    if (pilot, until, batch) != (None, None, None):
+    if in_rounds:
         from contextcliff_dagster.cli.targeted import candidates, target_of
 
         target = target_of(chosen, pilot, until, batch)

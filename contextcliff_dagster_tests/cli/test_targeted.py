@@ -37,3 +37,7 @@ def test_a_width_that_means_nothing_is_refused(width: str) -> None:
     ended = call(*STUDY, "--until", width)
     assert ended.code == 2
     assert_one_sentence(ended, width.rstrip("%"))
+
+
+def test_a_sentinel_has_no_rounds() -> None:
+    assert_one_sentence(call(*STUDY, "--sentinel", "--pilot", "3"), "--sentinel asks at the cap")
