@@ -27,7 +27,9 @@ def paired(a: pd.DataFrame, b: pd.DataFrame) -> Pairs:
 
 
 @pytest.mark.parametrize(
-    "curve", [ramp(1_600), step(1_500, 0.95, 0.28), flat(1.0), flat(0.6)], ids=str
+    "curve",
+    [ramp(1_600), step(1_500, 0.95, 0.28), flat(1.0), flat(0.6)],
+    ids=["ramp", "step", "all right", "flat .6"],
 )
 def test_an_unchanged_model_that_flips_passes(curve: Curve) -> None:
     sample = plant(flat(0.5), 3)
