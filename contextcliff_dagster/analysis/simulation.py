@@ -43,7 +43,8 @@ class Design:
         pool: questions in the pool; ``None``: only those that are drawn, so that the sample itself
             has that many questions a document.
         binary: scores are 0 or 1; else graded.
-        correlation: of the scores of two questions on one document, 0..1.
+        correlation: of two questions on one document, 0..1, as 0/1 scores of single calls have it;
+            graded and averaged scores have another (`correlation.of_chances`).
         replicates: calls of each question, averaged.
         log_sd: of the documents' log-normal lengths.
     """
@@ -78,21 +79,9 @@ class Drawn:
 
 def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
     """One sample of ``design`` where the truth is ``curve``."""
-    lengths, document = _pool(design, rng)
-    log_length = np.log(lengths[document])
-    count = len(document)
-    # All questions on a document stand at one length, and so at one place of the curve.
-    first = np.searchsorted(document, np.arange(len(lengths)))
-    share = first[document] / count
-    drawn = _draw(design, count, rng)
-    mean = curve.mean(share, log_length)
-    p = _spread(mean[first], design.correlation, rng)
-    scores = _scores(design, p[document[drawn]], share[drawn], curve, rng)
-    kept, group = np.unique(document[drawn], return_inverse=True)
-    counted = np.bincount(group, weights=np.ones(len(group))).astype(np.float64)
-    summed = np.bincount(group, weights=scores).astype(np.float64)
-    binary = bool(np.isin(scores, (0.0, 1.0)).all())
-    return Drawn(Documents(lengths[kept], counted, summed, binary), share, log_length)
+    pool = simulate_pool(design, curve, rng)
+    asked = _draw(design, len(pool.score), rng)
+    return Drawn(pool.documents(asked), pool.share, np.log(pool.length_tokens))
 
 
 def simulate_sample(
@@ -105,17 +94,9 @@ def simulate_sample(
         design: its scores, correlation and replicates; the sample has the rest.
     """
     document = np.repeat(np.arange(len(lengths)), questions)
-    length = lengths[document]
-    # Equal lengths have one truth: a cap cannot part them.
-    share = (np.searchsorted(length, length) + 0.5) / len(length)
-    log_length = np.log(length)
-    first = np.searchsorted(document, np.arange(len(lengths)))
-    p = _spread(curve.mean(share, log_length)[first], design.correlation, rng)
-    scores = _scores(design, p[document], share, curve, rng)
-    summed = np.bincount(document, weights=scores, minlength=len(lengths)).astype(np.float64)
-    binary = bool(np.isin(scores, (0.0, 1.0)).all())
-    counted = questions.astype(np.float64)
-    return Drawn(Documents(lengths, counted, summed, binary), share, log_length)
+    pool = _answered(lengths, document, design, curve, rng)
+    everything = np.arange(len(document))
+    return Drawn(pool.documents(everything), pool.share, np.log(pool.length_tokens))
 
 
 def _pool(design: Design, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -190,10 +171,15 @@ class Pool:
 
 def simulate_pool(design: Design, curve: Curve, rng: np.random.Generator) -> Pool:
     """Answers to the whole pool of ``design``, for samples that are drawn step by step."""
-    lengths, document = _pool(design, rng)
-    log_length = np.log(lengths[document])
-    share = (np.arange(len(document)) + 0.5) / len(document)
+    return _answered(*_pool(design, rng), design, curve, rng)
+
+
+def _answered(
+    lengths: Ints, document: Ints, design: Design, curve: Curve, rng: np.random.Generator
+) -> Pool:
+    length = lengths[document]
+    # Equal lengths have one truth: no cap can part them.
+    share = np.searchsorted(length, length) / len(length)
     first = np.searchsorted(document, np.arange(len(lengths)))
-    p = _spread(curve.mean(share, log_length)[first], design.correlation, rng)
-    scores = _scores(design, p[document], share, curve, rng)
-    return Pool(lengths[document], document, scores, share)
+    p = _spread(curve.mean(share, np.log(length))[first], design.correlation, rng)
+    return Pool(length, document, _scores(design, p[document], share, curve, rng), share)
