@@ -37,20 +37,25 @@ def current_campaign(ledger: Ledger, study: str, *, today: date | None = None) -
     return begun[-1] if begun else _day(today)
 
 
-def new_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
-    """Begin a new campaign: ``2026-11-21``, the second of a day ``2026-11-21-2``, and so on."""
+def new_campaign(
+    ledger: Ledger, study: str, *, today: date | None = None, name: str | None = None
+) -> str:
+    """Begin a new campaign: ``2026-11-21``, the second of a day ``2026-11-21-2``, and so on.
+
+    ``name``: what it is called instead of the day.
+    """
+    wanted = name or _day(today)
 
     # Look and insert in one transaction: two processes that ask at once must not make one.
     def operation(db: Database) -> str:
         rows = db.execute("SELECT campaign FROM campaigns WHERE study = ?", (study,)).fetchall()
         names = {row[0] for row in rows}
-        day = name = _day(today)
-        number = 1
-        while name in names:
+        free, number = wanted, 1
+        while free in names:
             number += 1
-            name = f"{day}-{number}"
-        begin(db, study, name)
-        return name
+            free = f"{wanted}-{number}"
+        begin(db, study, free)
+        return free
 
     return ledger.write(operation)
 

@@ -48,6 +48,12 @@ def test_a_campaign_is_named_by_its_day_and_begins_with_the_first_call(ledger: L
     assert current_campaign(ledger, "s", today=date(2026, 11, 22)) == name
 
 
+def test_two_campaigns_of_one_name_are_two(ledger: Ledger) -> None:
+    names = [new_campaign(ledger, "study", name="sentinel-1") for _ in range(3)]
+    assert names == ["sentinel-1", "sentinel-1-2", "sentinel-1-3"]
+    assert {c.name for c in list_campaigns(ledger, "study")} == set(names)
+
+
 @pytest.mark.parametrize(
     ("fault", "how"),
     [

@@ -59,7 +59,7 @@ def run_sentinel(
     """
     from contextcliff_dagster.analysis.pairing import pair_records
     from contextcliff_dagster.analysis.regression import RegressionSettings, find_sentinel_shrink
-    from contextcliff_dagster.inference.campaigns import SENTINEL, ensure_campaign
+    from contextcliff_dagster.inference.campaigns import SENTINEL, new_campaign
 
     pinned = insist_on_baseline(study, store)
     manifest = load_frozen(study, store)
@@ -75,9 +75,9 @@ def run_sentinel(
         )
     n = min(per_bin or PER_BIN, study.sampling.samples_per_bin)
     stamp = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H%M%S")
-    campaign = f"{SENTINEL}{stamp}"
     with open_ledger(store) as ledger:
-        ensure_campaign(ledger, study.name, campaign)
+        # Two in one second, by a schedule and by hand, are two.
+        campaign = new_campaign(ledger, study.name, name=f"{SENTINEL}{stamp}")
         for model in in_order(study, caps):
 
             def progress(found: Progress, model: str = model) -> None:
