@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.intervals import deviance_quantile
+from contextcliff_dagster.analysis.plateau import MU_FLOOR, profiled, two_levels
 from contextcliff_dagster.analysis.units import Documents
 
 if TYPE_CHECKING:
@@ -38,9 +39,8 @@ DEPTHS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 0.98)
 WIDTHS = (0.02, 0.045, 0.085, 0.16)
 """Logistic widths as shares of the log-length range; a step (width 0) stands on every cell edge."""
 SMOOTH_KNOTS = 50
-_MU_FLOOR = 1e-3
 _REFINED_PLACES = 50
-_COARSE_DEPTHS, _FINE_DEPTHS = 26, 61
+_COARSE_DEPTHS, _FINE_DEPTHS = 21, 41
 _PARAMETERS = 3
 """Of a curve: plateau, place and depth (a step has no width)."""
 
@@ -101,7 +101,6 @@ class DeclineFit:
     Attributes:
         centre, width, depth: parameters (J); width in log tokens.
         plateau: the profiled m0 (J).
-        retained: h(x) per member and cell (J, G).
         baseline: mean of h over the baseline cells (J).
         q: quasi log-likelihood over phi (J).
         dispersion: phi.
@@ -114,7 +113,6 @@ class DeclineFit:
     width: Floats
     depth: Floats
     plateau: Floats
-    retained: Floats
     baseline: Floats
     q: Floats
     dispersion: float
@@ -138,30 +136,46 @@ class DeclineFit:
 def fit_declines(documents: Documents, baseline_share: float = BASELINE_SHARE) -> DeclineFit:
     """Fit the whole family to ``documents`` (at least two distinct lengths)."""
     cells = merge_cells(documents, baseline_share=baseline_share)
-    return _fit(cells, documents, *_members(cells))
+    return _fit(cells, documents, *_places(cells), np.array((0.0, *DEPTHS)))
 
 
 def _fit(
-    cells: Cells, documents: Documents, centre: Floats, width: Floats, depth: Floats
+    cells: Cells, documents: Documents, centre: Floats, width: Floats, depths: Floats
 ) -> DeclineFit:
-    retained = 1.0 - depth[:, None] * _share_lost(cells.x, centre, width)
+    """All of ``depths`` at places ``centre`` and ``width`` (P): P x depths members."""
+    plateau, q = (np.empty((len(centre), len(depths))) for _ in range(2))
+    sudden = width == 0
+    lost = _share_lost(cells.x, centre[sudden], width[sudden])
+    totals = float(cells.n.sum()), float(cells.s.sum())
+    plateau[sudden], q[sudden] = two_levels(lost @ cells.n, lost @ cells.s, *totals, depths)
+    lost = _share_lost(cells.x, centre[~sudden], width[~sudden])
+    plateau[~sudden], q[~sudden] = profiled(lost, depths, cells.n, cells.s)
     k = cells.baseline_cells
-    baseline = retained[:, :k] @ (cells.n[:k] / cells.n[:k].sum())
-    plateau = _profile_plateau(retained, cells)
-    q = log_likelihood(plateau, retained, cells)
-    best = int(np.argmax(q))
+    weights = cells.n[:k] / cells.n[:k].sum()
+    early = _share_lost(cells.x[:k], centre, width) @ weights
+    baseline = 1.0 - early[:, None] * depths
+    place, deep = np.unravel_index(int(np.argmax(q)), q.shape)
     x = np.log(documents.length_tokens)
-    lost = _share_lost(x, centre[best : best + 1], width[best : best + 1])[0]
-    phi = cluster_dispersion(documents, plateau[best] * (1.0 - depth[best] * lost))
+    lost = _share_lost(x, centre[place : place + 1], width[place : place + 1])[0]
+    phi = cluster_dispersion(documents, plateau[place, deep] * (1.0 - depths[deep] * lost))
     degrees = None if known_dispersion(documents) else max(len(documents.n) - _PARAMETERS, 1)
+    count = len(depths)
     return DeclineFit(
-        cells, centre, width, depth, plateau, retained, baseline, q / phi, phi, degrees
+        cells,
+        np.repeat(centre, count),
+        np.repeat(width, count),
+        np.tile(depths, len(centre)),
+        plateau.ravel(),
+        baseline.ravel(),
+        q.ravel() / phi,
+        phi,
+        degrees,
     )
 
 
 def log_likelihood(plateau: Floats, retained: Floats, cells: Cells) -> Floats:
-    """Quasi-binomial log-likelihood of each member (J)."""
-    mu = np.clip(plateau[:, None] * retained, _MU_FLOOR, 1.0 - _MU_FLOOR)
+    """Quasi-binomial log-likelihood of curves ``plateau`` (J) x ``retained`` (J, G): (J)."""
+    mu = np.clip(plateau[:, None] * retained, MU_FLOOR, 1.0 - MU_FLOOR)
     out: Floats = np.log(mu) @ cells.s + np.log1p(-mu) @ (cells.n - cells.s)
     return out
 
@@ -174,60 +188,21 @@ def _share_lost(x: Floats, centre: Floats, width: Floats) -> Floats:
     return out
 
 
-def _members(cells: Cells) -> tuple[Floats, Floats, Floats]:
-    """Centres, widths and depths of the family; the flat curve first."""
+def _places(cells: Cells) -> tuple[Floats, Floats]:
+    """Centres and widths of the family."""
     start, end = cells.edges[cells.baseline_cells - 1 :], float(cells.x[-1])
     if not len(start):
         start = cells.edges[-1:]
-    depths = np.array(DEPTHS)
     span = max(end - float(cells.x[0]), 1e-6)
-    blocks = [(np.zeros(1), np.zeros(1), np.zeros(1))]
-    c, d = np.meshgrid(start, depths, indexing="ij")
-    blocks.append((c.ravel(), np.zeros(c.size), d.ravel()))
+    centres, widths = [start], [np.zeros(len(start))]
+    ranks = np.interp(np.linspace(0, 1, SMOOTH_KNOTS), np.linspace(0, 1, len(start)), start)
     for share in WIDTHS:
         w = share * span
-        ranks = np.interp(np.linspace(0, 1, SMOOTH_KNOTS), np.linspace(0, 1, len(start)), start)
         beyond = np.arange(end, end + 1.5 * w, max(0.5 * w, 1e-9))[1:]
         before = float(start[0]) - w * np.array([1.5, 0.75])
-        c, d = np.meshgrid(np.concatenate([before, ranks, beyond]), depths, indexing="ij")
-        blocks.append((c.ravel(), np.full(c.size, w), d.ravel()))
-    centre, width, depth = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    return centre, width, depth
-
-
-_BLOCK = 256
-"""Members at once: what they work on stays in the processor's cache, an eighth of the time."""
-
-
-def _profile_plateau(retained: Floats, cells: Cells, steps: int = 10) -> Floats:
-    """The m0 in (0, 1] that maximises each member's likelihood, by guarded Newton steps (J)."""
-    blocks = [retained[i : i + _BLOCK] for i in range(0, len(retained), _BLOCK)]
-    return np.concatenate([_profile_block(block, cells, steps) for block in blocks])
-
-
-def _profile_block(retained: Floats, cells: Cells, steps: int) -> Floats:
-    failures = cells.n - cells.s
-    total = float(cells.s.sum())
-    floor = _MU_FLOOR
-    ceiling = (1.0 - _MU_FLOOR) / retained.max(axis=1)
-    m = np.clip(total / (retained @ cells.n), floor, ceiling)
-    work = np.empty_like(
-        retained
-    )  # J x G is megabytes: a new array a step costs more than the sums
-    for _ in range(steps):
-        np.multiply(retained, -m[:, None], out=work)
-        work += 1.0
-        np.divide(retained, work, out=work)
-        slope = total / m - work @ failures
-        curvature = total / m**2 + np.square(work, out=work) @ failures
-        moved = np.clip(
-            m + slope / np.maximum(curvature, 1e-12), np.maximum(floor, 0.3 * m), ceiling
-        )
-        settled = bool(np.abs(moved - m).max() < 1e-5)
-        m = moved
-        if settled:
-            break
-    return m
+        centres.append(np.concatenate([before, ranks, beyond]))
+        widths.append(np.full(len(centres[-1]), w))
+    return np.concatenate(centres), np.concatenate(widths)
 
 
 def known_dispersion(documents: Documents) -> bool:
@@ -263,8 +238,7 @@ def refine(fit: DeclineFit, documents: Documents) -> DeclineFit:
     places = places[np.sort(first)[:_REFINED_PLACES]]
 
     def resolved(depths: Floats) -> DeclineFit:
-        centre, width = (np.repeat(places[:, i], len(depths)) for i in (0, 1))
-        return _fit(fit.cells, documents, centre, width, np.tile(depths, len(places)))
+        return _fit(fit.cells, documents, places[:, 0], places[:, 1], depths)
 
     coarse = np.linspace(0.0, 1.0, _COARSE_DEPTHS)
     first_pass = resolved(coarse)

@@ -28,6 +28,7 @@ from contextcliff_dagster.analysis.decline import (
     merge_cells,
 )
 from contextcliff_dagster.analysis.intervals import deviance_quantile
+from contextcliff_dagster.analysis.plateau import profiled, two_levels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,9 +49,6 @@ more, and where there is none the best of all dips follows noise."""
 _SHALLOWER = (1 / 3, 2 / 3)
 _DEEPER = 8
 _DEEPEST = 0.98
-_MU_FLOOR = 1e-3
-_START = 0.9
-_NEWTON_STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ def fit_losses(
     i, j = _pairs(knots, np.append(knots, count))
     width = np.maximum(edges[j - 1] - edges[i - 1], 1e-9)[:, None]
     lost = np.clip((cells.x[None, :] - edges[i - 1][:, None]) / width, 0.0, 1.0)
-    ramps = members(i, j, _profile(lost, depths, cells))
+    ramps = members(i, j, profiled(lost, depths, cells.n, cells.s))
     none = np.array([count])
     flat = float(_two_levels(cells, none, none, np.zeros(1))[1][0, 0])
     return _scaled(documents, cells, steps, ramps, dips, flat)
@@ -167,25 +165,10 @@ def _pairs(firsts: Ints, lasts: Ints) -> tuple[Ints, Ints]:
 
 
 def _two_levels(cells: Cells, first: Ints, last: Ints, depths: Floats) -> tuple[Floats, Floats]:
-    """m0 and likelihood where cells ``first`` to ``last`` - 1 have lost each depth: (P, depths).
-
-    With r = 1 - d, S successes in all and F1, F0 failures inside and outside, the likelihood is
-    stationary where r (S + F0 + F1) m^2 - (S (1 + r) + F0 + F1 r) m + S = 0, at the smaller root.
-    """
+    """m0 and likelihood where cells ``first`` to ``last`` - 1 have lost each depth: (P, depths)."""
     cum_n, cum_s = (np.concatenate([[0.0], np.cumsum(of)]) for of in (cells.n, cells.s))
-    inside_s = (cum_s[last] - cum_s[first])[:, None]
-    inside_f = (cum_n[last] - cum_n[first])[:, None] - inside_s
-    total_s = cum_s[-1]
-    outside_f = cum_n[-1] - total_s - inside_f
-    r = 1.0 - depths[None, :]
-    b = total_s * (1.0 + r) + outside_f + inside_f * r
-    root = np.sqrt(np.maximum(b**2 - 4.0 * r * cum_n[-1] * total_s, 0.0))
-    m = np.clip(2.0 * total_s / (b + root), _MU_FLOOR, 1.0 - _MU_FLOOR)
-    inside = np.maximum(m * r, _MU_FLOOR)
-    outside_s = total_s - inside_s
-    q = outside_s * np.log(m) + outside_f * np.log1p(-m)
-    q += inside_s * np.log(inside) + inside_f * np.log1p(-inside)
-    return m, q
+    inside_n, inside_s = cum_n[last] - cum_n[first], cum_s[last] - cum_s[first]
+    return two_levels(inside_n, inside_s, float(cum_n[-1]), float(cum_s[-1]), depths)
 
 
 def _scaled(
@@ -209,49 +192,3 @@ def _scaled(
         return replace(kind, q=kind.q / phi)
 
     return Losses(cells, over(steps), over(ramps), over(dips), flat / phi, phi, degrees)
-
-
-_BLOCK = 256
-"""Shapes at once: what they work on stays in the processor's cache."""
-
-
-def _profile(lost: Floats, depths: Floats, cells: Cells) -> tuple[Floats, Floats]:
-    """m0 that maximises the likelihood of every shape (P, G) at every depth, and that likelihood.
-
-    By guarded Newton steps; both (P, depths).
-    """
-    starts = range(0, max(len(lost), 1), _BLOCK)
-    parts = [_profile_block(lost[i : i + _BLOCK], depths, cells) for i in starts]
-    plateau, q = (np.concatenate(side) for side in zip(*parts, strict=True))
-    return plateau, q
-
-
-def _profile_block(lost: Floats, depths: Floats, cells: Cells) -> tuple[Floats, Floats]:
-    failures, total = cells.n - cells.s, float(cells.s.sum())
-    plateau, q = (np.empty((len(lost), len(depths))) for _ in range(2))
-    retained, work = np.empty_like(lost), np.empty_like(lost)
-    for column, depth in enumerate(depths):
-        np.multiply(lost, -depth, out=retained)
-        retained += 1.0
-        ceiling = (1.0 - _MU_FLOOR) / retained.max(axis=1)
-        # From a wall of the logarithm Newton's steps only double the distance: not from there.
-        m = np.clip(total / (retained @ cells.n), _MU_FLOOR, _START * ceiling)
-        for _ in range(_NEWTON_STEPS):
-            np.multiply(retained, -m[:, None], out=work)
-            work += 1.0
-            np.divide(retained, work, out=work)
-            slope = total / m - work @ failures
-            curvature = total / m**2 + np.square(work, out=work) @ failures
-            moved = m + slope / np.maximum(curvature, 1e-12)
-            moved = np.clip(moved, np.maximum(_MU_FLOOR, 0.3 * m), ceiling)
-            settled = bool(np.abs(moved - m).max(initial=0.0) < 1e-4)
-            m = moved
-            if settled:
-                break
-        np.multiply(retained, m[:, None], out=work)
-        np.clip(work, _MU_FLOOR, 1.0 - _MU_FLOOR, out=work)
-        plateau[:, column] = m
-        q[:, column] = np.log(work) @ cells.s
-        np.subtract(1.0, work, out=work)
-        q[:, column] += np.log(work, out=work) @ failures
-    return plateau, q

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.analysis.curve import Estimate, fall_of
@@ -49,17 +50,23 @@ class Evidence:
 
     Attributes:
         tolerance, baseline_share: what it was fitted with.
-        fit: smooth curves, for the shape. refined: the same with the depth resolved, for the drawn
-            curve and the drop.
         losses: steps, ramps and dips, for caps and places.
     """
 
     documents: Documents
     tolerance: float
     baseline_share: float
-    fit: DeclineFit
-    refined: DeclineFit
     losses: Losses
+
+    @cached_property
+    def fit(self) -> DeclineFit:
+        """Smooth curves, for the shape; fitted when first asked for."""
+        return fit_declines(self.documents, self.baseline_share)
+
+    @cached_property
+    def refined(self) -> DeclineFit:
+        """The same with the depth resolved, for the drawn curve and the drop."""
+        return refine(self.fit, self.documents)
 
     def losses_at(self, tolerance: float) -> Losses:
         """The family with its depths laid around another ``tolerance``."""
@@ -128,15 +135,8 @@ def find_verdict(
             "All scored lengths are the same or nearly so: nothing can be said about length; "
             "measure documents of different lengths."
         )
-    fit = fit_declines(documents, settings.baseline_share)
-    evidence = Evidence(
-        documents,
-        settings.tolerance,
-        settings.baseline_share,
-        fit,
-        refine(fit, documents),
-        fit_losses(documents, settings.tolerance, settings.baseline_share),
-    )
+    losses = fit_losses(documents, settings.tolerance, settings.baseline_share)
+    evidence = Evidence(documents, settings.tolerance, settings.baseline_share, losses)
     if baseline_mean < FLOOR:
         return Finding(
             Verdict.FLOOR,
@@ -154,8 +154,7 @@ def _insufficient(reason: str) -> Finding:
 def _judge(scan: Scan, evidence: Evidence, settings: AnalysisSettings) -> Finding:
     alpha = 1.0 - settings.confidence
     least = ALARM_SHARE * settings.tolerance
-    fit, losses = evidence.fit, evidence.losses
-    fall = fall_of(evidence.refined, settings.confidence)
+    losses = evidence.losses
     dip, step = scan.dip, scan.step
     refuted = losses.least_deviance(SMALL_SHARE * settings.tolerance)
     small_refuted = refuted >= losses.quantile(settings.confidence)
@@ -167,8 +166,9 @@ def _judge(scan: Scan, evidence: Evidence, settings: AnalysisSettings) -> Findin
         dip is not None
         and dip.p_value <= (1 - STEP_SHARE) * alpha
         and large(dip.drop)
-        and dip.deviance - step.deviance > 3.84 * fit.dispersion
+        and dip.deviance - step.deviance > 3.84 * evidence.fit.dispersion
     ):
+        fit = evidence.fit
         low, high = (float(t) for t in dip.starts)
         least_drop, most_drop = ratio_interval(
             *dip.counts, fit.dispersion, fit.limit(settings.confidence)
@@ -178,14 +178,15 @@ def _judge(scan: Scan, evidence: Evidence, settings: AnalysisSettings) -> Findin
         degraded = (dip.first_tokens, dip.last_tokens + 1)
         return Finding(Verdict.DIP, "", loss, degraded, evidence)
     found = step.p_value <= STEP_SHARE * alpha
+    fall = fall_of(evidence.refined, settings.confidence) if found else None
     if found and fall and (large(step.drop) or fall.drop.low >= least):
-        shape = shape_of(fit)
+        shape = shape_of(evidence.fit)
         warnings = []
         if shape == "unclear":
             warnings.append("Whether the loss is sudden or gradual cannot be told from these data.")
         location = half_drop(losses, fall, settings.confidence)
         start = max(fall.complete_tokens, location.high)
-        longest = int(fit.cells.high[-1]) + 1
+        longest = int(losses.cells.high[-1]) + 1
         verdict = Verdict.GRADUAL_DECLINE if shape == "slope" else Verdict.CLIFF
         loss = Loss(location, fall.drop, step.p_value)
         return Finding(verdict, "", loss, (round(start), longest), evidence, warnings)
