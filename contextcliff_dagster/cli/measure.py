@@ -76,7 +76,8 @@ def profile(
     if sentinel:
         from contextcliff_dagster.cli.sentinel import watch_cap
 
-        watch_cap(store, chosen, wanted, budget, dry_run or campaign is not None, as_json=as_json)
+        odd = dry_run or campaign is not None
+        watch_cap(store, chosen, wanted, budget, deadline, odd, as_json=as_json)
         return
     target = None
     if in_rounds:

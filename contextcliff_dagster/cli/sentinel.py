@@ -14,12 +14,20 @@ from contextcliff_dagster.studies import Study
 
 
 def watch_cap(
-    store: Store, study: Study, wanted: Wanted, usd: float | None, odd: bool, *, as_json: bool
+    store: Store,
+    study: Study,
+    wanted: Wanted,
+    usd: float | None,
+    deadline: float | None,
+    odd: bool,
+    *,
+    as_json: bool,
 ) -> None:
     """Run a sentinel of ``study``, print what it says, and tell the alerts where it fails.
 
     Args:
         usd: hard limit of this sentinel; the study's own when None.
+        deadline: seconds after which it sends nothing more; the study's own when None.
         odd: an option was given that means nothing here.
 
     Raises:
@@ -43,6 +51,7 @@ def watch_cap(
             store,
             per_bin=wanted.samples_per_bin,
             budget=Budget(usd=limit),
+            deadline_s=deadline,
             on_progress=bar,
             on_wait=say,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -156,17 +156,14 @@ class RegressionSection(Section):
     runs_per_year: int = Field(default=52, ge=1, le=10_000)
 
 
-class ScheduleSection(Section):
-    """When a new campaign is measured by itself; the schedule has to be switched on in Dagster."""
+class CronSection(Section):
+    """When something is measured by itself; its schedule has to be switched on in Dagster."""
 
     cron: str = Field(description="Five fields, e.g. 0 3 * * 1: Mondays at 3")
     timezone: str = "UTC"
-    grace_hours: float = Field(
-        default=24, gt=0, description="The report is stale so long after a tick it has missed"
-    )
 
     @model_validator(mode="after")
-    def _cron_means_something(self) -> ScheduleSection:
+    def _cron_means_something(self) -> Self:
         if len(self.cron.split()) != 5:
             raise ValueError("'cron' has five fields: minute, hour, day, month, weekday")
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -176,6 +173,26 @@ class ScheduleSection(Section):
         except (ZoneInfoNotFoundError, ValueError) as fault:
             raise ValueError("'timezone' is none; write e.g. UTC or Europe/Zurich") from fault
         return self
+
+
+class ScheduleSection(CronSection):
+    """A new campaign at every tick."""
+
+    grace_hours: float = Field(
+        default=24, gt=0, description="The report is stale so long after a tick it has missed"
+    )
+
+
+class SentinelSection(CronSection):
+    """A few examples at the cap at every tick (docs/regression.md)."""
+
+    cron: str = Field(default="0 5 * * *", description="Five fields, e.g. 0 5 * * *: daily at 5")
+    examples: int = Field(
+        default=20, ge=10, description="Of the bin that holds the cap; at most samples_per_bin"
+    )
+    runs_per_year: int = Field(
+        default=365, ge=1, le=10_000, description="The year's error rate is divided by it"
+    )
 
 
 class AlertsSection(Section):

@@ -25,6 +25,7 @@ from contextcliff_dagster.studies.sections import (
     ScheduleSection,
     ScoringSection,
     Section,
+    SentinelSection,
     TargetedSection,
     TargetSection,
 )
@@ -68,6 +69,7 @@ class Study(Section):
     budget: BudgetSection = BudgetSection()
     regression: RegressionSection = RegressionSection()
     schedule: ScheduleSection | None = None
+    sentinel: SentinelSection | None = None
     alerts: AlertsSection = AlertsSection()
 
     _folder: Path = PrivateAttr(default_factory=Path.cwd)

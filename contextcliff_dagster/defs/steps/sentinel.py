@@ -6,6 +6,7 @@ alone: a campaign of its own (``sentinel-...``), no asset, no report.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,13 +19,12 @@ from contextcliff_dagster.defs.steps.profiles import in_order, read_cliffs
 from contextcliff_dagster.defs.steps.regression import Regression, insist_on_baseline
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.sections import SentinelSection
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.budget import Budget
     from contextcliff_dagster.inference.progress import Progress
 
-PER_BIN = 20
-RUNS_PER_YEAR = 365
 LEAST_EXAMPLES = 10
 
 
@@ -43,7 +43,9 @@ def run_sentinel(
     store: Store,
     *,
     per_bin: int | None = None,
+    campaign: str | None = None,
     budget: Budget | None = None,
+    deadline_s: float | None = None,
     on_progress: Callable[[str, Progress], None] | None = None,
     on_wait: Callable[[str], None] | None = None,
     now: datetime | None = None,
@@ -51,16 +53,23 @@ def run_sentinel(
     """Ask each model with a cap some examples of that length, and test whether answers are lost.
 
     Args:
-        per_bin: examples of the bin that holds the cap; 20, or what the study samples.
+        per_bin: examples of the bin that holds the cap; the study's own when None (20, where it
+            says nothing), and never more than it samples.
+        campaign: a sentinel that was begun and cut, to go on with; a new one when None, named
+            after ``now``.
+        deadline_s: seconds after which no call is sent; the study's own when None.
 
     Raises:
-        StudyError: no baseline is pinned, or none of its models has a cap.
+        StudyError: no baseline is pinned, none of its models has a cap, or ``campaign`` is none of
+            sentinels.
         ContextCliffError: measuring failed; what is measured is kept.
     """
     from contextcliff_dagster.analysis.pairing import pair_records
     from contextcliff_dagster.analysis.regression import RegressionSettings, find_sentinel_shrink
-    from contextcliff_dagster.inference.campaigns import SENTINEL, new_campaign
+    from contextcliff_dagster.inference.campaigns import SENTINEL, ensure_campaign, new_campaign
 
+    if campaign is not None and not campaign.startswith(SENTINEL):
+        raise StudyError(f"{campaign!r} is no sentinel's campaign: begin its name with {SENTINEL}.")
     pinned = insist_on_baseline(study, store)
     manifest = load_frozen(study, store)
     caps = {
@@ -73,11 +82,17 @@ def run_sentinel(
             f"No model of study {study.name!r} has a safe cap in its baseline {pinned.campaign}, "
             "so a sentinel has no place to watch; measure more examples."
         )
-    n = min(per_bin or PER_BIN, study.sampling.samples_per_bin)
+    own = study.sentinel or SentinelSection()
+    n = min(per_bin or own.examples, study.sampling.samples_per_bin)
+    seconds = deadline_s or study.calls.deadline_s
+    until = None if seconds is None else time.monotonic() + seconds
     stamp = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H%M%S")
     with open_ledger(store) as ledger:
-        # Two in one second, by a schedule and by hand, are two.
-        campaign = new_campaign(ledger, study.name, name=f"{SENTINEL}{stamp}")
+        if campaign is None:
+            # Two in one second, by a schedule and by hand, are two.
+            campaign = new_campaign(ledger, study.name, name=f"{SENTINEL}{stamp}")
+        else:
+            ensure_campaign(ledger, study.name, campaign)
         for model in in_order(study, caps):
 
             def progress(found: Progress, model: str = model) -> None:
@@ -95,12 +110,13 @@ def run_sentinel(
                 samples_per_bin=n,
                 budget=budget,
                 progress=progress,
+                until=until,
                 say=on_wait,
             )
         score_campaign(study, store, manifest, ledger, campaign)
     then, after = read_records(study, store, pinned.campaign), read_records(study, store, campaign)
     rates = RegressionSettings(
-        study.regression.flip_rate, study.regression.yearly_error, RUNS_PER_YEAR
+        study.regression.flip_rate, study.regression.yearly_error, own.runs_per_year
     )
     shrinks, unjudged = {}, {}
     for model in in_order(study, caps):

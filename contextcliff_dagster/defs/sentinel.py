@@ -1,0 +1,109 @@
+"""The sentinel under Dagster: a job per study, and a schedule where the study has a `sentinel:`."""
+
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an op and a schedule and does not resolve strings.
+
+from typing import Any
+
+import dagster as dg
+
+from contextcliff_dagster.defs.alerts import alert
+from contextcliff_dagster.defs.assets.options import asset_key, group
+from contextcliff_dagster.defs.device_tags import device_tags
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.schedules import campaign_at
+from contextcliff_dagster.defs.show.narrator import Narrator
+from contextcliff_dagster.defs.steps.sentinel import run_sentinel
+from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.inference.budget import Budget
+from contextcliff_dagster.inference.campaigns import SENTINEL
+from contextcliff_dagster.studies import Study
+
+
+class SentinelConfig(dg.Config):
+    """What to ask; everything empty means as the study says."""
+
+    examples: int | None = None
+    """Of the bin that holds the cap."""
+    campaign: str | None = None
+    """A sentinel that was begun (`sentinel-...`), to go on with; a new one when empty."""
+    budget_usd: float | None = None
+    """Hard limit of this sentinel in USD; the study's own when empty."""
+    deadline_s: float | None = None
+    """Seconds after which nothing more is sent; the study's own when empty."""
+
+
+def sentinel_job(study: Study) -> dg.JobDefinition:
+    """`sentinel_<study>`: a few examples at the cap; the run fails where answers are lost."""
+
+    @dg.op(name=f"{group(study)}__sentinel", tags=device_tags(study))
+    def sentinel(
+        context: dg.OpExecutionContext,
+        config: SentinelConfig,
+        store: StoreResource,
+        watch: dg.ResourceParam[Watch],
+    ) -> None:
+        where = store.open()
+        narrators = {
+            model: Narrator(model, context.log.info, lambda _: None, watch.on_progress)
+            for model in study.models
+        }
+        found = run_sentinel(
+            study,
+            where,
+            per_bin=config.examples,
+            campaign=config.campaign,
+            budget=Budget(usd=study.budget.usd if config.budget_usd is None else config.budget_usd),
+            deadline_s=config.deadline_s,
+            on_progress=lambda model, progress: narrators[model](progress),
+            on_wait=context.log.info,
+        )
+        for told in alert(study, where, found, context.log.warning):
+            context.log.info(f"{told[0].upper()}{told[1:]} was told that a model has shrunk.")
+        shown: dict[str, Any] = {
+            "sentinel": found.sentence,
+            "campaign": found.campaign,
+            "baseline": found.baseline,
+            "shrunk": ", ".join(found.shrunk) or "none",
+        }
+        # Beside the caps that it watches: a run without an asset is seen by nobody.
+        context.log_event(dg.AssetObservation(asset_key(study, "cliffs"), metadata=shown))
+        if found.shrunk:
+            raise dg.Failure(found.sentence, metadata=shown, allow_retries=False)
+
+    @dg.job(
+        name=f"sentinel_{group(study)}",
+        description=(
+            f"A few examples at the caps of `{study.name}`, asked anew and held against the "
+            "pinned baseline; fails where answers are lost."
+        ),
+    )
+    def job() -> None:
+        sentinel()
+
+    return job
+
+
+def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
+    """The schedule of the study's sentinel, if it has one; off until switched on: it costs."""
+    plan = study.sentinel
+    if plan is None:
+        return []
+
+    @dg.schedule(
+        name=f"watch_{group(study)}",
+        job=job,
+        cron_schedule=plan.cron,
+        execution_timezone=plan.timezone,
+        description=f"A sentinel of `{study.name}`: {plan.cron} {plan.timezone}.",
+    )
+    def watch(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        # Begun by the run, not here; a run that is tried again goes on with it and pays once.
+        campaign = f"{SENTINEL}{campaign_at(context.scheduled_execution_time)}"
+        return dg.RunRequest(
+            run_key=campaign,
+            run_config={"ops": {f"{group(study)}__sentinel": {"config": {"campaign": campaign}}}},
+            tags={"contextcliff/campaign": campaign},
+        )
+
+    return [watch]
