@@ -106,7 +106,7 @@ def compare(
             for t, d, lo, hi in zip(*curve, strict=True)
         ],
         "caps": _caps(a, b),
-        "loss_shift": _loss_shift(pairs, settings, (weights_a, weights_b)),
+        "loss_shift": loss_shift(pairs, settings, (weights_a, weights_b)),
         "warnings": [*notes, *_warnings(pairs, a, b)],
     }
     return {**result, "sentence": sentence(result)}
@@ -168,7 +168,7 @@ def _caps(a: Measured, b: Measured) -> dict[str, Any]:
     }
 
 
-def _loss_shift(
+def loss_shift(
     pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
 ) -> dict[str, Any]:
     """How far the length moved at which the score has lost the tolerance: ratio B / A.

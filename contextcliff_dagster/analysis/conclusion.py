@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.analysis.cap import Cap, certified_cap
-from contextcliff_dagster.analysis.verdict import Finding, find_verdict
+from contextcliff_dagster.analysis.verdict import Finding, find_verdict, judge_again
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ def conclude(
     """
     finding = find_verdict(documents, settings, baseline_mean)
     return Conclusion(finding, cap_at(finding, settings.tolerance, settings.confidence))
+
+
+def conclude_again(
+    conclusion: Conclusion, tolerance: float, settings: AnalysisSettings
+) -> Conclusion:
+    """The conclusion from the same documents at another ``tolerance``, without a new scan."""
+    finding = judge_again(conclusion.finding, tolerance, settings)
+    return Conclusion(finding, cap_at(finding, tolerance, settings.confidence))
 
 
 def cap_at(finding: Finding, tolerance: float, confidence: float) -> Cap:

@@ -177,7 +177,8 @@ def _ruptures(documents: Documents, base: float) -> float | None:
     if noise < 1e-12 and np.ptp(signal) < 1e-12:
         return None
     penalty = 3.0 * max(noise, 1e-6) * np.log(len(signal))
-    ends = ruptures.Pelt(model="l2", min_size=5, jump=1).fit(signal).predict(pen=penalty)
+    # The linear kernel is PELT on means, in C: the same splits in a thousandth of the time.
+    ends = ruptures.KernelCPD(kernel="linear", min_size=5).fit(signal).predict(pen=penalty)
     starts = [0, *ends[:-1]]
     means = [float(signal[a:b].mean()) for a, b in zip(starts, ends, strict=True)]
     falls = [

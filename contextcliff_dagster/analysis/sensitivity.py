@@ -1,8 +1,8 @@
 """How cap and verdict move when a choice of the analysis is made otherwise.
 
 Each variant is concluded like the result itself (``conclusion``), from the same calls, with one
-choice changed and with fewer permutations (99); nothing is averaged or corrected, and no variant
-is a better answer. What is varied:
+choice changed and, where the scan has to be repeated, with fewer permutations (99); nothing is
+averaged or corrected, and no variant is a better answer. What is varied:
 
 - ``tolerance``: 10 to 50%;
 - ``bins``: every document at the median length of its bin, for 5, 10 and 20 quantile bins: what a
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.conclusion import conclude
+from contextcliff_dagster.analysis.conclusion import conclude, conclude_again
 from contextcliff_dagster.analysis.prompt_tokens import prompt_line
 from contextcliff_dagster.analysis.units import Documents, clean_records
 
@@ -72,7 +72,7 @@ def sensitivity(
         documents: of ``sample``.
         primary: which of ``em``, ``f1``, ``contained`` the score is, if any.
     """
-    if conclusion.finding.fit is None:
+    if conclusion.finding.evidence is None:
         return []
     longest = int(documents.length_tokens[-1])
     quick = replace(
@@ -85,8 +85,10 @@ def sensitivity(
         if chosen is None:
             rows.append(_row(factor, value, conclusion, documents, longest, reported=True))
             continue
-        baseline = baseline_of(changed, chosen)["mean"]
-        found = conclude(changed, chosen, baseline)
+        if factor == "tolerance":
+            found = conclude_again(conclusion, chosen.tolerance, settings)
+        else:
+            found = conclude(changed, chosen, baseline_of(changed, chosen)["mean"])
         if factor == "tokenizer":
             rows.append(_row(factor, value, found, changed, longest, prompt_line(sample.calls)))
         else:
@@ -105,7 +107,7 @@ def _variants(
     for tolerance in TOLERANCES:
         same = abs(tolerance - quick.tolerance) < 1e-9
         chosen = None if same else replace(quick, tolerance=tolerance)
-        yield "tolerance", f"{tolerance:.0%}", few, chosen
+        yield "tolerance", f"{tolerance:.0%}", documents, chosen
     for share in BASELINES:
         same = abs(share - quick.baseline_share) < 1e-9
         chosen = None if same else replace(quick, baseline_share=share)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -50,34 +50,48 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What was fitted to ``documents``.
-
-    Attributes:
-        tolerance, baseline_share: what it was fitted with.
-        losses: steps, ramps and dips, for caps and places.
-    """
+class Curves:
+    """The family of smooth curves on ``documents``, fitted when first asked for."""
 
     documents: Documents
-    tolerance: float
     baseline_share: float
-    losses: Losses
 
     @cached_property
     def fit(self) -> DeclineFit:
-        """Smooth curves, for the shape; fitted when first asked for."""
+        """Every member, for the shape."""
         return fit_declines(self.documents, self.baseline_share)
 
     @cached_property
     def refined(self) -> DeclineFit:
-        """The same with the depth resolved, for the drawn curve and the drop."""
+        """The likely members with the depth resolved, for the drawn curve and the drop."""
         return refine(self.fit, self.documents)
 
+    @cached_property
+    def losses(self) -> dict[float, Losses]:
+        """Steps, ramps and dips by the tolerance that their depths are laid around."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found in the scores: ``scan`` at any tolerance, the rest at ``tolerance``."""
+
+    scan: Scan
+    curves: Curves
+    tolerance: float
+
+    @property
+    def losses(self) -> Losses:
+        """Steps, ramps and dips, for caps and places."""
+        return self.losses_at(self.tolerance)
+
     def losses_at(self, tolerance: float) -> Losses:
-        """The family with its depths laid around another ``tolerance``."""
-        if tolerance == self.tolerance:
-            return self.losses
-        return fit_losses(self.documents, tolerance, self.baseline_share)
+        """The same with their depths laid around another ``tolerance``."""
+        fitted = self.curves.losses
+        if tolerance not in fitted:
+            share = self.curves.baseline_share
+            fitted[tolerance] = fit_losses(self.curves.documents, tolerance, share)
+        return fitted[tolerance]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +116,12 @@ class Finding:
     @property
     def fit(self) -> DeclineFit | None:
         """The fitted smooth curves, ``None`` where the data support none."""
-        return self.evidence.fit if self.evidence else None
+        return self.evidence.curves.fit if self.evidence else None
 
     @property
     def refined(self) -> DeclineFit | None:
         """The same with the depth resolved."""
-        return self.evidence.refined if self.evidence else None
+        return self.evidence.curves.refined if self.evidence else None
 
 
 def find_verdict(
@@ -140,8 +154,8 @@ def find_verdict(
             "All scored lengths are the same or nearly so: nothing can be said about length; "
             "measure documents of different lengths."
         )
-    losses = fit_losses(documents, settings.tolerance, settings.baseline_share)
-    evidence = Evidence(documents, settings.tolerance, settings.baseline_share, losses)
+    curves = Curves(documents, settings.baseline_share)
+    evidence = Evidence(scan, curves, settings.tolerance)
     if baseline_mean < FLOOR:
         return Finding(
             Verdict.FLOOR,
@@ -149,14 +163,23 @@ def find_verdict(
             "task at every length, so no length is safe.",
             evidence=evidence,
         )
-    return _judge(scan, evidence, settings)
+    return _judge(evidence, settings)
+
+
+def judge_again(finding: Finding, tolerance: float, settings: AnalysisSettings) -> Finding:
+    """The verdict on the same scores at another ``tolerance``; ``settings`` are otherwise its."""
+    if finding.evidence is None or finding.verdict is Verdict.FLOOR:
+        return finding
+    evidence = replace(finding.evidence, tolerance=tolerance)
+    return _judge(evidence, replace(settings, tolerance=tolerance))
 
 
 def _insufficient(reason: str) -> Finding:
     return Finding(Verdict.INSUFFICIENT_DATA, reason)
 
 
-def _judge(scan: Scan, evidence: Evidence, settings: AnalysisSettings) -> Finding:
+def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
+    scan, curves = evidence.scan, evidence.curves
     alpha = 1.0 - settings.confidence
     least = ALARM_SHARE * settings.tolerance
     losses = evidence.losses
@@ -174,9 +197,9 @@ def _judge(scan: Scan, evidence: Evidence, settings: AnalysisSettings) -> Findin
         dip is not None
         and dip.p_value <= (1 - STEP_SHARE) * alpha + 1e-9
         and large(dip)
-        and dip.deviance - step.deviance > 3.84 * evidence.fit.dispersion
+        and dip.deviance - step.deviance > 3.84 * curves.fit.dispersion
     ):
-        fit = evidence.fit
+        fit = curves.fit
         low, high = (float(t) for t in dip.starts)
         least_drop, most_drop = ratio_interval(
             *dip.counts, fit.dispersion, fit.limit(settings.confidence)
@@ -186,9 +209,9 @@ def _judge(scan: Scan, evidence: Evidence, settings: AnalysisSettings) -> Findin
         degraded = (dip.first_tokens, dip.last_tokens + 1)
         return Finding(Verdict.DIP, "", loss, degraded, evidence)
     found = step.p_value <= STEP_SHARE * alpha + 1e-9
-    fall = fall_of(evidence.refined, settings.confidence) if found else None
+    fall = fall_of(curves.refined, settings.confidence) if found else None
     if found and fall and (large(step) or fall.drop.low >= least):
-        shape = shape_of(evidence.fit)
+        shape = shape_of(curves.fit)
         warnings = []
         if shape == "unclear":
             warnings.append("Whether the loss is sudden or gradual cannot be told from these data.")
@@ -200,8 +223,9 @@ def _judge(scan: Scan, evidence: Evidence, settings: AnalysisSettings) -> Findin
         return Finding(verdict, "", loss, (round(start), longest), evidence, warnings)
     warnings = []
     if found and fall:
+        why = "too few examples show that it reaches" if fall.drop.value >= least else "below"
         warnings.append(
-            f"A small loss with length is visible ({fall.drop.value:.0%}), below what counts as an "
+            f"A loss with length is visible ({fall.drop.value:.0%}): {why} what counts as an "
             f"alarm ({least:.0%})."
         )
     elif scan.rise_p_value <= alpha:

@@ -91,7 +91,7 @@ def test_a_rising_curve_is_stable_with_a_warning() -> None:
 def test_a_loss_within_the_tolerance_is_stable() -> None:
     result = cliffs_of(plant(step(500, 0.95, 0.85), 1, per_bin=100))
     assert result["verdict"] == "stable"
-    assert any("small loss" in w for w in result["warnings"])
+    assert any("loss with length is visible" in w for w in result["warnings"])
 
 
 def test_a_tighter_tolerance_or_more_confidence_never_lengthens_the_cap() -> None:
