@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -94,19 +95,21 @@ def test_a_side_without_answers_is_refused() -> None:
 @pytest.mark.parametrize("paired", [True, False])
 def test_noise_alone_is_significant_as_rarely_as_said(paired: bool) -> None:
     """Questions of one document correlated; any p of the family at 5%, 200 simulations."""
+    a = plant(flat(0.5), 0, questions=2)
+    b = a if paired else a.assign(example_id="x" + a["example_id"])
+    pairs = pair_records(a, b, bins_of(a))
+    assert pairs.paired == paired
     false = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        level = np.repeat(rng.beta(4, 2, 100), 2)
-        a = plant(flat(0.5), seed, questions=2)
-        a["score"] = (rng.random(200) < level).astype(float)
-        b = other_answers(a, (rng.random(200) < level).astype(float))
-        if not paired:
-            b["example_id"] = "x" + b["example_id"]
-            b["score"] = (rng.random(200) < np.repeat(rng.beta(4, 2, 100), 2)).astype(float)
-        pairs = pair_records(a, b, bins_of(a))
-        assert pairs.paired == paired
-        false += bool(np.nanmin(adjusted_p_values(pairs, 199, rng)) <= 0.05)
+        level = rng.beta(4, 2, 100)
+        other = level if paired else rng.beta(4, 2, 100)
+        drawn = replace(
+            pairs,
+            a=replace(pairs.a, s=rng.binomial(2, level).astype(float)),
+            b=replace(pairs.b, s=rng.binomial(2, other).astype(float)),
+        )
+        false += bool(np.nanmin(adjusted_p_values(drawn, 199, rng)) <= 0.05)
     assert false <= 20  # 5% of 200 is 10; more than 20 has a probability of .001
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.detectors import second_opinions
 from contextcliff_dagster.analysis.profile import AnalysisSettings, profile_model
-from contextcliff_dagster.analysis.units import Documents
+from contextcliff_dagster.analysis.units import Documents, clean_records
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.markdown_checks import detector_lines
 from contextcliff_dagster_tests.analysis.planted import bins_of, flat, plant, step
-from contextcliff_dagster_tests.analysis.results import CONTEXT
+from contextcliff_dagster_tests.analysis.results import CONTEXT, QUICK
 
 NAMES = (
     "gradient", "second_derivative", "binned_statistics", "percentile_threshold",
@@ -81,20 +82,33 @@ def test_a_small_loss_is_below_every_rule() -> None:
     assert {place for place, _ in found.values()} == {None}
 
 
-def test_most_see_a_planted_cliff_and_the_report_lists_all() -> None:
-    settings = AnalysisSettings(resamples=200, permutations=199)
+def seen(records: pd.DataFrame) -> list[dict[str, Any]]:
+    """What the detectors say of the records, beside the verdict on them."""
+    bins = bins_of(records)
+    cliffs = profile_model(records, bins, QUICK, CONTEXT).cliffs
+    documents = clean_records(records, bins).documents()
+    verdict, cliff = Verdict(cliffs["verdict"]), cliffs["cliff"]
+    return second_opinions(
+        documents, cliffs["bins"], cliffs["baseline"], QUICK.tolerance, verdict, cliff
+    )
+
+
+def test_most_see_a_planted_cliff() -> None:
     agree = dict.fromkeys(NAMES, 0)
     for seed in range(4):
-        records = plant(step(1_000, 0.8, 0.25), seed, graded=True)
-        cliffs = profile_model(records, bins_of(records), settings, CONTEXT).cliffs
-        for found in cliffs["detectors"]:
+        for found in seen(plant(step(1_000, 0.8, 0.25), seed, graded=True)):
             at = found["location_tokens"]
             agree[found["name"]] += at is not None and 600 < at < 1_700
-        page = "\n".join(detector_lines(cliffs))
-        assert all(name in page for name in ("gradient", "ruptures"))
-        assert "raises no confidence" in page
     assert agree["ruptures"] == 4
     assert sum(count >= 3 for count in agree.values()) >= 4
-    level = plant(flat(0.8), 1, graded=True)
-    cliffs = profile_model(level, bins_of(level), settings, CONTEXT).cliffs
-    assert sum(bool(d["agrees"]) for d in cliffs["detectors"]) >= 5
+    assert sum(bool(d["agrees"]) for d in seen(plant(flat(0.8), 1, graded=True))) >= 5
+
+
+def test_the_result_holds_them_and_the_report_lists_all() -> None:
+    records = plant(step(1_000, 0.8, 0.25), 0, graded=True)
+    settings = AnalysisSettings(resamples=200, permutations=199)
+    cliffs = profile_model(records, bins_of(records), settings, CONTEXT).cliffs
+    assert cliffs["detectors"] == seen(records)
+    page = "\n".join(detector_lines(cliffs))
+    assert all(name in page for name in ("gradient", "ruptures"))
+    assert "raises no confidence" in page
