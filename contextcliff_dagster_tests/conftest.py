@@ -10,9 +10,9 @@ import pytest
 
 from contextcliff_dagster_tests.requirements import require
 
-# One thread for linear algebra, in the tests and in what they start: as many tests as cores run side
-# by side, and threads that wait for each other spin. Targeted sampling took 19 CPU seconds that way
-# where one thread takes 2. Said before NumPy or torch is imported.
+# One thread for linear algebra, in the tests and in what they start: as many tests as cores run
+# side by side, and threads that wait for each other spin. Targeted sampling took 19 CPU seconds
+# that way where one thread takes 2. Said before NumPy or torch is imported.
 for _library in ("OPENBLAS", "MKL", "OMP"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
