@@ -19,6 +19,9 @@ from contextcliff_dagster_tests.cli.score_files import (
 )
 from contextcliff_dagster_tests.cli.terminal import call, run
 
+QUICK = ("analyze", "--quick")
+"""For claims about what is read and written: the same, without second opinions."""
+
 
 def test_a_file_of_scores_becomes_a_report_and_a_result(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.csv", answers())
@@ -49,7 +52,9 @@ def test_every_format_says_the_same(format: str, tmp_path: Path) -> None:
     plain = write(tmp_path / "plain.csv", records)
     other = write(tmp_path / f"other.{format}", records)
     to = tmp_path / "results"
-    ended = call("analyze", str(plain), str(other), "--json", str(to))
+    # What is read is the same: second opinions on it are asked for once.
+    quick = [] if format == "parquet" else ["--quick"]
+    ended = call("analyze", str(plain), str(other), "--json", str(to), *quick)
     assert ended.code == 0, ended.err
     one, same = conforming(to / "plain.json"), conforming(to / "other.json")
     assert without_file(one) == without_file(same)
@@ -64,12 +69,12 @@ def test_nothing_but_a_length_and_a_score_is_needed(tmp_path: Path) -> None:
     assert (cliffs["verdict"], cliffs["n_documents"]) == ("cliff", None)
 
 
-QUIET = settings(
+UNTIMED = settings(
     deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
-@QUIET
+@UNTIMED
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_the_order_of_rows_does_not_matter(tmp_path: Path, seed: int, named: bool) -> None:
     records = answers(graded=True, per_bin=6)
@@ -80,11 +85,11 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path, seed: int, named: boo
     write(tmp_path / "b.csv", shuffled)
     to = tmp_path / "to"
     files = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
-    assert call("analyze", *files, "--json", str(to)).code == 0
+    assert call(*QUICK, *files, "--json", str(to)).code == 0
     assert without_file(conforming(to / "a.json")) == without_file(conforming(to / "b.json"))
 
 
-@QUIET
+@UNTIMED
 @given(st.integers(0, 1_000), st.sampled_from([5.0, 10.0, 100.0, 1_000.0]))
 def test_a_scale_changes_nothing(tmp_path: Path, seed: int, scale: float) -> None:
     records = answers(seed, graded=True, per_bin=6).round({"score": 4})
@@ -92,19 +97,19 @@ def test_a_scale_changes_nothing(tmp_path: Path, seed: int, scale: float) -> Non
     scaled = [repr(round(score * scale, 8)) for score in records["score"]]
     write(tmp_path / "b.csv", records.assign(score=scaled))
     to = tmp_path / "to"
-    assert call("analyze", str(tmp_path / "a.csv"), "--json", f"{to}/").code == 0
+    assert call(*QUICK, str(tmp_path / "a.csv"), "--json", f"{to}/").code == 0
     scaled_too = ("--scale", f"{scale:g}", str(tmp_path / "b.csv"), "--json", f"{to}/")
-    assert call("analyze", *scaled_too).code == 0
+    assert call(*QUICK, *scaled_too).code == 0
     assert without_file(conforming(to / "a.json")) == without_file(conforming(to / "b.json"))
 
 
 def test_tolerance_and_confidence_are_the_users(tmp_path: Path) -> None:
     path = str(write(tmp_path / "a.csv", answers()))
     strict = json.loads(
-        call("analyze", path, "--json", "-", "--tolerance", "10%", "--confidence", ".99").out
+        call(*QUICK, path, "--json", "-", "--tolerance", "10%", "--confidence", ".99").out
     )
     assert (strict["tolerance"], strict["confidence"]) == (0.1, 0.99)
-    usual = json.loads(call("analyze", path, "--json", "-").out)
+    usual = json.loads(call(*QUICK, path, "--json", "-").out)
     assert (strict["safe_cap_tokens"] or 0) <= usual["safe_cap_tokens"]
     assert call("analyze", path, "--tolerance", "much").code == 2
 
@@ -117,25 +122,24 @@ def two_models() -> pd.DataFrame:
 def test_each_model_by_itself_or_one_of_them(tmp_path: Path) -> None:
     path = str(write(tmp_path / "both.jsonl", two_models()))
     listed = tmp_path / "both.json"
-    ended = call("analyze", path, "--by", "model", "--json", str(listed))
+    ended = call(*QUICK, path, "--by", "model", "--json", str(listed))
     assert ended.code == 0, ended.err
     assert "COMPARISON:" in ended.out
     long, short = conforming(listed)
     assert (long["model"], short["model"]) == ("long", "short/1")
     assert long["safe_cap_tokens"] > short["safe_cap_tokens"]
-    assert call("analyze", path, "--by", "model", "--json", f"{tmp_path}/dir/").code == 0
+    assert call(*QUICK, path, "--by", "model", "--json", f"{tmp_path}/dir/").code == 0
     names = sorted(p.name for p in (tmp_path / "dir").iterdir())
     assert names[0] == "both.long.json"
     assert names[1].startswith("both.short-1")
-    only = json.loads(call("analyze", path, "--model", "long", "--json", "-").out)
+    only = json.loads(call(*QUICK, path, "--model", "long", "--json", "-").out)
     assert without_file(only) == without_file(long)
 
 
 def test_model_names_the_one_of_a_file_that_names_none(tmp_path: Path) -> None:
     path = str(write(tmp_path / "a.csv", answers()))
-    assert (
-        json.loads(call("analyze", path, "--model", "mine", "--json", "-").out)["model"] == "mine"
-    )
+    named = json.loads(call(*QUICK, path, "--model", "mine", "--json", "-").out)
+    assert named["model"] == "mine"
 
 
 def test_several_files_are_compared_in_one_report(tmp_path: Path) -> None:
@@ -163,7 +167,7 @@ def test_identifiers_keep_their_letters(tmp_path: Path) -> None:
         for i, name in enumerate(["7", "007"] * 30)
     ]
     path = write(tmp_path / "ids.csv", rows)
-    assert json.loads(call("analyze", str(path), "--json", "-").out)["n_documents"] == 2
+    assert json.loads(call(*QUICK, str(path), "--json", "-").out)["n_documents"] == 2
 
 
 def test_it_starts_without_dagster_and_without_a_store(tmp_path: Path) -> None:
@@ -186,7 +190,7 @@ def test_the_schema_is_met_even_by_odd_columns(tmp_path: Path) -> None:
         bin="b07", replicate="wording A", em="yes", study=3, evidence_position=0.5, n=7, tags="[]"
     )
     path, result = write(tmp_path / "odd.parquet", records), tmp_path / "odd.json"
-    assert call("analyze", str(path), "--json", str(result)).code == 0
+    assert call(*QUICK, str(path), "--json", str(result)).code == 0
     plain, same = write(tmp_path / "plain.csv", answers()), tmp_path / "same.json"
-    assert call("analyze", str(plain), "--json", str(same)).code == 0
+    assert call(*QUICK, str(plain), "--json", str(same)).code == 0
     assert without_file(conforming(result)) == without_file(conforming(same))

@@ -111,7 +111,7 @@ def test_what_is_of_another_type_later_is_read_all_the_same(tmp_path: Path) -> N
     refused(path, words=["row 1", "model is empty"])
     lines[-1] = lines[-1].replace(', "model": "m"', "")
     path.write_text("\n".join(lines), encoding="utf-8")
-    ended = call("analyze", str(path), "--json", "-")
+    ended = call("analyze", "--quick", str(path), "--json", "-")
     assert json.loads(ended.out)["n_documents"] == 2
 
 
@@ -131,7 +131,8 @@ def test_one_bad_file_of_several_stops_no_other(tmp_path: Path) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text(HEAD + "1,7\n", encoding="utf-8")
     to, out = tmp_path / "to", tmp_path / "out"
-    ended = call("analyze", str(good), str(bad), str(last), "--json", str(to), "--out", str(out))
+    files = [str(good), str(bad), str(last)]
+    ended = call("analyze", "--quick", *files, "--json", str(to), "--out", str(out))
     assert_one_sentence(ended, str(bad), "row 1")
     assert {p.name for p in to.iterdir()} == {"good.json", "last.json"}
     assert conforming(to / "good.json")["verdict"] == "cliff"
@@ -144,10 +145,10 @@ def test_one_bad_model_of_several_stops_no_other(tmp_path: Path) -> None:
     alone = pd.DataFrame({"length_tokens": [5, 5], "score": [1, 1], "model": "alone"})
     path = write(tmp_path / "both.csv", pd.concat([answers().assign(model="good"), alone]))
     to = tmp_path / "both.json"
-    ended = call("analyze", str(path), "--by", "model", "--json", str(to))
+    ended = call("analyze", "--quick", str(path), "--by", "model", "--json", str(to))
     assert_one_sentence(ended, "model 'alone'", "one length, 5 tokens")
     assert [result["model"] for result in conforming(to)] == ["good"]
-    assert call("analyze", str(path), "--model", "good").code == 0
+    assert call("analyze", "--quick", str(path), "--model", "good").code == 0
 
 
 def test_where_results_cannot_go(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "analyze.md"
 
 def analyzed(path: Path, *options: str) -> dict[str, Any]:
     """The result of one table."""
-    ended = call("analyze", "--aggregated", str(path), "--json", "-", *options)
+    ended = call("analyze", "--quick", "--aggregated", str(path), "--json", "-", *options)
     assert ended.code == 0, ended.err
     found: dict[str, Any] = json.loads(ended.out)
     return found
@@ -106,7 +106,8 @@ def test_flat_tables_are_seldom_called_anything_but_stable(tmp_path: Path) -> No
             rows.append({"model": f"m{model:02d}", "length_tokens": length, "mean": mean, "n": 60})
     to = tmp_path / "to.json"
     path = str(write(tmp_path / "flat.csv", rows))
-    assert call("analyze", "--aggregated", path, "--by", "model", "--json", str(to)).code == 0
+    each = ("--quick", "--by", "model", "--json", str(to))
+    assert call("analyze", "--aggregated", path, *each).code == 0
     verdicts = [result["verdict"] for result in conforming(to)]
     assert verdicts.count("stable") >= 9, verdicts
 
@@ -186,7 +187,8 @@ def test_published_effective_lengths_are_reproduced_exactly(tmp_path: Path) -> N
     path = write(tmp_path / "curves.csv", pd.DataFrame(rows).sample(frac=1, random_state=0))
     to = tmp_path / "curves.json"
     ended = call(
-        "analyze", "--aggregated", "--scale", "100", str(path), "--by", "model", "--json", str(to)
+        *("analyze", "--quick", "--aggregated", "--scale", "100", str(path)),
+        *("--by", "model", "--json", str(to)),
     )
     assert ended.code == 0, ended.err
     found = {result["model"]: result for result in conforming(to)}
@@ -204,5 +206,5 @@ def test_every_published_curve_is_read_or_refused_for_its_zero_length(tmp_path: 
     for row in published()[::7]:
         table = pd.DataFrame({"length_tokens": row["lengths"], "mean": row["scores"]})
         path = write(tmp_path / f"{row['id']}.parquet", table)
-        ended = call("analyze", "--aggregated", "--scale", "100", str(path))
+        ended = call("analyze", "--quick", "--aggregated", "--scale", "100", str(path))
         assert ended.code == (2 if min(row["lengths"]) == 0 else 0), ended.err
