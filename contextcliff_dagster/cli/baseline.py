@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from contextcliff_dagster.cli.faults import DIFFERENT
 from contextcliff_dagster.cli.measured import profiled_campaign
-from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.cli.options import common_options, together
+from contextcliff_dagster.cli.output import print_either
 from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.steps.regression import Baseline, Regression
+
+_of_study = together(click.argument("study"), common_options)
+_one_campaign = together(
+    click.option("--campaign", metavar="NAME", help="This campaign (default: the newest profiled).")
+)
 
 
 @click.group()
@@ -17,9 +27,8 @@ def baseline() -> None:
 
 
 @baseline.command("set")
-@click.argument("study")
-@click.option("--campaign", metavar="NAME", help="This campaign (default: the newest profiled).")
-@common_options
+@_of_study
+@_one_campaign
 def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
     """Pin a campaign of STUDY as its baseline."""
     from contextcliff_dagster.defs.steps.regression import pin_baseline
@@ -27,37 +36,23 @@ def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
 
     store, chosen = Store.default(), find_study(study)
     pinned = pin_baseline(chosen, store, profiled_campaign(store, chosen.name, campaign))
-    if as_json:
-        print_json(pinned.to_dict())
-    else:
-        click.echo(
-            f"Baseline of study {pinned.study}: campaign {pinned.campaign} "
-            f"({', '.join(pinned.models)})."
-        )
+    print_either(pinned.to_dict(), f"{_named(pinned)}.", as_json=as_json)
 
 
 @baseline.command("show")
-@click.argument("study")
-@common_options
+@_of_study
 def baseline_show(study: str, as_json: bool) -> None:
     """Say which campaign of STUDY is pinned."""
     from contextcliff_dagster.defs.steps.regression import insist_on_baseline
     from contextcliff_dagster.studies import find_study
 
     pinned = insist_on_baseline(find_study(study), Store.default())
-    if as_json:
-        print_json(pinned.to_dict())
-    else:
-        click.echo(
-            f"Baseline of study {pinned.study}: campaign {pinned.campaign} "
-            f"({', '.join(pinned.models)}), pinned {pinned.set_at}."
-        )
+    print_either(pinned.to_dict(), f"{_named(pinned)}, pinned {pinned.set_at}.", as_json=as_json)
 
 
 @baseline.command("check")
-@click.argument("study")
-@click.option("--campaign", metavar="NAME", help="This campaign (default: the newest profiled).")
-@common_options
+@_of_study
+@_one_campaign
 def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     """Hold a campaign of STUDY against the baseline; makes no call. Exit code 3: it has shrunk."""
     from contextcliff_dagster.defs.steps.preparation import load_frozen
@@ -67,10 +62,21 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     store, chosen = Store.default(), find_study(study)
     insist_on_baseline(chosen, store)
     name = profiled_campaign(store, chosen.name, campaign)
-    found = judge_regression(chosen, store, load_frozen(chosen, store), name)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        click.echo(found.sentence)
+    end_with(judge_regression(chosen, store, load_frozen(chosen, store), name), as_json=as_json)
+
+
+def end_with(found: Regression, *, as_json: bool) -> None:
+    """Print what a campaign is against the baseline.
+
+    Raises:
+        click.exceptions.Exit: 3, a model has shrunk.
+    """
+    print_either(found.to_dict(), found.sentence, as_json=as_json)
     if found.shrunk:
         raise click.exceptions.Exit(DIFFERENT)
+
+
+def _named(pinned: Baseline) -> str:
+    return (
+        f"Baseline of study {pinned.study}: campaign {pinned.campaign} ({', '.join(pinned.models)})"
+    )

@@ -25,6 +25,7 @@ from contextcliff_dagster.cli.options import (
 from contextcliff_dagster.cli.prepared import estimate_sentence, print_prepared
 from contextcliff_dagster.cli.progress import ProgressBar, money
 from contextcliff_dagster.cli.quiet import dagster_log
+from contextcliff_dagster.cli.targeted import candidates, measure_in_rounds, say_most, target_of
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.store import Store
 
@@ -81,8 +82,6 @@ def profile(
         return
     target = None
     if in_rounds:
-        from contextcliff_dagster.cli.targeted import candidates, target_of
-
         target = target_of(chosen, pilot, until, batch)
         wanted = replace(wanted, samples_per_bin=candidates(chosen, wanted, target))
     with dagster_log(verbose):
@@ -114,35 +113,29 @@ def profile(
             return
         limit = budget if budget is not None else chosen.budget.usd
         if target is not None:
-            from contextcliff_dagster.cli.targeted import measure_in_rounds
-
-            measure_in_rounds(
-                prepared,
-                target,
-                store,
-                instance,
-                campaign,
-                limit,
-                deadline,
-                yes=yes,
-                as_json=as_json,
-            )
-            return
+            say_most(prepared)
         agree_on_cost(prepared, chosen, limit, yes=yes)
         with ProgressBar() as bar, interruption_says(store, chosen, campaign):
-            done = profile_study(
-                chosen,
-                models=wanted.models or None,
-                samples_per_bin=wanted.samples_per_bin,
-                campaign=campaign,
-                budget=Budget(usd=limit),
-                deadline_s=deadline,
-                on_progress=bar,
-                on_wait=say,
-                store=store,
-                instance=instance,
-            )
-        note_standing(store, asked, done.campaign, done.calls)
+            how: dict[str, Any] = {
+                "campaign": campaign,
+                "budget": Budget(usd=limit),
+                "deadline_s": deadline,
+                "on_progress": bar,
+                "on_wait": say,
+                "store": store,
+                "instance": instance,
+            }
+            if target is not None:
+                done = measure_in_rounds(prepared, target, **how)
+            else:
+                done = profile_study(
+                    chosen,
+                    models=wanted.models or None,
+                    samples_per_bin=wanted.samples_per_bin,
+                    **how,
+                )
+        if target is None:
+            note_standing(store, asked, done.campaign, done.calls)
     print_profiled(done, as_json=as_json)
 
 

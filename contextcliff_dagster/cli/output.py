@@ -15,6 +15,14 @@ def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     click.echo(json.dumps(value, indent=2, default=str, allow_nan=False, ensure_ascii=False))
 
 
+def print_either(value: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
+    """``value`` where JSON was asked for, else ``sentence``."""
+    if as_json:
+        print_json(value)
+    else:
+        click.echo(sentence)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Aligned columns under their names; the last one is cut to the width of a terminal."""
     cells = [[str(cell) for cell in row] for row in rows]

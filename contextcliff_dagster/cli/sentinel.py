@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import click
-
-from contextcliff_dagster.cli.faults import DIFFERENT, say
+from contextcliff_dagster.cli.baseline import end_with
+from contextcliff_dagster.cli.faults import say
 from contextcliff_dagster.cli.options import Wanted
-from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.cli.progress import ProgressBar
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
@@ -56,9 +54,4 @@ def watch_cap(
             on_wait=say,
         )
     alert(study, store, found, say)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        click.echo(found.sentence)
-    if found.shrunk:
-        raise click.exceptions.Exit(DIFFERENT)
+    end_with(found, as_json=as_json)

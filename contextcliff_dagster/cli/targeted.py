@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.cli.faults import say
 
 if TYPE_CHECKING:
-    import dagster as dg
-
     from contextcliff_dagster.analysis.rounds import Target
     from contextcliff_dagster.cli.options import Wanted
-    from contextcliff_dagster.defs.run import Prepared
-    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.defs.run import Prepared, Profiled
     from contextcliff_dagster.studies import Study
 
 _CANDIDATES = 20
@@ -39,49 +36,27 @@ def candidates(study: Study, wanted: Wanted, target: Target) -> int:
     return own if study.targeted is not None else max(own, _CANDIDATES * target.pilot)
 
 
-def measure_in_rounds(
-    prepared: Prepared,
-    target: Target,
-    store: Store,
-    instance: dg.DagsterInstance | None,
-    campaign: str | None,
-    limit: float | None,
-    deadline: float | None,
-    *,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    """Agree on the most it can cost, measure, and print each round and the report.
+def say_most(prepared: Prepared) -> None:
+    """What it comes to at the most: the cost that is agreed on is that of all candidates."""
+    if prepared.estimate.calls:
+        most = prepared.study.sampling.samples_per_bin
+        say(
+            f"Note: at most {prepared.estimate.calls:,} calls, {most:,} examples a bin; asking "
+            "ends as soon as the loss is located or excluded."
+        )
+
+
+def measure_in_rounds(prepared: Prepared, target: Target, **how: Any) -> Profiled:
+    """Measure, and say of each round why it is asked, and where it ended early.
+
+    ``how``: what `profile_study` takes as well.
 
     Raises:
-        BudgetError: not confirmed, or not even the pilot could be paid.
+        BudgetError: not even the pilot could be paid.
     """
-    from contextcliff_dagster.cli.measure import agree_on_cost, interruption_says
-    from contextcliff_dagster.cli.progress import ProgressBar
-    from contextcliff_dagster.cli.results import print_profiled
     from contextcliff_dagster.defs.targeted import profile_targeted
-    from contextcliff_dagster.inference.budget import Budget
 
-    study = prepared.study
-    if prepared.estimate.calls:
-        say(
-            f"Note: at most {prepared.estimate.calls:,} calls, {study.sampling.samples_per_bin:,} "
-            "examples a bin; asking ends as soon as the loss is located or excluded."
-        )
-    agree_on_cost(prepared, study, limit, yes=yes)
-    with ProgressBar() as bar, interruption_says(store, study, campaign):
-        done = profile_targeted(
-            study,
-            target,
-            store=store,
-            campaign=campaign,
-            budget=Budget(usd=limit),
-            deadline_s=deadline,
-            on_round=say,
-            on_progress=bar,
-            on_wait=say,
-            instance=instance,
-        )
+    done = profile_targeted(prepared.study, target, on_round=say, **how)
     if done.stopped:
         say(f"Note: ended early: {done.stopped}")
-    print_profiled(done.profiled, as_json=as_json)
+    return done.profiled

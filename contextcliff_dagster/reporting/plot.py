@@ -20,6 +20,9 @@ from contextcliff_dagster.reporting.plot_style import (
     house_style,
     look,
     png_bytes,
+    token_axis,
+    token_limits,
+    with_air,
 )
 from contextcliff_dagster.reporting.plot_words import axis_words, captions
 from contextcliff_dagster.reporting.sentences import parts
@@ -59,11 +62,7 @@ def _figure(results: list[Mapping[str, Any]], records: pd.DataFrame | None) -> F
     def panel(bottom: float, tall: float) -> Axes:
         box = (_LEFT / _WIDTH, bottom / height, (_WIDTH - _LEFT - _RIGHT) / _WIDTH, tall / height)
         axes = figure.add_axes(box)
-        axes.set_xscale("log", base=2)
-        axes.set_xlim(*limits)
-        axes.minorticks_off()
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        token_axis(axes, limits)
         return axes
 
     spread = panel(_FOOT, _SPREAD)
@@ -104,15 +103,11 @@ def _limits(results: Sequence[Mapping[str, Any]], lengths: Sequence[Any]) -> tup
         ]
         seen += [v for p in parts(result, "curve") if (v := number(p.get("tokens")))]
         seen.append(number(result.get("safe_cap_tokens")) or 0.0)
-    seen = [v for v in seen if v > 0] or [100.0, 10_000.0]
-    low, high = min(seen), max(seen)
-    if high < 2 * low:
-        low, high = low / 1.5, high * 1.5
+    low, high = token_limits([v for v in seen if v > 0])
     for window in _windows(results):
         if high < window <= high * (high / low) ** _WINDOW_REACH:
             high = window
-    air = (high / low) ** 0.03
-    return low / air, high * air
+    return with_air(low, high)
 
 
 def _windows(results: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -123,7 +118,6 @@ def _spread_panel(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
     axes.set_ylim(0, 0.56)
     axes.set_yticks([0, 0.25, 0.5])
     axes.grid(axis="y", color=FAINT, lw=0.7)
-    axes.set_axisbelow(True)
     for row, result in enumerate(results):
         style = look(row)
         points = [

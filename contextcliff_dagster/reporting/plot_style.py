@@ -7,12 +7,13 @@ is also printed in grey, marker and line style differ too, and zones differ in l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 DPI = 160
@@ -100,6 +101,30 @@ def _rgba(canvas: Any) -> Any:
     import numpy as np
 
     return np.asarray(canvas.buffer_rgba())
+
+
+def token_axis(
+    axes: Axes, limits: tuple[float, float], *, without: Sequence[str] = ("top", "right")
+) -> None:
+    """A log axis of lengths from ``limits[0]`` to ``limits[1]``, of round ones only."""
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(*limits)
+    axes.minorticks_off()
+    axes.set_axisbelow(True)
+    for side in without:
+        axes.spines[side].set_visible(False)
+
+
+def token_limits(seen: Sequence[float]) -> tuple[float, float]:
+    """Least and largest of ``seen`` (positive), apart by a factor of two at least."""
+    low, high = min(seen, default=100.0), max(seen, default=10_000.0)
+    return (low, high) if high >= 2 * low else (low / 1.5, high * 1.5)
+
+
+def with_air(low: float, high: float) -> tuple[float, float]:
+    """The same and a little beyond: what lies on the edge is seen whole."""
+    air = (high / low) ** 0.03
+    return low / air, high * air
 
 
 def token_label(tokens: float) -> str:

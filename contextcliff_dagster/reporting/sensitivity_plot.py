@@ -16,8 +16,11 @@ from contextcliff_dagster.reporting.plot_style import (
     look,
     png_bytes,
     shortened,
+    token_axis,
     token_label,
+    token_limits,
     token_ticks,
+    with_air,
 )
 from contextcliff_dagster.reporting.sentences import VERDICT_PHRASE, labels, measured_range, parts
 
@@ -93,11 +96,7 @@ def _limits(results: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
         if (v := number(row.get(key)))
     ]
     seen += [v for r in results for v in measured_range(r) or () if v]
-    low, high = min(seen, default=100.0), max(seen, default=10_000.0)
-    if high < 2 * low:
-        low, high = low / 1.5, high * 1.5
-    air = (high / low) ** 0.04
-    return low / air, high * air
+    return with_air(*token_limits(seen))
 
 
 def _panel(
@@ -110,17 +109,12 @@ def _panel(
     last: bool,
 ) -> None:
     rows, style = parts(result, "sensitivity"), look(row)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(*limits)
+    token_axis(axes, limits, without=("top", "right", "left"))
     axes.set_ylim(len(rows) - 0.2, -0.8)
-    axes.minorticks_off()
     ticks = token_ticks(*limits)
     axes.set_xticks(ticks, [token_label(t) if last else "" for t in ticks])
     axes.set_yticks([])
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
     axes.grid(axis="x", color=FAINT, lw=0.7)
-    axes.set_axisbelow(True)
     title = shortened(name, _NAME)
     sure = (
         f"tolerance {level(result.get('tolerance'))}, confidence {level(result.get('confidence'))}"

@@ -15,8 +15,11 @@ from contextcliff_dagster.reporting.plot_style import (
     look,
     png_bytes,
     shortened,
+    token_axis,
     token_label,
+    token_limits,
     token_ticks,
+    with_air,
 )
 
 if TYPE_CHECKING:
@@ -45,16 +48,11 @@ def _figure(comparison: Mapping[str, Any], cliffs: Sequence[Mapping[str, Any] | 
     figure = Figure(figsize=(_WIDTH, _HEIGHT), dpi=DPI, facecolor="white")
     above = figure.add_axes((0.08, 0.42, 0.89, 0.45))
     below = figure.add_axes((0.08, 0.14, 0.89, 0.23), sharex=above)
-    low, high = _limits(comparison)
+    limits = _limits(comparison)
     for axes in (above, below):
-        axes.set_xscale("log", base=2)
-        axes.set_xlim(low, high)
-        axes.minorticks_off()
+        token_axis(axes, limits)
         axes.grid(axis="y", color=FAINT, lw=0.7)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-    ticks = token_ticks(low, high)
+    ticks = token_ticks(*limits)
     below.set_xticks(ticks, [token_label(tick) for tick in ticks])
     above.tick_params(axis="x", labelbottom=False)
     above.set_ylim(-0.02, 1.16)
@@ -73,10 +71,7 @@ def _figure(comparison: Mapping[str, Any], cliffs: Sequence[Mapping[str, Any] | 
 
 def _limits(comparison: Mapping[str, Any]) -> tuple[float, float]:
     edges = [bin[key] for bin in comparison["bins"] for key in ("edge_low", "edge_high")]
-    low, high = max(min(edges), 1), max(edges)
-    if high < 2 * low:
-        low, high = low / 1.5, high * 1.5
-    return low / 1.04, high * 1.04
+    return with_air(*token_limits([max(edge, 1) for edge in edges]))
 
 
 def _middle(bin: Mapping[str, Any]) -> float:
