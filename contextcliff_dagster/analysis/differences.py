@@ -99,8 +99,9 @@ def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tup
 def difference_interval(
     one: Floats, other: Floats, weights: Floats | tuple[Floats, Floats], confidence: float
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of mean(b) - mean(a), widened where documents agree.
+    """Percentile bootstrap interval of mean(b) - mean(a), widened where documents are few or agree.
 
+    By Student's t for few (`student`).
     Where no document changed, a bootstrap would claim certainty: the interval then is that of a
     share of which none was seen, +-(1 - tail^(1/D)) (Clopper and Pearson 1934).
 
@@ -108,12 +109,18 @@ def difference_interval(
         one, other: (2, D): examples and summed scores per document.
         weights: of the documents per resample (D, B), one for both where they are paired.
     """
+    from scipy.special import ndtri
+
     first, second = weights if isinstance(weights, tuple) else (weights, weights)
     mean_a = (one[1] @ first) / np.maximum(one[0] @ first, 1e-9)
     mean_b = (other[1] @ second) / np.maximum(other[0] @ second, 1e-9)
     drawn = mean_b - mean_a
     tail = 0.5 * (1.0 - confidence)
     low, high = np.quantile(drawn, (tail, 1.0 - tail))
+    documents = np.array([max(min(one.shape[1], other.shape[1]), 2)], np.float64)
+    normal = float(ndtri(1.0 - tail))
+    wider = float(student(normal, documents)[0]) / normal
+    low, high = (drawn[0] + wider * (end - drawn[0]) for end in (low, high))
     if np.ptp(drawn) < 1e-12:
         room = 1.0 - tail ** (1.0 / max(one.shape[1], 1))
         low, high = drawn[0] - room, drawn[0] + room
@@ -127,7 +134,8 @@ def difference_curve(
 
     A moving mean over 30% of the examples (tricube weights over their ranks, Cleveland 1979, JASA
     74, 829-836). The band holds the smoothed difference at all lengths at once: the quantile of the
-    bootstrap's largest deviation in units of its SD, which is at least one document's.
+    bootstrap's largest deviation in units of its SD, which is at least one document's, as one of
+    Student's t (`student`).
     """
     lengths = np.concatenate([one.length_tokens, other.length_tokens])
     n = np.concatenate([one.n, other.n])
@@ -149,16 +157,29 @@ def difference_curve(
     mean_b, inside_b = smooth(other, weights[1])
     drawn = mean_b - mean_a
     difference, resampled = drawn[:, 0], drawn[:, 1:]
-    sd = np.maximum(resampled.std(axis=1), 1.0 / np.maximum(np.minimum(inside_a, inside_b), 1.0))
+    documents = np.maximum(np.minimum(inside_a, inside_b), 2.0)
+    sd = np.maximum(resampled.std(axis=1), 1.0 / documents)
     deviation = np.abs(resampled - difference[:, None]) / sd[:, None]
-    half = float(np.quantile(deviation.max(axis=0), confidence)) * sd
-    half = np.maximum(half, 2.0 * sd)
+    quantile = max(float(np.quantile(deviation.max(axis=0), confidence)), 2.0)
+    half = student(quantile, documents) * sd
     return (
         tokens,
         difference,
         np.maximum(difference - half, -1.0),
         np.minimum(difference + half, 1.0),
     )
+
+
+def student(quantile: float, documents: Floats) -> Floats:
+    """The normal ``quantile`` as one of Student's t, where the SD is of so few documents (P).
+
+    A bootstrap of m documents takes their spread for the truth: it is sqrt((m - 1) / m) too small
+    on average, and sometimes much smaller.
+    """
+    from scipy.special import ndtr, stdtrit
+
+    t = np.asarray(stdtrit(documents - 1.0, ndtr(quantile)), np.float64)
+    return t * np.sqrt(documents / (documents - 1.0))
 
 
 _HALF_SPAN = 0.15

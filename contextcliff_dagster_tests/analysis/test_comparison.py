@@ -10,7 +10,11 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.comparison import Measured, compare
-from contextcliff_dagster.analysis.differences import adjusted_p_values
+from contextcliff_dagster.analysis.differences import (
+    adjusted_p_values,
+    difference_interval,
+    student,
+)
 from contextcliff_dagster.analysis.loss_length import loss_lengths, resample_weights
 from contextcliff_dagster.analysis.pairing import pair_records
 from contextcliff_dagster.analysis.settings import AnalysisSettings
@@ -123,3 +127,24 @@ def test_the_length_of_a_loss_is_found() -> None:
     assert np.quantile(found[1:], 0.025) <= np.log(1_000) <= np.quantile(found[1:], 0.975)
     stable = loss_lengths(side.length_tokens, side.n, 0.9 * side.n, weights, 0.3)
     assert np.isinf(stable).all()
+
+
+def test_intervals_of_few_documents_hold_as_often_as_said() -> None:
+    """Twenty paired documents: without Student's t it would be 92.9% of nominal 95%."""
+    rng = np.random.default_rng(0)
+    one = np.ones(20)
+    weights = resample_weights(20, 1_000, rng)
+    held = 0
+    for _ in range(3_000):
+        before, change = rng.uniform(0.4, 0.5, 20), rng.normal(0.1, 0.1, 20)
+        low, high = difference_interval(
+            np.array([one, before]), np.array([one, before + change]), weights, 0.95
+        )
+        held += low <= 0.1 <= high
+    assert 0.94 <= held / 3_000 <= 0.965
+
+
+def test_student_widens_for_few_documents_and_not_for_many() -> None:
+    few, some, many = student(2.8, np.array([5.0, 20.0, 1e6]))
+    assert few > some > many
+    assert many == pytest.approx(2.8, abs=1e-4)
