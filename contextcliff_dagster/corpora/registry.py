@@ -9,12 +9,14 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import Corpus
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.ledgers import LedgerCorpus
+from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
 
 __all__ = ["CORPUS_KINDS", "open_corpus"]
 
 CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], Corpus]] = {
     "reference": LedgerCorpus,
     "file": FileCorpus,
+    "python-source": PythonSourceCorpus,
 }
 
 
