@@ -51,7 +51,7 @@ def profile_table(
     """
     bins = _bins(table)
     known = bool(np.isfinite(table.n).all())
-    result = profile_model(_examples(table, known), bins, settings, context).cliffs
+    result = profile_model(examples_of(table), bins, settings, context).cliffs
     rows = [_row(table, i, b, settings) for i, b in enumerate(bins)]
     definitions, warnings = effective_lengths(
         table.length_tokens.tolist(),
@@ -96,15 +96,15 @@ def _bins(table: MeansTable) -> list[LengthBin]:
     ]
 
 
-def _examples(table: MeansTable, known: bool) -> pd.DataFrame:
-    """Examples scored 0 or 1 with the table's means; none where an n is unknown.
+def examples_of(table: MeansTable) -> pd.DataFrame:
+    """Examples scored 0 or 1 with the table's means: what is concluded from; none without every n.
 
     What rounding to whole examples takes from one length it gives to the next, so that the sum over
     any range of lengths is off by less than one.
     """
     import pandas as pd
 
-    if not known:
+    if not np.isfinite(table.n).all():
         return pd.DataFrame({"length_tokens": np.zeros(0), "score": np.zeros(0)})
     n = np.maximum(table.n * min(1.0, MOST_EXAMPLES / table.n.sum()), 1.0).astype(np.int64)
     hits = np.diff(np.round(np.cumsum(n * table.mean)), prepend=0.0).astype(np.int64)

@@ -1,0 +1,128 @@
+"""How often `contextcliff analyze --aggregated` errs on tables of means whose truth is known.
+
+    python benchmarks/aggregated.py [--runs 100] [--per-length 20,100] [--only step,dip] [--jobs 2]
+
+The curves and scores of accept.py, ten lengths, one question a document unless named otherwise. A
+table has of each length what a paper prints: tokens, mean, n. "exact": all documents of a length
+are that long; "binned": documents of log-normal lengths in deciles, called by their median. What is
+concluded is what the command concludes. Truth, caps and limits as in accept.py: a cap is unsafe
+beyond the first length where the true mean has lost 30%; lengths are shares of the samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from accept import ALARMS, CLASSES, SETTINGS, Outcome, share, summarise
+
+from contextcliff_dagster.analysis.aggregated import examples_of
+from contextcliff_dagster.analysis.baseline import baseline_of
+from contextcliff_dagster.analysis.conclusion import Conclusion, conclude
+from contextcliff_dagster.analysis.planted import Curve
+from contextcliff_dagster.analysis.settings import AnalysisSettings
+from contextcliff_dagster.analysis.simulation import Design, Drawn, simulate, simulate_sample
+from contextcliff_dagster.analysis.units import Documents, clean_records
+from contextcliff_dagster.score_files import MeansTable
+
+LENGTHS = 10
+SHORTEST, LONGEST = 1_000.0, 128_000.0
+TOLERANCE = 0.3
+OF_TABLES = (
+    "flat .55", "flat .95", "flat .50, 0/1", "mild decline", "step", "step, 0/1", "step from .95",
+    "dip", "ramp", "ramp, 0/1", "logistic, 0/1", "decline from the start",
+)  # fmt: skip
+CLUSTERED = "step, 8 a document in the sample"
+HEAD = (
+    "| class | lengths | n | tables | alarms | unsafe caps | cap / truth (flat: of the range) "
+    "| no cap |\n|---|---|---|---|---|---|---|---|"
+)
+
+
+def table_of(documents: Documents, *, binned: bool) -> MeansTable:
+    """Means and n of ten lengths: the documents' own, or medians of ten runs of equal n."""
+    tokens, n, s = documents.length_tokens, documents.n, documents.s
+    if binned:
+        group = ((np.cumsum(n) - 0.5 * n) / n.sum() * LENGTHS).astype(np.int64)
+    else:
+        group = np.unique(tokens, return_inverse=True)[1]
+    total = np.bincount(group, weights=n)
+    places = [int(np.median(tokens[group == i])) for i in range(int(group[-1]) + 1)]
+    mean = np.bincount(group, weights=s) / total
+    return MeansTable(None, np.array(places, np.int64), np.round(mean, 4), total)
+
+
+def one(seed: int, name: str, per_length: int, binned: bool) -> Outcome:
+    rng = np.random.default_rng((seed, per_length, list(CLASSES).index(name), binned))
+    draw_curve, draw_design = CLASSES[name]
+    curve, design = draw_curve(rng), draw_design(rng, per_length)
+    if name != CLUSTERED:
+        design = replace(design, questions=(1, 1))
+    drawn = simulate(design, curve, rng) if binned else exact(design, curve, rng)
+    table = table_of(drawn.documents, binned=binned)
+    found = concluded(table, replace(SETTINGS, seed=seed, tolerance=TOLERANCE))
+    cap = found.cap.tokens
+    return Outcome(
+        found.finding.verdict.value in ALARMS,
+        None if cap is None else drawn.share_up_to(cap),
+        curve.first_loss(TOLERANCE, drawn.share, drawn.log_length),
+        None,
+        None,
+        None,
+    )
+
+
+def concluded(table: MeansTable, settings: AnalysisSettings) -> Conclusion:
+    """As `aggregated.profile_table`, which says much besides."""
+    documents = clean_records(examples_of(table), []).documents()
+    return conclude(documents, settings, baseline_of(documents, settings)["mean"])
+
+
+def exact(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
+    """Ten lengths, and so many documents of each that it has ``design.per_bin`` questions."""
+    each = design.questions[0]
+    grid = np.geomspace(SHORTEST, LONGEST, LENGTHS).round().astype(np.int64)
+    lengths = np.repeat(grid, max(design.per_bin // each, 1))
+    return simulate_sample(lengths, np.full(len(lengths), each), design, curve, rng)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--per-length", default="20,100", help="n of each length")
+    parser.add_argument("--only", default="", help="beginnings of class names, by comma")
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args()
+    wanted = [n for n in (*OF_TABLES, CLUSTERED) if n.startswith(tuple(given.only.split(",")))]
+    start = time.time()
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for per_length in map(int, given.per_length.split(",")):
+            for binned in (False, True):
+                print(HEAD, flush=True)
+                unsafe = lost = 0
+                for name in wanted:
+                    work = partial(one, name=name, per_length=per_length, binned=binned)
+                    found = list(pool.map(work, range(given.runs), chunksize=5))
+                    row = summarise(name, per_length, TOLERANCE, found)
+                    cap = row["cap"] if row["lost"] else f"({row['cap']})"
+                    print(
+                        f"| {name} | {'binned' if binned else 'exact'} | {per_length} "
+                        f"| {row['runs']} | {share(row['alarms'], row['runs'])} "
+                        f"| {share(row['unsafe'], row['lost'])} | {cap} "
+                        f"| {row['no_cap'] / row['runs']:.2f} |",
+                        flush=True,
+                    )
+                    if name != CLUSTERED:
+                        unsafe, lost = unsafe + row["unsafe"], lost + row["lost"]
+                print(
+                    f"\nUnsafe over all of one question a document: {share(unsafe, lost)}; "
+                    f"{time.time() - start:.0f} s\n"
+                )
+
+
+if __name__ == "__main__":
+    main()
