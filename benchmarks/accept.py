@@ -7,7 +7,9 @@ Each class has its curves and its designs, both random: baseline .45 to .75 (or 
 from which n a bin are drawn, their correlation .02 to .30, graded scores unless named otherwise.
 `--runs` data sets a class at n = 20 a bin and tolerance 30%, `--others` at n = 10, 50, 100 and at
 tolerances of 10 and 20%. A cap is unsafe beyond the first length where the true mean has lost the
-tolerance. Shares come with 95% limits (Wilson); lengths are compared as shares of the samples.
+tolerance of the baseline, the true mean of the shortest 15%; where a class declines from the very
+first length, unsafe caps counted from the level there are printed below the table. Shares come with
+95% limits (Wilson); lengths are compared as shares of the samples.
 """
 
 from __future__ import annotations
@@ -151,6 +153,7 @@ class Outcome:
     alarm: bool
     cap: float | None
     truth: float | None
+    from_first: float | None
     log_error: float | None
     held: bool | None
     log_width: float | None
@@ -177,6 +180,7 @@ def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
         found.finding.verdict.value in ALARMS,
         None if cap is None else drawn.share_up_to(cap),
         curve.first_loss(tolerance, drawn.share, drawn.log_length),
+        curve.first_loss(tolerance, drawn.share, drawn.log_length, baseline_share=0.0),
         error,
         held,
         width,
@@ -203,6 +207,10 @@ def median(values: Sequence[float]) -> str:
     return f"{np.median(values):.2f}" if values else ""
 
 
+def beyond(cap: float | None, truth: float | None) -> bool:
+    return cap is not None and truth is not None and cap > truth + 1e-9
+
+
 def summarise(name: str, per_bin: int, tolerance: float, found: list[Outcome]) -> dict[str, Any]:
     lost = [o for o in found if o.truth is not None]
     placed = [o for o in found if o.held is not None]
@@ -214,7 +222,9 @@ def summarise(name: str, per_bin: int, tolerance: float, found: list[Outcome]) -
         "runs": len(found),
         "alarms": sum(o.alarm for o in found),
         "lost": len(lost),
-        "unsafe": sum(o.cap is not None and o.cap > (o.truth or 0) + 1e-9 for o in lost),
+        "unsafe": sum(beyond(o.cap, o.truth) for o in found),
+        "unsafe_from_first": sum(beyond(o.cap, o.from_first) for o in found),
+        "lost_from_first": sum(o.from_first is not None for o in found),
         "cap": median(caps if lost else [o.cap or 0.0 for o in found]),
         "no_cap": sum(o.cap is None for o in found),
         "placed": len(placed),
@@ -265,6 +275,10 @@ def main() -> None:
                 found = list(pool.map(work, range(runs), chunksize=10))
                 of_design.append(summarise(name, per_bin, tolerance, found))
                 print(line(of_design[-1]), flush=True)
+            for row in of_design:
+                if row["class"] == "decline from the start":
+                    of_first = share(row["unsafe_from_first"], row["lost_from_first"])
+                    print(f"\n{row['class']}, counted from the first length: unsafe {of_first}")
             unsafe = sum(row["unsafe"] for row in of_design)
             lost = sum(row["lost"] for row in of_design)
             print(

@@ -213,7 +213,7 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
     permutations = min(fewer, settings.permutations)
     own = replace(settings, seed=number, resamples=100, permutations=permutations)
     found = conclude(drawn.documents, own, baseline_of(drawn.documents, own)["mean"])
-    first = _first_loss(curve, settings.tolerance, drawn)
+    first = _first_loss(curve, settings, drawn)
     loss, tokens = found.finding.cliff, found.cap.tokens
     held = None
     if loss is not None and curve.shape == "step" and first is not None and first > 0:
@@ -229,13 +229,14 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
     )
 
 
-def _first_loss(curve: Curve, tolerance: float, drawn: Drawn) -> int | None:
-    """The first question, in order of length, whose true mean has lost ``tolerance``."""
-    mean = curve.mean(drawn.share, drawn.log_length)
-    # All questions of one length have the mean of the first.
+def _first_loss(curve: Curve, settings: AnalysisSettings, drawn: Drawn) -> int | None:
+    """The first question, in order of length, whose true mean has lost the tolerance."""
+    # All questions of one length have the share of the first.
     first = np.searchsorted(drawn.log_length, drawn.log_length)
-    below = np.flatnonzero(mean[first] <= (1.0 - tolerance) * curve.baseline + 1e-12)
-    return int(below[0]) if len(below) else None
+    share = curve.first_loss(
+        settings.tolerance, drawn.share[first], drawn.log_length, settings.baseline_share
+    )
+    return None if share is None else int(np.searchsorted(drawn.share, share))
 
 
 _Over = Callable[[Callable[[int], _Run], Sequence[int]], Iterator[_Run]]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from contextcliff_dagster.analysis.decline import BASELINE_SHARE
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -29,7 +31,7 @@ class Curve:
         shape: ``flat``; ``step`` down at ``place``; ``dip`` from ``place`` to ``end``; ``ramp``,
             linear in the share of samples from ``place`` to ``end``; ``logistic`` in log length
             around ``place`` with ``end`` the place where .9 of the drop has happened.
-        baseline: mean at the short end, 0..1.
+        baseline: mean before any loss, 0..1.
         drop: share of the baseline that is lost at the deepest point.
         place, end: shares of the samples, 0..1.
         noisy_from: scores from this share of the samples up to ``place`` are 0 or 1 with unchanged
@@ -66,12 +68,19 @@ class Curve:
         return self.baseline * (1.0 - self.drop * lost)
 
     def first_loss(
-        self, tolerance: float, share: Floats, log_length: Floats | None = None
+        self,
+        tolerance: float,
+        share: Floats,
+        log_length: Floats | None = None,
+        baseline_share: float = BASELINE_SHARE,
     ) -> float | None:
         """Share of the samples at which ``tolerance`` of the baseline is first lost.
 
-        ``None`` where it never is. ``share``, ``log_length``: the whole population, ascending.
+        The baseline is what a cap is relative to: the true mean of the shortest ``baseline_share``
+        of the samples, or at 0 that at the very first. ``None`` where it never is lost. ``share``,
+        ``log_length``: the whole population, ascending.
         """
         mean = self.mean(share, log_length)
-        below = np.flatnonzero(mean <= (1.0 - tolerance) * self.baseline + 1e-12)
+        first = max(int(np.searchsorted(share, baseline_share)), 1)
+        below = np.flatnonzero(mean <= (1.0 - tolerance) * mean[:first].mean() + 1e-12)
         return float(share[below[0]]) if len(below) else None
