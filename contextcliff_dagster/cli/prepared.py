@@ -24,6 +24,7 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
                 "manifest": str(folder / "manifest.json") if prepared.kept else None,
                 "sha256": prepared.manifest.sha256,
                 "bins": [_bin(b) for b in prepared.manifest.bins],
+                "corpus": prepared.manifest.header["corpus"],
                 "audit": prepared.audit,
                 "estimate": prepared.estimate.to_dict(),
             }
@@ -43,6 +44,8 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
             for b in prepared.manifest.bins
         ],
     )
+    if said := prepared.manifest.header["corpus"].get("account", {}).get("summary"):
+        click.echo(f"\nCorpus: {said}")
     if few := _few_sentence(prepared):
         click.echo(f"\n{few}")
     click.echo(f"\n{estimate_sentence(prepared)}")

@@ -10,7 +10,19 @@ from typing import Any, NamedTuple, Protocol
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 
-__all__ = ["Corpus", "Entry", "StreamedCorpus", "document_id", "options_hash", "take_options"]
+__all__ = [
+    "EVIDENCE_CHARACTERS",
+    "Corpus",
+    "Entry",
+    "StreamedCorpus",
+    "document_id",
+    "options_hash",
+    "take_options",
+]
+
+EVIDENCE_CHARACTERS = "evidence_characters"
+"""Metadata of an example: where its pieces of evidence begin in the text, in characters. A corpus
+knows no tokenizer; the manifest's is the one that makes ``inter_evidence_tokens`` of them."""
 
 
 class Corpus(Protocol):
@@ -32,6 +44,13 @@ class Corpus(Protocol):
         ...
 
     def examples(self) -> Iterator[Example]: ...
+
+    def account(self) -> Mapping[str, Any]:
+        """What the last whole reading of :meth:`entries` used and left out, as a JSON object.
+
+        Empty where there is nothing to say; ``summary`` is the sentence for people.
+        """
+        ...
 
 
 class Entry(NamedTuple):
@@ -68,6 +87,9 @@ class StreamedCorpus(ABC):
 
     def examples(self) -> Iterator[Example]:
         return (entry.example for entry in self.entries())
+
+    def account(self) -> Mapping[str, Any]:
+        return {}
 
 
 def document_id(text: str) -> str:

@@ -6,7 +6,7 @@ import json
 from array import array
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ class CorpusSummary:
 
     ``text_bytes``: UTF-8 bytes of the distinct documents. ``repeated_rows``: rows without
     an id whose document, question, answers and task had all been seen; they are left out.
+    ``account``: what the corpus says of its source (:meth:`Corpus.account`).
     """
 
     name: str
@@ -47,9 +48,12 @@ class CorpusSummary:
     examples: int
     text_bytes: int
     repeated_rows: int
+    account: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        whole = asdict(self)
+        # Corpora without an account keep the manifests, and their hashes, that they had.
+        return whole if self.account else {k: v for k, v in whole.items() if k != "account"}
 
 
 def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
@@ -102,7 +106,13 @@ def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
                 f"The corpus {corpus.name!r} has no examples; nothing can be measured."
             )
     summary = CorpusSummary(
-        corpus.name, fingerprint, len(seen_documents), examples.rows, text_bytes, repeated
+        corpus.name,
+        fingerprint,
+        len(seen_documents),
+        examples.rows,
+        text_bytes,
+        repeated,
+        corpus.account(),
     )
     write_atomic(directory / _SUMMARY, (json.dumps(summary.to_dict(), indent=2) + "\n").encode())
     return summary

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -26,11 +26,14 @@ from contextcliff_dagster.contracts import (
     conform,
     validate,
 )
+from contextcliff_dagster.sampling.distances import count_distances
 from contextcliff_dagster.sampling.draw import SampleSpec, draw_sample
 from contextcliff_dagster.store import read_table, write_atomic, write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from contextcliff_dagster.sampling.tokenizers import Tokenizer
 
 __all__ = [
     "Manifest",
@@ -125,11 +128,13 @@ def draw_manifest(
     bins: Sequence[LengthBin],
     spec: SampleSpec,
     header: Mapping[str, Any],
+    tokenizer: Callable[[], Tokenizer] | None = None,
 ) -> Manifest:
     """Draw the sample and gather its questions and texts from a materialized corpus.
 
     ``header`` should name study, tokenizer and corpus fingerprint; the sample's spec is added as
-    ``sample``.
+    ``sample``. ``tokenizer`` opens the study's, where an example says in characters how far its
+    pieces of evidence lie apart.
 
     Raises:
         CorpusError: see :func:`sampling.draw.draw_sample`.
@@ -146,6 +151,8 @@ def draw_manifest(
     documents = _rows_of(
         corpus_dir / "documents.parquet", "document_id", sorted({d.document_id for d in drawn})
     )
+    if tokenizer is not None:
+        count_distances(examples, documents, tokenizer)
     return Manifest(
         header={**header, "sample": asdict(spec)},
         bins=tuple(bins),

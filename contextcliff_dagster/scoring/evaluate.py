@@ -56,7 +56,8 @@ def score_rows(
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
         max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of
             so many tokens was cut by it.
-        answer_prefix: how the recipe began the reply; removed where a server repeats it.
+        answer_prefix: how the recipe began the reply (``{question}`` may stand in it); removed
+            where a server repeats it.
 
     Raises:
         StudyError: the scorer is unknown or fails; the schema is no JSON Schema.
@@ -107,7 +108,9 @@ def iter_scored(
                 "have; prepare the study again."
             )
         parsed = parse_answer(
-            row.get("raw_output"), answer_prefix=answer_prefix, output_schema=output_schema
+            row.get("raw_output"),
+            answer_prefix=answer_prefix.replace("{question}", example.question),
+            output_schema=output_schema,
         )
         scores = judge(parsed, example.answers)
         right = scores.contained if primary == "contained" else scores.em

@@ -240,7 +240,8 @@ class Study(Section):
         """The same study over another sample, under its own name: ``<name>-seed-<seed>``.
 
         Its own name keeps its manifest, records and report from overwriting the study's. A
-        generated corpus is generated afresh too, so that two seeds share no document.
+        generated corpus is generated afresh too, so that two seeds share no document, and one that
+        takes some of many files takes others.
 
         Raises:
             StudyError: the seed is negative.
@@ -248,7 +249,7 @@ class Study(Section):
         if seed == self.sampling.seed:
             return self
         options = self.corpus.options
-        if self.corpus.kind == "reference":
+        if self.corpus.kind in ("reference", "python-source"):
             options["seed"] = int(options.get("seed", 0)) + seed - self.sampling.seed
         return self.changed(
             name=study_name(f"{self.name}-seed-{seed}"),

@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.corpora.corpus import (
+    EVIDENCE_CHARACTERS,
     Entry,
     StreamedCorpus,
     document_id,
@@ -27,6 +28,7 @@ from contextcliff_dagster.corpora.python_source.found import (
 from contextcliff_dagster.corpora.python_source.lines import LineQuestion
 from contextcliff_dagster.corpora.python_source.module import Question, SourceModule
 from contextcliff_dagster.corpora.python_source.reading import (
+    SKIPPED,
     SkippedFileError,
     read_bytes,
     read_text,
@@ -134,6 +136,7 @@ class PythonSourceCorpus(StreamedCorpus):
             "roots": sorted({root.label for root in self._roots}),
             "distributions": _distributions(self._roots),
             "files": {"read": read, "used": len(seen), "skipped": dict(sorted(skipped.items()))},
+            "summary": _summary(read, len(seen), skipped),
         }
 
     def _files(self, skipped: Counter[str]) -> list[FoundFile]:
@@ -185,7 +188,7 @@ def _example(identity: str, text: str, asked: Question, name: str) -> Example:
         "source": name,
     }
     if asked.level > 1:
-        metadata["evidence_characters"] = list(asked.places)
+        metadata[EVIDENCE_CHARACTERS] = list(asked.places)
     digest = hashlib.sha256(f"{asked.kind}\n{asked.text}".encode()).hexdigest()
     return Example(
         example_id=f"{identity[:16]}-{asked.kind}-{digest[:12]}",
@@ -194,6 +197,14 @@ def _example(identity: str, text: str, asked: Question, name: str) -> Example:
         answers=asked.answers,
         task=asked.kind,
         metadata=metadata,
+    )
+
+
+def _summary(read: int, used: int, skipped: Mapping[str, int]) -> str:
+    counts = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
+    left_out = ", ".join(f"{n:,} {SKIPPED[reason]}" for reason, n in counts)
+    return f"{read:,} Python files read, {used:,} used" + (
+        f"; left out: {left_out}." if left_out else "."
     )
 
 

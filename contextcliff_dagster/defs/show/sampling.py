@@ -22,13 +22,15 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def corpus_metadata(corpus: CorpusSummary) -> Metadata:
-    """Counts and fingerprint."""
+    """Counts and fingerprint, and what became of each file where the corpus says so."""
+    account = {"account": dg.MetadataValue.json(dict(corpus.account))} if corpus.account else {}
     return {
         "dagster/row_count": corpus.examples,
         "documents": corpus.documents,
         "text_bytes": corpus.text_bytes,
         "repeated_rows": corpus.repeated_rows,
         "fingerprint": corpus.fingerprint,
+        **account,
     }
 
 

@@ -200,6 +200,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     from contextcliff_dagster.corpora.materialize import read_summary
     from contextcliff_dagster.sampling.bins import make_bins
     from contextcliff_dagster.sampling.manifest import draw_manifest, load_manifest, save_manifest
+    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
 
     if (frozen := find_frozen(study, store)) is not None:
         return frozen
@@ -221,6 +222,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         make_bins(*_columns(lengths), study.bin_spec()),
         study.sample_spec(),
         header,
+        lambda: open_tokenizer(study.tokenizer_name),
     )
     folder = store.manifest_dir(study.name)
     # Beside the manifest, not in it: its windows are the models', and the sample is not.
