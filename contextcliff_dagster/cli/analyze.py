@@ -1,4 +1,4 @@
-"""`analyze`: a file of scores that somebody measured elsewhere, to verdict, cap and report."""
+"""`analyze`: scores that somebody measured elsewhere, or a log of them, to verdict and report."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:
     from contextcliff_dagster.cli.analyzed import Analyzed
+    from contextcliff_dagster.score_files.logs.answers import OwnScore
 
 
 _what = together(
@@ -33,6 +34,31 @@ _what = together(
     ),
     click.option("--model", metavar="NAME", help="Only this model, or what to call the only one."),
     click.option("--by", type=click.Choice(["model"]), help="Each model by itself."),
+    click.option("--pool", is_flag=True, help="The files are one measurement, not one each."),
+)
+_logs = together(
+    click.option("--metric", metavar="NAME", help="The score to take of a log that has several."),
+    click.option(
+        "--score",
+        "own_score",
+        type=click.Choice(["em", "f1", "contained"]),
+        help="Score a log's answers here instead, against the accepted ones in it.",
+    ),
+    click.option(
+        "--tokenizer",
+        metavar="NAME",
+        help="Count lengths from a log's texts, e.g. with tiktoken:o200k_base (default: the "
+        "log's own lengths, else that).",
+    ),
+    click.option(
+        "--documents",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="The data set of a log that leaves the documents out: _id and context.",
+    ),
+    click.option(
+        "--partial", is_flag=True, help="Take what a run that failed or was stopped has logged."
+    ),
 )
 _how = together(
     click.option(
@@ -77,6 +103,7 @@ _where = together(
 
 @click.command()
 @_what
+@_logs
 @_how
 @_where
 @click.pass_context
@@ -87,6 +114,12 @@ def analyze(
     scale: float,
     model: str | None,
     by: str | None,
+    pool: bool,
+    metric: str | None,
+    own_score: OwnScore | None,
+    tokenizer: str | None,
+    documents: Path | None,
+    partial: bool,
     tolerance: float,
     confidence: float,
     window: int | None,
@@ -97,25 +130,36 @@ def analyze(
     """Verdict and safe cap of scores that you have: CSV, TSV, JSON Lines, JSON or Parquet.
 
     A row of FILE is an answer: length_tokens and score, and document_id, example_id, replicate,
-    model, failure, ttft_ms and the like where they are known.
+    model, failure, ttft_ms and the like where they are known. Or FILE is a log of inspect_ai,
+    lm-evaluation-harness, HELMET or LongBench, which is told by its content.
     """
     if model is not None and by is not None:
         raise click.UsageError("--model takes one model and --by each: choose one of the two")
+    if pool and aggregated:
+        raise click.UsageError("--pool takes single answers, not tables of means")
+    if metric is not None and own_score is not None:
+        raise click.UsageError("--metric takes a log's score and --score makes one: choose one")
     from contextcliff_dagster.analysis.settings import AnalysisSettings
-    from contextcliff_dagster.cli.analyzed import Places, Wish, analyze_file
+    from contextcliff_dagster.cli.analyzed import Places, Wish, analyze_files
+    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+    from contextcliff_dagster.score_files import LogOptions
 
     settings = AnalysisSettings(
         tolerance=tolerance, confidence=confidence, second_opinions=not quick
     )
-    wish = Wish(settings, aggregated, scale, model, by is not None, window)
-    places = Places.of(target, files, by_model=wish.by_model)
+    log = LogOptions(
+        metric, own_score, tokenizer, documents, partial, open_tokenizer=open_tokenizer
+    )
+    wish = Wish(settings, aggregated, scale, model, by is not None, window, log)
+    groups = [files] if pool else [(path,) for path in files]
+    places = Places.of(target, [group[0] for group in groups], by_model=wish.by_model)
     faults: list[ContextCliffError] = []
     done: list[Analyzed] = []
     paths: list[Path] = []
-    for path in files:
-        found = list(analyze_file(path, wish, faults))
+    for group in groups:
+        found = list(analyze_files(group, wish, faults))
         done += found
-        paths += places.write(path, [item.result for item in found], by_model=wish.by_model)
+        paths += places.write(group[0], [item.result for item in found], by_model=wish.by_model)
     if target == "-":
         results = [item.result for item in done]
         if places.array or results:

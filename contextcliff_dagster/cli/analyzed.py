@@ -6,17 +6,20 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError, StoreError
 from contextcliff_dagster.score_files import (
+    LogOptions,
     MeansTable,
     ScoreFileError,
     ScoreRecords,
     chosen,
     need_two_lengths,
+    pooled,
+    read_log,
     read_records,
     read_tables,
     stem,
@@ -39,6 +42,7 @@ class Wish:
     model: str | None = None
     by_model: bool = False
     window: int | None = None
+    log: LogOptions = field(default_factory=LogOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +54,25 @@ class Analyzed:
     answers: pd.DataFrame | None
 
 
-def analyze_file(path: Path, wish: Wish, faults: list[ContextCliffError]) -> Iterator[Analyzed]:
-    """One result a model; what cannot be analysed is appended to ``faults``."""
+def analyze_files(
+    paths: Sequence[Path], wish: Wish, faults: list[ContextCliffError]
+) -> Iterator[Analyzed]:
+    """One result a model of ``paths``, which are one measurement and mostly one file.
+
+    What cannot be analysed is appended to ``faults``.
+    """
     from contextcliff_dagster.analysis.aggregated import profile_table
     from contextcliff_dagster.analysis.profile import ProfileContext, profile_model
 
     try:
+        path = paths[0]
         read = _tables if wish.aggregated else _records
         with ThreadPoolExecutor(1) as beside:
-            digest = beside.submit(_sha256, path)
-            models = read(path, wish)
-            provenance = {"hashes": {"file": digest.result()}, "file": path.name}
+            digests = [beside.submit(_sha256, one) for one in paths]
+            models = read(paths, wish)
+            names = ["file"] if len(paths) == 1 else [str(one) for one in paths]
+            hashes = {name: one.result() for name, one in zip(names, digests, strict=True)}
+            provenance = {"hashes": hashes, "file": ", ".join(one.name for one in paths)}
     except ContextCliffError as fault:
         faults.append(fault)
         return
@@ -78,7 +90,9 @@ def analyze_file(path: Path, wish: Wish, faults: list[ContextCliffError]) -> Ite
                     task=found.task,
                     tokenizer=found.tokenizer,
                     window_tokens=wish.window,
+                    score_name=found.score_name,
                     provenance=provenance,
+                    warnings=found.notes,
                 )
                 result = profile_model(found.frame, [], wish.settings, context).cliffs
                 answers = found.frame[["length_tokens", "score"]].assign(model=name)
@@ -90,12 +104,26 @@ def analyze_file(path: Path, wish: Wish, faults: list[ContextCliffError]) -> Ite
 _Models = list[tuple[str, ScoreRecords | MeansTable]]
 
 
-def _records(path: Path, wish: Wish) -> _Models:
-    found = read_records(path, scale=wish.scale)
-    return [*chosen(path, found, model=wish.model, by_model=wish.by_model)]
+def _records(paths: Sequence[Path], wish: Wish) -> _Models:
+    found = [(path, _of_file(path, wish)) for path in paths]
+    models = found[0][1] if len(found) == 1 else pooled(found)
+    return [*chosen(paths[0], models, model=wish.model, by_model=wish.by_model)]
 
 
-def _tables(path: Path, wish: Wish) -> _Models:
+def _of_file(path: Path, wish: Wish) -> list[ScoreRecords]:
+    options = replace(wish.log, scale=wish.scale)
+    if (log := read_log(path, options)) is not None:
+        return [log]
+    if wish.log != LogOptions():
+        raise ScoreFileError(
+            f"{path} is no log of another tool: --metric, --score, --tokenizer, --documents and "
+            "--partial say how to read one, and its own columns say the rest."
+        )
+    return read_records(path, scale=wish.scale)
+
+
+def _tables(paths: Sequence[Path], wish: Wish) -> _Models:
+    (path,) = paths
     found = read_tables(path, scale=wish.scale)
     return [*chosen(path, found, model=wish.model, by_model=wish.by_model)]
 

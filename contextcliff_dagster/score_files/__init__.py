@@ -1,7 +1,8 @@
-"""Scores that somebody measured elsewhere: files of records, and tables of means by length.
+"""Scores that somebody measured elsewhere: files of records, tables of means by length, logs.
 
 Belongs here: reading CSV, TSV, JSON Lines, JSON and Parquet by whole columns, and refusing what
-cannot be analysed with the file and the row. Does not belong here: any statistics.
+cannot be analysed with the file and the row; logs of other evaluation tools (`logs`). Does not
+belong here: any statistics.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 from contextcliff_dagster.score_files.choice import chosen, need_two_lengths
 from contextcliff_dagster.score_files.columns import stem
 from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.score_files.logs import LogOptions, read_log
+from contextcliff_dagster.score_files.pooling import pooled
 from contextcliff_dagster.score_files.records import ScoreRecords, read_records
 from contextcliff_dagster.score_files.tables import MeansTable, read_tables
 
 __all__ = [
+    "LogOptions",
     "MeansTable",
     "ScoreFileError",
     "ScoreRecords",
     "chosen",
     "need_two_lengths",
+    "pooled",
+    "read_log",
     "read_records",
     "read_tables",
     "stem",

@@ -116,14 +116,15 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def _opened(path: Path) -> pa.NativeFile:
+def opened(path: Path) -> pa.NativeFile:
+    """The file as bytes, unpacked where its ending says that it is packed."""
     import pyarrow as pa
 
     return pa.input_stream(str(path), compression="detect")
 
 
 def _first_bytes(path: Path, count: int) -> bytes:
-    with _opened(path) as file:
+    with opened(path) as file:
         start: bytes = file.read(count)
     return start
 
@@ -153,7 +154,7 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
         return Columns(path, tuple(header), {}, 1)
     try:
         table = arrow_csv.read_csv(
-            _opened(path),
+            opened(path),
             arrow_csv.ReadOptions(
                 column_names=names, skip_rows=1 + head[:skipped].count(b"\n"), use_threads=True
             ),
@@ -168,9 +169,9 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
         arrays, rows = {name: table[name] for name in wanted}, table.num_rows
         odd = (pa.types.is_temporal, pa.types.is_binary)  # what is no UTF-8 comes as bytes
         if any(is_odd(array.type) for array in arrays.values() for is_odd in odd):
-            arrays, rows = read_csv(path, _opened(path), delimiter, header, wanted)
+            arrays, rows = read_csv(path, opened(path), delimiter, header, wanted)
     except pa.ArrowInvalid:
-        arrays, rows = read_csv(path, _opened(path), delimiter, header, wanted)
+        arrays, rows = read_csv(path, opened(path), delimiter, header, wanted)
     return Columns(path, tuple(header), arrays, rows)
 
 
@@ -184,14 +185,14 @@ def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> C
 
     try:
         schema, found = _json_schema(_first_bytes(path, _HEAD), texts, numbers)
-        with _opened(path) as file:
+        with opened(path) as file:
             table = arrow_json.read_json(
                 file,
                 arrow_json.ReadOptions(use_threads=True, block_size=_HEAD),
                 arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
             )
     except pa.ArrowInvalid:
-        return _plain(path, *read_json_lines(path, _opened(path), texts | numbers))
+        return _plain(path, *read_json_lines(path, opened(path), texts | numbers))
     arrays = {
         name: table[name]
         for name in schema.names
@@ -235,7 +236,7 @@ def _json(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns
     start = _first_bytes(path, _HEAD).removeprefix(_BOM).lstrip()
     if not start.startswith(b"["):
         return _json_lines(path, texts, numbers)
-    with _opened(path) as file:
+    with opened(path) as file:
         return _plain(path, *read_json_array(path, file.read(), texts | numbers))
 
 

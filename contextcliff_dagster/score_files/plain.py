@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,21 +76,32 @@ def read_json_lines(
         ScoreFileError: a line is not one JSON object.
     """
 
-    def objects() -> Iterator[Any]:
-        with io.BufferedReader(file) as lines:
-            count = 0
-            for line in lines:
-                if line.strip(b" \t\r\n\xef\xbb\xbf"):
-                    count += 1
-                    try:
-                        yield json.loads(line.decode("utf-8-sig"))
-                    except (ValueError, RecursionError) as fault:
-                        reason = getattr(fault, "msg", None) or str(fault)
-                        raise ScoreFileError(
-                            f"{path}, row {count} is not one JSON object: {reason}."
-                        ) from fault
+    with io.BufferedReader(file) as lines:
+        return _fields(path, objects_of(path, lines), wanted)
 
-    return _fields(path, objects(), wanted)
+
+def objects_of(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
+    """The JSON value of each line that is not empty.
+
+    Raises:
+        ScoreFileError: a line is not JSON.
+    """
+    import orjson
+
+    count = 0
+    for line in lines:
+        if line.strip(b" \t\r\n\xef\xbb\xbf"):
+            count += 1
+            try:
+                try:
+                    yield orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+                except orjson.JSONDecodeError:  # of NaN, which is told by its row later
+                    yield json.loads(line.decode("utf-8-sig"))
+            except (ValueError, RecursionError) as fault:
+                reason = getattr(fault, "msg", None) or str(fault)
+                raise ScoreFileError(
+                    f"{path}, row {count} is not one JSON object: {reason}."
+                ) from fault
 
 
 def read_json_array(

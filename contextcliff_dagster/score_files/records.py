@@ -31,13 +31,17 @@ class ScoreRecords:
     """One model's records of one file.
 
     ``frame`` holds the columns of ``EVAL_RECORDS`` that the file has, scores 0..1. ``task`` and
-    ``tokenizer`` are named where all its rows agree.
+    ``tokenizer`` are named where all its rows agree. ``length_kind`` says what ``length_tokens``
+    counts, and ``notes`` what else a reader must know, both of logs of other tools.
     """
 
     model: str | None
     frame: pd.DataFrame
     task: str | None = None
     tokenizer: str | None = None
+    score_name: str = "score"
+    length_kind: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def measured_lengths(self) -> NDArray[np.float64]:
@@ -109,9 +113,9 @@ def rows_by_name(names: Any) -> list[tuple[str, Any]]:
 
 
 def _records(model: str | None, frame: pd.DataFrame) -> ScoreRecords:
-    facts = {name: _only(frame, name) for name in _FACTS}
+    task, tokenizer = (_only(frame, name) for name in _FACTS)
     frame = frame.drop(columns=[name for name in _FACTS if name in frame.columns])
-    return ScoreRecords(model, frame, **facts)
+    return ScoreRecords(model, frame, task, tokenizer)
 
 
 def _only(frame: pd.DataFrame, name: str) -> str | None:

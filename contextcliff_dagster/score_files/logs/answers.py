@@ -1,0 +1,141 @@
+"""What every log comes down to: answers, each with its scores and what its length is known by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.sampling.tokenizers import Tokenizer
+
+DEFAULT_TOKENIZER = "tiktoken:o200k_base"
+OwnScore = Literal["em", "f1", "contained"]
+
+TEXT_FIELDS = ("context", "document", "passage", "article", "story", "text")
+"""Fields in which tasks keep the document of a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How a log is to be read.
+
+    Attributes:
+        metric: the log's own score to take; needed where it has several.
+        own_score: score the answers here instead, against the accepted ones in the log.
+        tokenizer: count lengths from the texts with this tokenizer, whatever the log says of them;
+            None takes the log's own lengths where it has any, else ``DEFAULT_TOKENIZER``.
+        documents: file of the data set (JSON or JSON Lines with ``_id`` or ``id``, and ``context``)
+            for logs that leave the documents out.
+        partial: take what a run that failed or was stopped has logged.
+        scale: scores are 0..scale.
+        open_tokenizer: opens a tokenizer by its name (`sampling.tokenizers.open_tokenizer`).
+            Without it only lengths in the log can be used.
+    """
+
+    metric: str | None = None
+    own_score: OwnScore | None = None
+    tokenizer: str | None = None
+    documents: Path | None = None
+    partial: bool = False
+    scale: float = 1.0
+    open_tokenizer: Callable[[str], Tokenizer] | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True)
+class Answer:
+    """One logged answer.
+
+    Attributes:
+        example: the example's name in its data set; repeats share it.
+        scores: by the names the log gives them; one that is no number is left out.
+        variant: rows that score one answer in several ways differ in it (filters of lm-eval).
+        output, accepted: the answer and the accepted ones, for scoring here.
+        text: the document, or the whole prompt where ``of_prompt``.
+        document: the document's name where the log has one.
+        length: what the log says of the length; ``Log.length_kind`` says what it counts.
+        fault: why there is no answer, as the end of "3 ...".
+    """
+
+    example: str | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    variant: str = ""
+    output: str | None = None
+    accepted: Sequence[str] = ()
+    text: str | None = None
+    of_prompt: bool = False
+    document: str | None = None
+    length: float | None = None
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+    fault: str | None = None
+
+
+@dataclass
+class Log:
+    """A log being read: ``answers`` runs once, and what stands behind them is known at its end.
+
+    Attributes:
+        tool: what wrote it, as people call it.
+        length_kind: what ``Answer.length`` counts, ``prompt tokens`` or ``words``.
+        score_names: the names that are scores, where the log lists them apart.
+        default_score: which of ours is nearest to the tool's own, where the log has no scores.
+        notes: sentences about the log that bear on the result.
+        no_text: why lengths cannot be counted, as a clause, where the tool keeps no texts.
+    """
+
+    path: Path
+    tool: str
+    answers: Iterator[Answer] = field(default_factory=lambda: iter(()))
+    model: str | None = None
+    task: str | None = None
+    length_kind: str = "prompt tokens"
+    score_names: set[str] | None = None
+    default_score: OwnScore = "f1"
+    notes: list[str] = field(default_factory=list)
+    no_text: str = ""
+
+
+def number(value: Any) -> float | None:
+    """``value`` as a float where it is a number or true or false, and finite."""
+    if isinstance(value, int | float) and abs(value) < float("inf"):
+        return float(value)
+    return None
+
+
+def name_of(value: Any) -> str | None:
+    """``value`` as a name where it can be one."""
+    if isinstance(value, str):
+        return value or None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def texts_of(value: Any) -> list[str]:
+    """The accepted answers in ``value``: one, several, or lists of wordings of each."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [str(value)]
+    if isinstance(value, list):
+        return [text for item in value for text in texts_of(item)]
+    return []
+
+
+def longest_text(fields: Mapping[str, Any]) -> str | None:
+    """The longest of the fields that tasks keep documents in."""
+    texts = [fields[name] for name in TEXT_FIELDS if isinstance(fields.get(name), str)]
+    return max(texts, key=len, default="") or None
+
+
+def chat_text(messages: Any) -> str:
+    """What a list of chat messages says, in order; texts alone."""
+    parts: list[str] = []
+    for message in messages if isinstance(messages, list) else []:
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, str):
+            parts.append(content)
+        for part in content if isinstance(content, list) else []:
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                parts.append(part["text"])
+    return "\n".join(parts)

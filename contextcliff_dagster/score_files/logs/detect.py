@@ -1,0 +1,95 @@
+"""Which tool wrote a file, by its content; and the file read accordingly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.score_files.columns import opened
+from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.score_files.logs import helmet, inspect_ai, lm_eval, longbench
+from contextcliff_dagster.score_files.logs.answers import Log, LogOptions
+from contextcliff_dagster.score_files.logs.collect import collect
+from contextcliff_dagster.score_files.logs.json_walk import rows
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.score_files.records import ScoreRecords
+
+_HEAD = 1 << 16
+_BOM = b"\xef\xbb\xbf"
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_FIRST_NAME = re.compile(rb'\{\s*"([^"\\]*)"')
+_SPEC = re.compile(rb'"eval"\s*:\s*\{')
+
+
+def read_log(path: Path, options: LogOptions) -> ScoreRecords | None:
+    """The records of ``path`` where it is the log of another tool; None where it is none.
+
+    Raises:
+        ScoreFileError: it is a log, and cannot be used.
+    """
+    try:
+        with opened(path) as file:
+            head: bytes = file.read(_HEAD)
+        log = _opened_log(path, head, options)
+        return None if log is None else collect(log, options)
+    except OSError as fault:
+        # A file that is not there, a folder: the reader of plain files says so better.
+        if not path.is_file():
+            return None
+        raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+
+
+def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
+    if head.startswith(_ZIP):
+        return inspect_ai.read_eval(path, options)
+    head = head.removeprefix(_BOM).lstrip()
+    if head.startswith(b"["):
+        return _by_first_row(path)
+    first = _FIRST_NAME.match(head)
+    if first is None:
+        return None
+    if _SPEC.search(head) and b'"status"' in head and b'"run_id"' in head:
+        return inspect_ai.read_json(path, options)
+    if b'"input_max_length"' in head and first[1] in (b"args", b"data"):
+        return helmet.read_results(path)
+    if first[1] == b"results" and b'"alias"' in head:
+        raise ScoreFileError(
+            f"{path} is a file of results of {lm_eval.TOOL}, which has no single answers: name the "
+            "samples_*.jsonl beside it (written with --log_samples)."
+        )
+    # Written over several lines, it is one object and not JSON Lines.
+    return None if re.match(rb"\{\s*\n", head) else _by_first_row(path)
+
+
+def _by_first_row(path: Path) -> Log | None:
+    try:
+        with opened(path) as file:
+            _, row = next(rows(path, file), (0, {}))
+    except ScoreFileError:
+        return None  # what it is not is said by the reader of plain files
+    for is_one, read in _ROWS:
+        if is_one(row):
+            return read(path)
+    return None
+
+
+def _is_lm_eval(row: Mapping[str, Any]) -> bool:
+    return "doc_id" in row and ("resps" in row or "filtered_resps" in row)
+
+
+def _is_longbench_2(row: Mapping[str, Any]) -> bool:
+    return {"judge", "pred", "answer"} <= row.keys()
+
+
+def _is_longbench_1(row: Mapping[str, Any]) -> bool:
+    return {"pred", "answers"} <= row.keys() and "length_tokens" not in row
+
+
+_ROWS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Path], Log]], ...] = (
+    (_is_lm_eval, lm_eval.read_samples),
+    (_is_longbench_2, longbench.read_results),
+    (_is_longbench_1, longbench.read_predictions),
+)

@@ -1,0 +1,81 @@
+"""Results of HELMET: one JSON file a task and length, with `args`, `data` and `metrics`.
+
+Source of the format: `eval.py` of HELMET (Yen et al. 2024, arXiv 2410.02694). An item of `data` is
+the example without its context, the output, `input_len` (tokens of the prompt, in the model's own
+tokenizer, after cutting) and the item's scores; `metrics` lists the scores' names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.score_files.columns import opened
+from contextcliff_dagster.score_files.logs.answers import (
+    Answer,
+    Log,
+    name_of,
+    number,
+    texts_of,
+)
+from contextcliff_dagster.score_files.logs.json_walk import walk
+
+TOOL = "HELMET"
+
+_LENGTHS = ("input_len", "output_len")
+_NAMES = ("id", "_id", "qid", "question_id")
+
+
+def read_results(path: Path) -> Log:
+    """The log in a file of results."""
+    log = Log(path, TOOL, no_text="HELMET leaves the documents out of its results")
+    log.answers = _answers(log)
+    return log
+
+
+def _answers(log: Log) -> Iterator[Answer]:
+    with opened(log.path) as file:
+        for name, value in walk(log.path, file, ("data",)):
+            if name == "args" and isinstance(value, dict):
+                _take_arguments(log, value)
+            elif name == "data" and isinstance(value, dict):
+                yield _answer(value)
+            elif name == "metrics" and isinstance(value, dict):
+                log.score_names = {key for key in value if not key.endswith("_len")}
+
+
+def _take_arguments(log: Log, arguments: Mapping[str, Any]) -> None:
+    log.model = name_of(arguments.get("model_name_or_path"))
+    log.task = name_of(arguments.get("datasets"))
+    set_to = number(arguments.get("input_max_length"))
+    here = f" (here {set_to:,.0f} tokens)" if set_to else ""
+    log.notes.append(
+        f"HELMET fills its inputs up to a length that is set{here} and cuts what is longer: these "
+        "lengths are manufactured, and the result says little about documents of natural length."
+    )
+
+
+def _answer(item: Mapping[str, Any]) -> Answer:
+    tokens = number(item.get("input_len"))
+    prompt = item.get("input_text")
+    question = item.get("question")
+    name = next((found for key in _NAMES if (found := name_of(item.get(key)))), None)
+    if name is None and isinstance(question, str):
+        name = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
+    return Answer(
+        example=name,
+        scores={
+            key: value
+            for key, given in item.items()
+            if key not in (*_LENGTHS, *_NAMES) and (value := number(given)) is not None
+        },
+        output=item["output"] if isinstance(item.get("output"), str) else None,
+        accepted=texts_of(item.get("answer")) or texts_of(item.get("answers")),
+        text=prompt if isinstance(prompt, str) and prompt else None,
+        of_prompt=True,
+        length=tokens,
+        prompt_tokens=tokens,
+        completion_tokens=number(item.get("output_len")),
+    )

@@ -1,0 +1,200 @@
+"""Logs of inspect_ai: `.eval`, a zip of JSON files, and the same as one JSON file.
+
+Source of the format: the documentation of inspect_ai ("Eval Logs", "Log File Format") and what its
+versions write. A `.eval` file holds `header.json` (missing while a run goes on: then
+`_journal/start.json` says what it is of) and `samples/<id>_epoch_<n>.json`; the JSON file holds the
+members of the header and all samples in `samples`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.score_files.columns import opened
+from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.score_files.logs.answers import (
+    Answer,
+    Log,
+    LogOptions,
+    chat_text,
+    longest_text,
+    name_of,
+    number,
+    texts_of,
+)
+from contextcliff_dagster.score_files.logs.json_walk import walk
+from contextcliff_dagster.score_files.logs.zip_members import ZipMembers
+
+TOOL = "inspect_ai"
+
+_HEADER, _START = "header.json", "_journal/start.json"
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_ATTACHMENT = "attachment://"
+
+
+def read_eval(path: Path, options: LogOptions) -> Log:
+    """The log in a zip file.
+
+    Raises:
+        ScoreFileError: it is broken or no log, or of a run that did not succeed and
+            ``options.partial`` is not set.
+    """
+    members = ZipMembers(path)
+    head_name = next((name for name in (_HEADER, _START) if name in members.names), None)
+    if head_name is None:
+        members.close()
+        raise ScoreFileError(
+            f"{path} is a zip file without {_HEADER}, so no log of inspect_ai; unpack it and name "
+            "the file in it."
+        )
+    log = Log(path, TOOL)
+    head = members.json(head_name)
+    samples = [n for n in members.names if n.startswith("samples/") and n.endswith(".json")]
+    _take_head(log, head if isinstance(head, dict) else {}, len(samples), options)
+    log.answers = _of_members(members, samples)
+    return log
+
+
+def read_json(path: Path, options: LogOptions) -> Log:
+    """The log in one JSON file; its head is read before the first sample.
+
+    Raises:
+        ScoreFileError: as for ``read_eval``.
+    """
+    log = Log(path, TOOL)
+    log.answers = _of_object(log, options)
+    return log
+
+
+def _of_members(members: ZipMembers, samples: list[str]) -> Iterator[Answer]:
+    try:
+        for name in samples:
+            sample = members.json(name)
+            if isinstance(sample, dict):
+                yield _answer(sample)
+    finally:
+        members.close()
+
+
+def _of_object(log: Log, options: LogOptions) -> Iterator[Answer]:
+    head: dict[str, Any] = {}
+    begun = False
+    with opened(log.path) as file:
+        for name, value in walk(log.path, file, ("samples", "reductions")):
+            if name == "samples":
+                if not begun:
+                    begun = True
+                    _take_head(log, head, None, options)
+                if isinstance(value, dict):
+                    yield _answer(value)
+            elif name in ("status", "eval", "error"):
+                head[name] = value
+    if not begun:
+        _take_head(log, head, 0, options)
+
+
+def _take_head(log: Log, head: Mapping[str, Any], count: int | None, options: LogOptions) -> None:
+    spec = head.get("eval")
+    spec = spec if isinstance(spec, dict) else {}
+    log.model, log.task = name_of(spec.get("model")), name_of(spec.get("task"))
+    status = head.get("status", "started")
+    if status == "success":
+        return
+    error = head.get("error")
+    # The error's class: its text may hold the whole request.
+    said = str(error.get("message") or "").partition("(")[0] if isinstance(error, dict) else ""
+    why = f" ({' '.join(said.split())[:80]})" if said else ""
+    ended = {"cancelled": "was cancelled", "started": "has not ended"}.get(status, f"failed{why}")
+    if not options.partial:
+        has = "" if count is None else f" and has {count:,} samples"
+        raise ScoreFileError(
+            f"{log.path} is the log of a run that {ended}{has}: finish it (inspect eval-retry), "
+            "or take what is there with --partial."
+        )
+    log.notes.append(
+        f"The run of {log.path.name} {ended}: what it left out may be what was hardest or longest."
+    )
+
+
+def _answer(sample: Mapping[str, Any]) -> Answer:
+    output = sample.get("output")
+    output = output if isinstance(output, dict) else {}
+    usage = output.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    metadata = sample.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    prompt = _prompt(sample)
+    document = longest_text(metadata)
+    inside = document is not None and document in prompt
+    tokens = _input_tokens(usage)
+    return Answer(
+        example=name_of(sample.get("id")),
+        scores=dict(_scores(sample)),
+        output=_completion(output),
+        accepted=texts_of(sample.get("target")),
+        text=document if inside else prompt or None,
+        of_prompt=not inside,
+        document=name_of(metadata.get("document_id")),
+        length=tokens,
+        prompt_tokens=tokens,
+        completion_tokens=number(usage.get("output_tokens")),
+        fault=_fault(sample),
+    )
+
+
+def _fault(sample: Mapping[str, Any]) -> str | None:
+    if sample.get("error"):
+        return "with an error"
+    return "declared invalid" if sample.get("invalidation") else None
+
+
+def _input_tokens(usage: Mapping[str, Any]) -> float | None:
+    """Of the last call: what was read from or written to a cache is counted apart."""
+    names = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
+    return sum(number(usage.get(name)) or 0.0 for name in names) or None
+
+
+def _completion(output: Mapping[str, Any]) -> str | None:
+    said = output.get("completion")
+    if isinstance(said, str):
+        return said
+    choices = output.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else {}
+    return chat_text([first.get("message")]) if isinstance(first, dict) else None
+
+
+def _prompt(sample: Mapping[str, Any]) -> str:
+    given = sample.get("input")
+    text = given if isinstance(given, str) else chat_text(given)
+    if text.startswith(_ATTACHMENT):
+        kept = sample.get("attachments")
+        found = kept.get(text.removeprefix(_ATTACHMENT)) if isinstance(kept, dict) else None
+        return found if isinstance(found, str) else ""
+    return text
+
+
+def _scores(sample: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    scores = sample.get("scores")
+    for scorer, score in (scores if isinstance(scores, dict) else {}).items():
+        value = score.get("value") if isinstance(score, dict) else score
+        values = value.items() if isinstance(value, dict) else [("", value)]
+        for key, one in values:
+            if (found := _score(one)) is not None:
+                yield (f"{scorer}/{key}" if key else str(scorer)), found
+
+
+def _score(value: Any) -> float | None:
+    """As inspect_ai's own metrics read a value: letters, numbers, or either as text."""
+    if not isinstance(value, str):
+        return number(value)
+    if value in _LETTERS:
+        return _LETTERS[value]
+    if value.lower() in _WORDS:
+        return _WORDS[value.lower()]
+    try:
+        return number(float(value))
+    except ValueError:
+        return None

@@ -1,0 +1,123 @@
+"""Samples of lm-evaluation-harness: `samples_<task>_<time>.jsonl`, a line for each filter of each
+document.
+
+Source of the format: the harness's README (`--log_samples`) and what its versions write. The file
+of results beside it (`results_<time>.json`) names the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.score_files.columns import opened
+from contextcliff_dagster.score_files.logs.answers import (
+    Answer,
+    Log,
+    chat_text,
+    longest_text,
+    name_of,
+    number,
+    texts_of,
+)
+from contextcliff_dagster.score_files.logs.json_walk import MOST_BYTES, rows
+
+TOOL = "lm-evaluation-harness"
+
+_NO_SCORES = frozenset({
+    "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
+    "doc_hash", "prompt_hash", "target_hash", "schema_version",
+})  # fmt: skip
+_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d\d-\d\dT[^_]*\.jsonl")
+_NO_FILTER = ("", "none")
+RULER = "ruler"
+
+
+def read_samples(path: Path) -> Log:
+    """The log in a file of samples, whose name is that of its task and time."""
+    named = _NAME.match(path.name)
+    log = Log(path, TOOL, model=_model(path), task=named["task"] if named else None)
+    log.answers = _answers(log)
+    return log
+
+
+def _answers(log: Log) -> Iterator[Answer]:
+    with opened(log.path) as file:
+        for _, row in rows(log.path, file):
+            yield _answer(row)
+
+
+def _answer(row: Mapping[str, Any]) -> Answer:
+    document = row.get("doc")
+    document = document if isinstance(document, dict) else {}
+    text = longest_text(document)
+    filtered = row.get("filtered_resps")
+    said = filtered[0] if isinstance(filtered, list) and filtered else filtered
+    said = said[0] if isinstance(said, list) and said else said
+    variant = name_of(row.get("filter")) or ""
+    variant = "" if variant in _NO_FILTER else variant
+    return Answer(
+        example=name_of(row.get("doc_hash")) or name_of(row.get("doc_id")),
+        scores={f"{k},{variant}" if variant else k: v for k, v in _scores(row, document)},
+        variant=variant,
+        output=said if isinstance(said, str) else None,
+        accepted=texts_of(document.get("answers")) or texts_of(row.get("target")),
+        text=text or _prompt(row.get("arguments")) or None,
+        of_prompt=text is None,
+    )
+
+
+def _scores(row: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    named = row.get("metrics")
+    names = named if isinstance(named, list) else [n for n in row if n not in _NO_SCORES]
+    found = {str(n): value for n in names if (value := number(row.get(n))) is not None}
+    # RULER's tasks have a score a length, named by it, and -1 in all but the document's own.
+    if found and all(name.isdigit() for name in found):
+        own = found.get(str(document.get("max_length")))
+        if own is not None and own >= 0:
+            yield RULER, own
+        return
+    yield from found.items()
+
+
+def _prompt(arguments: Any) -> str:
+    """The first request's prompt: a text, or chat messages written as JSON."""
+    if isinstance(arguments, dict):  # since 0.4.5: gen_args_0: {arg_0: prompt, arg_1: ...}
+        first = arguments.get("gen_args_0")
+        given = first.get("arg_0") if isinstance(first, dict) else None
+    else:
+        given = arguments
+    while isinstance(given, list) and given:
+        given = given[0]
+    if not isinstance(given, str):
+        return ""
+    if given.startswith("[{"):
+        try:
+            return chat_text(json.loads(given)) or given
+        except ValueError:
+            return given
+    return given
+
+
+def _model(path: Path) -> str | None:
+    """The model that the file of results beside ``path`` names, of the same run."""
+    time = path.name.split(".jsonl")[0].rpartition("_")[2]
+    results = [path.parent / f"results_{time}.json"]
+    if not results[0].is_file():
+        results = sorted(path.parent.glob("results_*.json"))
+    if len(results) != 1:
+        return None
+    try:
+        if results[0].stat().st_size > MOST_BYTES:
+            return None
+        said = json.loads(results[0].read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    config = said.get("config")
+    config = config if isinstance(config, dict) else {}
+    return name_of(said.get("model_name")) or name_of(config.get("model_name"))

@@ -1,0 +1,100 @@
+"""Predictions of LongBench: version 1 (`pred/<model>/<dataset>.jsonl`) and version 2
+(`results/<model>.jsonl`).
+
+Source of the formats: the LongBench repository, `LongBench/pred.py` and `LongBench/eval.py` (Bai
+et al. 2023, arXiv 2308.14508), `pred.py` and `result.py` (Bai et al. 2024, arXiv 2412.15204). A
+line of version 1 is `pred`, `answers`, `all_classes`, `length`; one of version 2 is the example
+with `response`, `pred`, `judge`, and its context cut to 1,000 characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.score_files.columns import opened, stem
+from contextcliff_dagster.score_files.logs.answers import (
+    Answer,
+    Log,
+    longest_text,
+    name_of,
+    number,
+    texts_of,
+)
+from contextcliff_dagster.score_files.logs.json_walk import rows
+
+TOOL_1, TOOL_2 = "LongBench", "LongBench v2"
+
+_KEPT_CHARACTERS = 1_000
+_FIRST_LINE_ONLY = ("trec", "triviaqa", "samsum", "lsht")
+_CUT = (
+    "LongBench cuts prompts beyond a model's limit in the middle and does not say which: a fall "
+    "at the longest ones may be the cut."
+)
+
+
+def read_predictions(path: Path) -> Log:
+    """The log in a file of predictions of version 1, whose name is its task."""
+    log = Log(
+        path,
+        TOOL_1,
+        model=path.parent.name if path.parent.parent.name in ("pred", "pred_e") else None,
+        task=stem(path),
+        length_kind="words",
+        notes=[_CUT],
+        no_text="LongBench leaves the documents out of its predictions",
+    )
+    log.answers = _predictions(log)
+    return log
+
+
+def read_results(path: Path) -> Log:
+    """The log in a file of results of version 2, whose name is its model."""
+    log = Log(
+        path,
+        TOOL_2,
+        model=stem(path),
+        notes=[_CUT],
+        no_text=f"LongBench v2 keeps {_KEPT_CHARACTERS:,} characters of each document",
+    )
+    log.answers = _results(log)
+    return log
+
+
+def _predictions(log: Log) -> Iterator[Answer]:
+    with opened(log.path) as file:
+        for number_, row in rows(log.path, file):
+            if number_ == 1 and row.get("all_classes"):
+                log.default_score = "contained"  # as its own score for classes, by name
+            said = row.get("pred")
+            said = said if isinstance(said, str) else None
+            if said is not None and log.task in _FIRST_LINE_ONLY:
+                said = said.lstrip("\n").split("\n")[0]
+            yield Answer(
+                example=name_of(row.get("_id")),
+                output=said,
+                accepted=texts_of(row.get("answers")),
+                text=longest_text(row),
+                length=number(row.get("length")),
+            )
+
+
+def _results(log: Log) -> Iterator[Answer]:
+    with opened(log.path) as file:
+        for _, row in rows(log.path, file):
+            yield _result(row)
+
+
+def _result(row: Mapping[str, Any]) -> Answer:
+    judged = number(row.get("judge"))
+    context = longest_text(row)
+    # Of that length it was cut; a file of somebody who kept the whole document has other lengths.
+    cut = context is None or len(context) <= _KEPT_CHARACTERS
+    return Answer(
+        example=name_of(row.get("_id")),
+        scores={} if judged is None else {"judge": judged},
+        output=name_of(row.get("pred")) or "",
+        accepted=texts_of(row.get("answer")),
+        text=None if cut else context,
+    )

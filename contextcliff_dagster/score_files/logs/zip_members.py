@@ -1,0 +1,127 @@
+"""Members of a zip file, each read by itself and none beyond a limit, Zstandard included.
+
+Python's own `zipfile` reads Zstandard (method 93, which inspect_ai writes) from 3.14 on; until then
+Arrow unpacks it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.score_files.logs.json_walk import MOST_BYTES
+
+MOST_BYTES_IN_ALL = 32 << 30
+"""Of one file, unpacked: members may overlap, so that the file's size bounds nothing."""
+
+_ZSTANDARD = 93
+_ENCRYPTED = 0x1
+_LOCAL_HEADER = 30
+
+
+class ZipMembers:
+    """The members of the zip file ``path``, which is closed by ``close``.
+
+    Raises:
+        ScoreFileError: the file is no whole zip file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = path.open("rb")
+            self._zip = zipfile.ZipFile(self._file)
+        except OSError as fault:
+            raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+        except (zipfile.BadZipFile, ValueError, struct.error) as fault:
+            raise ScoreFileError(
+                f"{path} is a broken zip file ({fault}): it was cut off or damaged; copy it again."
+            ) from fault
+        self.names = list(dict.fromkeys(self._zip.namelist()))
+        self._unpacked = 0
+
+    def close(self) -> None:
+        self._zip.close()
+        self._file.close()
+
+    def json(self, name: str) -> Any:
+        """The JSON value of member ``name``; NaN and Infinity pass.
+
+        Raises:
+            ScoreFileError: the member is damaged, too large, encrypted, or not JSON.
+        """
+        import json
+
+        import orjson
+
+        content = self._read(name)
+        try:
+            try:
+                return orjson.loads(content)
+            except orjson.JSONDecodeError:
+                return json.loads(content)
+        except (ValueError, RecursionError) as fault:
+            raise self._damaged(name, "it is not JSON") from fault
+
+    def _read(self, name: str) -> bytes:
+        info = self._zip.getinfo(name)
+        if info.flag_bits & _ENCRYPTED:
+            raise ScoreFileError(f"{self._path} is encrypted; unpack it and name the log in it.")
+        if max(info.file_size, info.compress_size) > MOST_BYTES:
+            raise self._too_large(name)
+        try:
+            if info.compress_type == _ZSTANDARD:
+                content = self._zstandard(info)
+            else:
+                with self._zip.open(info) as member:
+                    content = member.read(MOST_BYTES + 1)
+        except NotImplementedError as fault:
+            raise ScoreFileError(
+                f"{self._path}: {name} is packed by method {info.compress_type}, which is not "
+                "known here; write the log as JSON (inspect log convert) and name that."
+            ) from fault
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, struct.error) as fault:
+            raise self._damaged(name, str(fault)) from fault
+        if len(content) > MOST_BYTES:
+            raise self._too_large(name)
+        self._unpacked += len(content)
+        if self._unpacked > MOST_BYTES_IN_ALL:
+            raise ScoreFileError(
+                f"{self._path} unpacks to more than {MOST_BYTES_IN_ALL >> 30} GB, which no log "
+                "does."
+            )
+        return content
+
+    def _zstandard(self, info: zipfile.ZipInfo) -> bytes:
+        import pyarrow as pa
+
+        self._file.seek(info.header_offset)
+        header = self._file.read(_LOCAL_HEADER)
+        name_size, extra_size = struct.unpack("<HH", header[26:])
+        self._file.seek(name_size + extra_size, 1)
+        packed = self._file.read(info.compress_size)
+        parts, size = [], 0
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+            while size <= MOST_BYTES and (part := stream.read(1 << 20)):
+                parts.append(part)
+                size += len(part)
+        content = b"".join(parts)
+        if size <= MOST_BYTES and zlib.crc32(content) != info.CRC:
+            raise zipfile.BadZipFile("its checksum is another")
+        return content
+
+    def _too_large(self, name: str) -> ScoreFileError:
+        return ScoreFileError(
+            f"{self._path}: {name} unpacks to more than {MOST_BYTES >> 20} MB, which no sample of "
+            "a log does."
+        )
+
+    def _damaged(self, name: str, why: str) -> ScoreFileError:
+        return ScoreFileError(
+            f"{self._path} is damaged in {name} ({why}); copy it again, or run the evaluation "
+            "again."
+        )
