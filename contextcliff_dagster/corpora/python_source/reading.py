@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["SKIPPED", "SkippedFileError", "parse", "read_bytes", "read_text"]
 
 SKIPPED: dict[str, str] = {
-    "outside": "links out of the folder",
+    "outside": "behind links out of the folder",
     "unreadable": "not readable",
     "too_short": "shorter than min_bytes",
     "too_long": "longer than max_bytes",
@@ -21,7 +21,7 @@ SKIPPED: dict[str, str] = {
     "not_text": "not text in the encoding that they declare",
     "not_python": "not Python of this version",
     "too_deep": "nested too deeply",
-    "duplicate": "duplicates",
+    "duplicate": "the same as another",
     "no_question": "without a question",
 }
 """Why a file is left out, in the words of the report."""
