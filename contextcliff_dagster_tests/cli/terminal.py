@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 from contextcliff_dagster.cli import main
+from contextcliff_dagster_tests.dagster_memory import runs_in_memory
 
 COMMAND = (sys.executable, "-m", "contextcliff_dagster.cli")
 
@@ -49,15 +50,21 @@ def run(
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def call(*args: str, env: Mapping[str, str] | None = None) -> Ended:
+def call(*args: str, env: Mapping[str, str] | None = None, recorded: bool = False) -> Ended:
     """Run `contextcliff ARGS` in this process: a second or two, where a process takes five.
 
     For claims about what a command says and does. Those about tracebacks, exit codes and streams
-    of a whole process are made with :func:`run`.
+    of a whole process are made with :func:`run`, and those about what Dagster keeps in its home
+    with ``recorded``: elsewhere its runs are kept in memory.
     """
     out, err = io.StringIO(), io.StringIO()
-    # A command sets variables for the steps it starts (--store, DAGSTER_HOME).
-    with mock.patch.dict(os.environ, env or {}), redirect_stdout(out), redirect_stderr(err):
+    with ExitStack() as stack:
+        # A command sets variables for the steps it starts (--store, DAGSTER_HOME).
+        stack.enter_context(mock.patch.dict(os.environ, env or {}))
+        if not recorded:
+            stack.enter_context(runs_in_memory())
+        stack.enter_context(redirect_stdout(out))
+        stack.enter_context(redirect_stderr(err))
         code = main(list(args))
     return Ended(code, out.getvalue(), err.getvalue())
 

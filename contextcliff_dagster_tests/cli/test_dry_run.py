@@ -30,7 +30,7 @@ def test_in_a_fresh_store_nothing_is_left_behind(
     data = tmp_path / "own.jsonl"
     ledger_files.write(data, ledger_files.rows(60))
     for args in (("quick",), ("--data", str(data)), ("quick", "--seed", "5")):
-        ended = call("profile", *args, *MODEL, "--samples-per-bin", "2", "--dry-run")
+        ended = call("profile", *args, *MODEL, "--samples-per-bin", "2", "--dry-run", recorded=True)
         assert (ended.code, ended.sentences) == (0, [])
         assert "To measure: " in ended.out
         assert "is not kept" in ended.out
@@ -41,13 +41,14 @@ def test_in_a_fresh_store_nothing_is_left_behind(
 def test_what_is_frozen_and_measured_stays_and_counts(
     contextcliff_home: Path, dagster_home: Path
 ) -> None:
-    call("profile", "quick", *MODEL, "--samples-per-bin", "2")
+    measure = ("profile", "quick", *MODEL, "--samples-per-bin")
+    call(*measure, "2", recorded=True)
     kept = [contextcliff_home / "quick" / name for name in ("manifest", "preparation")]
     before = files(*kept, dagster_home)
-    same = call("profile", "quick", *MODEL, "--samples-per-bin", "2", "--dry-run", "--json")
+    same = call(*measure, "2", "--dry-run", "--json", recorded=True)
     assert json.loads(same.out)["estimate"]["calls"] == 0
     assert Path(json.loads(same.out)["manifest"]).is_file()
-    more = call("profile", "quick", *MODEL, "--samples-per-bin", "4", "--dry-run", "--json")
+    more = call(*measure, "4", "--dry-run", "--json", recorded=True)
     told = json.loads(more.out)
     assert (told["estimate"]["calls"], told["estimate"]["cached"]) == (10, 10)
     assert told["manifest"] is None

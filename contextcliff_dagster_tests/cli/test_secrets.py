@@ -153,7 +153,7 @@ def test_no_secret_is_in_anything_that_is_produced(
                     measure(sample, entries[name], RECIPE, ledger, **where)
                 ended[f"{fault} {name} direct"] = Ended(2, "", str(caught.value))
             if number < len(NAMES):
-                said = call(*command, "--model", NAMES[number], "--debug")
+                said = call(*command, "--model", NAMES[number], "--debug", recorded=True)
                 assert said.code == 2, (fault, said)
                 ended[fault] = said
         script.write_text(" ".join(KEPT))
@@ -185,7 +185,7 @@ def test_no_secret_is_in_anything_that_is_produced(
             "serve by-address",
             "serve written-down",
         ]:
-            ended[line] = call(*line.split())
+            ended[line] = call(*line.split(), recorded=True)
             assert ended[line].code in (0, 2, 3), (line, ended[line])
 
     # Its own models.yaml holds one, which is why it says that it should not; what was produced, no.
