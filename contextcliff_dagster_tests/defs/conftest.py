@@ -45,6 +45,12 @@ def store(contextcliff_home: Path) -> Store:
 
 
 @pytest.fixture
+def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are not recorded: without DAGSTER_HOME the instance is ephemeral, and quick."""
+    monkeypatch.delenv("DAGSTER_HOME")
+
+
+@pytest.fixture
 def instance() -> dg.DagsterInstance:
     return dg.DagsterInstance.ephemeral()
 

@@ -15,6 +15,8 @@ from contextcliff_dagster_tests.defs.conftest import TINY
 from contextcliff_dagster_tests.defs.test_truncation import point_at
 from contextcliff_dagster_tests.inference.samples import unreliable_server
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 FACTOR = 3.0
 
 

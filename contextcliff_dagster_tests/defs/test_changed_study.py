@@ -20,6 +20,8 @@ from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.defs.conftest import TINY
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 SHORT, LONG = "reference-short", "reference-long"
 
 WORDS = {

@@ -14,6 +14,8 @@ from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 DOCUMENTS, QUESTIONS = 30, 5
 STUDY = """\
 name: several
@@ -25,12 +27,6 @@ prompt: {max_output_tokens: 12}
 models: [reference-short]
 analysis: {resamples: 100}
 """
-
-
-@pytest.fixture(autouse=True)
-def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are not recorded: without DAGSTER_HOME the instance is ephemeral."""
-    monkeypatch.delenv("DAGSTER_HOME")
 
 
 @pytest.fixture

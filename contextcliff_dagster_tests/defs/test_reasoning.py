@@ -13,6 +13,8 @@ from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.test_truncation import point_at
 from contextcliff_dagster_tests.inference.samples import faulty_server
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 CALLS = 12
 
 

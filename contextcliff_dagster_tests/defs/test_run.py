@@ -24,6 +24,8 @@ from contextcliff_dagster.inference.progress import Progress
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 ONE_MODEL = ["reference-short"]
 
 UNREACHABLE = (
@@ -40,12 +42,6 @@ prompt: {max_output_tokens: 12}
 models: [reference-short]
 analysis: {resamples: 100}
 """
-
-
-@pytest.fixture(autouse=True)
-def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are not recorded: without DAGSTER_HOME the instance is ephemeral."""
-    monkeypatch.delenv("DAGSTER_HOME")
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 STUDY = """\
 name: watched-daily
 corpus: {kind: reference, task: lookup, documents: 300}

@@ -20,6 +20,8 @@ from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.defs.conftest import Run
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 LONGER = """\
 name: tiny
 corpus: {kind: reference, task: lookup, documents: 200, max_tokens: 900}

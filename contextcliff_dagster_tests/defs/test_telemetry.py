@@ -23,6 +23,8 @@ from contextcliff_dagster_tests.defs.test_chain import stale
 from contextcliff_dagster_tests.defs.test_truncation import SERVED, point_at
 from contextcliff_dagster_tests.inference.samples import faulty_server, unreliable_server
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 ONE_BY_ONE = "    tokenizer: reference\n    concurrency: 1\n"
 
 

@@ -16,6 +16,8 @@ from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.conftest import Run
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 PREDICTED = dg.AssetKey(["tiny", "predictions"])
 JUDGED = ("eval_records", "metrics", "cliffs", "report")
 

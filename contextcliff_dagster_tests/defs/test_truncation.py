@@ -15,6 +15,8 @@ from contextcliff_dagster_tests.cli.terminal import assert_one_sentence, call
 from contextcliff_dagster_tests.defs.conftest import Run
 from contextcliff_dagster_tests.inference.samples import unreliable_server
 
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
 AT_MOST = 120
 SERVED = ["served"]
 OURS = "    tokenizer: reference\n"
