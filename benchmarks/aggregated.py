@@ -1,6 +1,7 @@
 """How often `contextcliff analyze --aggregated` errs on tables of means whose truth is known.
 
-    python benchmarks/aggregated.py [--runs 100] [--per-length 20,100] [--only step,dip] [--jobs 2]
+    python benchmarks/aggregated.py [--runs 100] [--per-length 20,100] [--lengths exact,binned]
+        [--only step,dip] [--jobs 2]
 
 The curves and scores of accept.py, ten lengths, one question a document unless named otherwise. A
 table has of each length what a paper prints: tokens, mean, n. "exact": all documents of a length
@@ -94,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--per-length", default="20,100", help="n of each length")
+    parser.add_argument("--lengths", default="exact,binned")
     parser.add_argument("--only", default="", help="beginnings of class names, by comma")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
@@ -101,7 +103,8 @@ def main() -> None:
     start = time.time()
     with ProcessPoolExecutor(given.jobs) as pool:
         for per_length in map(int, given.per_length.split(",")):
-            for binned in (False, True):
+            for kind in given.lengths.split(","):
+                binned = kind == "binned"
                 print(HEAD, flush=True)
                 unsafe = lost = 0
                 for name in wanted:
@@ -110,7 +113,7 @@ def main() -> None:
                     row = summarise(name, per_length, TOLERANCE, found)
                     cap = row["cap"] if row["lost"] else f"({row['cap']})"
                     print(
-                        f"| {name} | {'binned' if binned else 'exact'} | {per_length} "
+                        f"| {name} | {kind} | {per_length} "
                         f"| {row['runs']} | {share(row['alarms'], row['runs'])} "
                         f"| {share(row['unsafe'], row['lost'])} | {cap} "
                         f"| {row['no_cap'] / row['runs']:.2f} |",
