@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster_tests.memory import MEMORY, roomy
 from contextcliff_dagster_tests.requirements import require
 
 # One thread for linear algebra, in the tests and in what they start: as many tests as cores run
@@ -16,7 +17,17 @@ from contextcliff_dagster_tests.requirements import require
 for _library in ("OPENBLAS", "MKL", "OMP"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
-_KEPT = {"CONTEXTCLIFF_REQUIRE", "CONTEXTCLIFF_REAL_DATA", "CONTEXTCLIFF_SCREENSHOTS"}
+# Files of tests in memory where there is room: SQLite waits for the disk at every commit, and each
+# profile makes hundreds. --basetemp or PYTEST_DEBUG_TEMPROOT says where else.
+if "PYTEST_DEBUG_TEMPROOT" not in os.environ and roomy(MEMORY):
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
+
+_KEPT = {
+    "CONTEXTCLIFF_REQUIRE",
+    "CONTEXTCLIFF_REAL_DATA",
+    "CONTEXTCLIFF_SCREENSHOTS",
+    "CONTEXTCLIFF_LOG_TOOLS",
+}
 
 # Started as a shell's background job, the tests inherit an ignored SIGINT and pass it on: then no
 # child could be ended with Ctrl-C, which many of them are.
@@ -53,6 +64,8 @@ def dagster_home() -> Path:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked by what it needs (`requirements`) runs only where that is."""
-    for name in ("browser", "postgres", "celery", "ray", "torch", "vllm", "local_model"):
+    for name in (
+        "browser", "postgres", "celery", "ray", "torch", "vllm", "local_model", "log_tools",
+    ):  # fmt: skip
         if item.get_closest_marker(name):
             require(name)
