@@ -1,8 +1,8 @@
 """What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
 
-`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery` and `ray`, too) names what must be
-there (continuous integration sets it): a test that would have been skipped for lack of it then
-fails.
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery`, `ray` and `log_tools`, too) names
+what must be there (continuous integration sets it): a test that would have been skipped for lack of
+it then fails.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -17,6 +19,7 @@ from typing import NoReturn
 import pytest
 
 REQUIRE_VARIABLE = "CONTEXTCLIFF_REQUIRE"
+LOG_TOOLS_VARIABLE = "CONTEXTCLIFF_LOG_TOOLS"
 
 
 def chromium() -> str | None:
@@ -87,6 +90,26 @@ def _lacks_ray() -> str | None:
     return "needs contextcliff-dagster[ray]" if missing else None
 
 
+def log_tools_python() -> str:
+    """A Python that has inspect_ai and lm_eval: `CONTEXTCLIFF_LOG_TOOLS`, else this one."""
+    return os.environ.get(LOG_TOOLS_VARIABLE) or sys.executable
+
+
+def _lacks_log_tools() -> str | None:
+    python = log_tools_python()
+    if python == sys.executable:
+        found = all(importlib.util.find_spec(m) for m in ("inspect_ai", "lm_eval", "openai"))
+    else:
+        look = "from importlib.util import find_spec as f; assert f('inspect_ai') and f('lm_eval')"
+        found = not subprocess.run([python, "-c", look], capture_output=True).returncode
+    if found:
+        return None
+    return (
+        "needs inspect_ai and lm_eval, of the extra logs, best in an environment of their own: "
+        f"{LOG_TOOLS_VARIABLE}=/path/to/its/python"
+    )
+
+
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "torch": _lacks_torch,
     "vllm": _lacks_vllm,
@@ -95,6 +118,7 @@ _CHECKS: dict[str, Callable[[], str | None]] = {
     "postgres": _lacks_postgres,
     "celery": _lacks_celery,
     "ray": _lacks_ray,
+    "log_tools": _lacks_log_tools,
 }
 
 

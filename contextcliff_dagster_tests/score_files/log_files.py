@@ -6,13 +6,22 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from contextcliff_dagster.sampling.tokenizers import Tokenizer, open_tokenizer
+
 Json = dict[str, Any]
 WORDS = "the ledger of the warehouse lists crates and pallets".split()
+
+
+@cache
+def small_tokenizer(name: str) -> Tokenizer:
+    """One tokenizer, whatever the name: the large vocabularies take seconds to load."""
+    return open_tokenizer("reference")
 
 
 def text(number: int, words: int) -> str:

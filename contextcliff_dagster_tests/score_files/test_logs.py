@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.sampling.tokenizers import Tokenizer
-from contextcliff_dagster.sampling.tokenizers import open_tokenizer as really_open
 from contextcliff_dagster.score_files import (
     LogOptions,
     ScoreFileError,
@@ -27,6 +24,7 @@ from contextcliff_dagster_tests.score_files.log_files import (
     lm_eval_row,
     longbench_2_row,
     members_of,
+    small_tokenizer,
     stored,
     text,
     write_helmet,
@@ -38,28 +36,22 @@ from contextcliff_dagster_tests.score_files.log_files import (
 )
 
 
-@cache
-def open_tokenizer(name: str) -> Tokenizer:
-    """The small one, whatever the name: the large vocabularies take seconds to load."""
-    return really_open("reference")
-
-
 def read(path: Path, **options: Any) -> ScoreRecords:
-    found = read_log(path, LogOptions(open_tokenizer=open_tokenizer, **options))
+    found = read_log(path, LogOptions(open_tokenizer=small_tokenizer, **options))
     assert found is not None
     return found
 
 
 def refused(path: Path, **options: Any) -> str:
     with pytest.raises(ScoreFileError) as caught:
-        read_log(path, LogOptions(open_tokenizer=open_tokenizer, **options))
+        read_log(path, LogOptions(open_tokenizer=small_tokenizer, **options))
     said = str(caught.value)
     assert said.count("\n") == 0
     return said
 
 
 def tokens(of: str) -> int:
-    return open_tokenizer("tiktoken:o200k_base").count(of)
+    return small_tokenizer("").count(of)
 
 
 def said(records: ScoreRecords) -> str:

@@ -14,6 +14,7 @@ MOST_BYTES = 256 << 20
 """No single value of a log (a sample, a line) may be larger; what is, was made to be."""
 
 _CHUNK = 1 << 20
+_NUMBER_GOES_ON = 4
 _DECODER = json.JSONDecoder()
 
 
@@ -147,10 +148,11 @@ class _Reader:
                 self.fail("ends too early: it was cut off" if near_end else f"has {fault.msg}")
             except RecursionError:
                 self.fail("is nested too deeply")
-            # A number that touches the buffer's end may have more digits to come.
-            if end == len(self._buffer) and self._more():
+            length = end - self._at
+            # A number near the buffer's end may go on there: 1 of 1.5, or of 1e-9.
+            if len(self._buffer) - end < _NUMBER_GOES_ON and self._more():
                 continue
-            self._at = end if end <= len(self._buffer) else len(self._buffer)
+            self._at += length
             return value
 
     def _more(self) -> bool:
