@@ -18,7 +18,7 @@ BIN     := $(VENV)/bin
 SOURCES := pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help profile test ui lint types layers check local-model reference-models install install-dev install-reference clean
+.PHONY: help profile profile-local test ui lint types layers check local-model reference-models install install-dev install-reference clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -26,6 +26,10 @@ help:  ## this list
 
 profile: $(BIN)/.base  ## install into .venv, measure the two reference models, print the report
 	@start=$$(date +%s); $(BIN)/contextcliff profile $(ARGS) || exit $$?; \
+	echo "Measured and reported in $$(( $$(date +%s) - start )) s."
+
+profile-local: local-model  ## measure a small real language model on Python files, on this machine's CPU
+	@start=$$(date +%s); $(BIN)/contextcliff profile local $(ARGS) || exit $$?; \
 	echo "Measured and reported in $$(( $$(date +%s) - start )) s."
 
 # Neighbours share what they measured, so they stay in one process until another has nothing to do.
