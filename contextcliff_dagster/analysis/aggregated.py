@@ -36,7 +36,8 @@ MOST_EXAMPLES = 1_000_000
 
 ASSUMED = (
     "The table gives means and n alone: each n is taken as that many independent examples scored 0 "
-    "or 1. If questions share documents, intervals are too narrow and the cap may be too long."
+    "or 1. If questions share documents, intervals are too narrow and the cap may be too long; "
+    "state the number of documents as n then."
 )
 
 
