@@ -110,6 +110,18 @@ def test_epochs_are_replicates_and_a_document_in_the_metadata_is_the_unit(tmp_pa
     assert "whole prompt" not in said(found)
 
 
+def test_a_question_over_another_text_is_no_repeat(tmp_path: Path) -> None:
+    samples = [inspect_sample(n) for n in (1, 2)]
+    short = write_inspect(tmp_path / "short.eval", samples)
+    longer = [{**sample, "input": sample["input"] * 9} for sample in samples]
+    long = write_inspect(tmp_path / "long.eval", longer)
+    (whole,) = pooled([(path, [read(path)]) for path in (short, long)])
+    assert whole.frame["example_id"].nunique() == 4
+    (twice,) = pooled([(path, [read(path)]) for path in (short, short)])
+    assert twice.frame["example_id"].nunique() == 2
+    assert sorted(twice.frame["replicate"]) == [0, 0, 1, 1]
+
+
 def test_what_could_not_be_used_is_counted_in_one_line(tmp_path: Path) -> None:
     samples = [inspect_sample(n) for n in range(1, 7)]
     samples[0] |= {"error": {"message": "no"}, "scores": {}}
@@ -230,6 +242,7 @@ def test_results_of_helmet_pool_to_one_model(tmp_path: Path) -> None:
     assert (whole.model, whole.task, len(whole.frame)) == ("org/m", "kilt_nq", 10)
     assert list(whole.frame["length_tokens"])[:2] == [8_191, 8_190]
     assert list(whole.frame["score"])[:2] == [0, 1]
+    assert whole.frame["example_id"].nunique() == 10  # the same questions, at another length
     assert "document_id" not in whole.frame
     assert said(whole).count("lengths are manufactured") == 2
     assert "does not say which answers share a document" in said(whole)

@@ -113,7 +113,7 @@ def test_logs_of_inspect_ai(server: str, tmp_path: Path) -> None:
     assert "14 of 16 answers used, left out: 2 with an error" in one.notes[0]
     assert "they repeat 7 examples" in one.notes[0]
     for _, answer in one.frame.iterrows():
-        number = int(str(answer["example_id"]).rpartition("/")[2])
+        number = int(str(answer["example_id"]).split("/")[1])
         row = QUESTIONS[number - 1]
         assert answer["score"] == expected(number)
         assert answer["length_tokens"] == len(f"{row['context']} {row['question']}".split())

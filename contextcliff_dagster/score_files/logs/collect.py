@@ -46,6 +46,7 @@ class _Collected:
         self._length, self._prompt, self._completion = array("d"), array("d"), array("d")
         self._example: list[str | None] = []
         self._document: list[str | None] = []
+        self._digest: list[str | None] = []
         self._variant: list[str] = []
         self._fault: list[str | None] = []
         self._scores: dict[str, tuple[array[int], array[float]]] = {}
@@ -60,6 +61,7 @@ class _Collected:
         self._variant.append(answer.variant)
         self._example.append(answer.example)
         self._document.append(answer.document or document)
+        self._digest.append(document)
         self._of_prompt |= answer.document is None and answer.of_prompt and document is not None
         for column, value in (
             (self._length, length),
@@ -198,11 +200,7 @@ class _Collected:
         if any(document[row] for row in used):
             frame["document_id"] = pd.Series([document[row] for row in used], dtype=object)
         if any(self._example[row] for row in used):
-            task = f"{self._log.task}/" if self._log.task else ""
-            names = [self._example[row] for row in used]
-            frame["example_id"] = pd.Series(
-                [None if name is None else f"{task}{name}" for name in names], dtype=object
-            )
+            frame["example_id"] = pd.Series([self._named(row) for row in used], dtype=object)
             frame["replicate"] = frame.groupby("example_id", dropna=False).cumcount()
         for name, column in (
             ("prompt_tokens", self._prompt),
@@ -212,6 +210,14 @@ class _Collected:
             if not np.isnan(values).all():
                 frame[name] = values
         return frame
+
+    def _named(self, row: int) -> str | None:
+        """The example's name: a question over another text is another example."""
+        name, text = self._example[row], self._digest[row]
+        if name is None:
+            return None
+        task = f"{self._log.task}/" if self._log.task else ""
+        return f"{task}{name}" + (f"/{text[:16]}" if text else "")
 
     def _nothing(self, left_out: Counter[str]) -> str:
         counted = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())

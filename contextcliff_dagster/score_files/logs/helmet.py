@@ -36,20 +36,21 @@ def read_results(path: Path) -> Log:
 
 
 def _answers(log: Log) -> Iterator[Answer]:
+    set_to: float | None = None
     with opened(log.path) as file:
         for name, value in walk(log.path, file, ("data",)):
             if name == "args" and isinstance(value, dict):
-                _take_arguments(log, value)
+                set_to = number(value.get("input_max_length"))
+                _take_arguments(log, value, set_to)
             elif name == "data" and isinstance(value, dict):
-                yield _answer(value)
+                yield _answer(value, set_to)
             elif name == "metrics" and isinstance(value, dict):
                 log.score_names = {key for key in value if not key.endswith("_len")}
 
 
-def _take_arguments(log: Log, arguments: Mapping[str, Any]) -> None:
+def _take_arguments(log: Log, arguments: Mapping[str, Any], set_to: float | None) -> None:
     log.model = name_of(arguments.get("model_name_or_path"))
     log.task = name_of(arguments.get("datasets"))
-    set_to = number(arguments.get("input_max_length"))
     here = f" (here {set_to:,.0f} tokens)" if set_to else ""
     log.notes.append(
         f"HELMET fills its inputs up to a length that is set{here} and cuts what is longer: these "
@@ -57,7 +58,7 @@ def _take_arguments(log: Log, arguments: Mapping[str, Any]) -> None:
     )
 
 
-def _answer(item: Mapping[str, Any]) -> Answer:
+def _answer(item: Mapping[str, Any], set_to: float | None) -> Answer:
     tokens = number(item.get("input_len"))
     prompt = item.get("input_text")
     question = item.get("question")
@@ -65,7 +66,8 @@ def _answer(item: Mapping[str, Any]) -> Answer:
     if name is None and isinstance(question, str):
         name = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
     return Answer(
-        example=name,
+        # The same questions are asked at every length: each time another example.
+        example=None if name is None else f"{set_to or 0:g}/{name}",
         scores={
             key: value
             for key, given in item.items()
