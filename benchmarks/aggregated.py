@@ -6,8 +6,8 @@
 The curves and scores of accept.py, ten lengths, one question a document unless named otherwise. A
 table has of each length what a paper prints: tokens, mean, n. "exact": all documents of a length
 are that long; "binned": documents of log-normal lengths in deciles, called by their median. What is
-concluded is what the command concludes. Truth, caps and limits as in accept.py: a cap is unsafe
-beyond the first length where the true mean has lost 30%; lengths are shares of the samples.
+concluded is what the command concludes. A cap is unsafe beyond the first length where the true mean
+has lost 30% of what it is at the first length; lengths are shares of the samples.
 """
 
 from __future__ import annotations
@@ -67,13 +67,16 @@ def one(seed: int, name: str, per_length: int, binned: bool) -> Outcome:
     table = table_of(drawn.documents, binned=binned)
     found = concluded(table, replace(SETTINGS, seed=seed, tolerance=TOLERANCE))
     cap = found.cap.tokens
+    # The stricter truth: lost is what the shortest document would have had.
+    truth = curve.first_loss(TOLERANCE, drawn.share, drawn.log_length, baseline_share=0.0)
     return Outcome(
-        found.finding.verdict.value in ALARMS,
-        None if cap is None else drawn.share_up_to(cap),
-        curve.first_loss(TOLERANCE, drawn.share, drawn.log_length),
-        None,
-        None,
-        None,
+        alarm=found.finding.verdict.value in ALARMS,
+        cap=None if cap is None else drawn.share_up_to(cap),
+        truth=truth,
+        from_first=truth,
+        log_error=None,
+        held=None,
+        log_width=None,
     )
 
 
