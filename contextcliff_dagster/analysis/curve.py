@@ -51,18 +51,25 @@ class Fall:
 
 
 def curve_band(
-    fit: DeclineFit, confidence: float, dip: tuple[int, int] | None = None
+    fit: DeclineFit,
+    confidence: float,
+    dip: tuple[int, int] | None = None,
+    *,
+    flat: bool = False,
 ) -> list[dict[str, Any]]:
     """The ``curve`` of ``cliffs.json``: the best member, and a band that holds the whole curve.
 
     The band is simultaneous over all lengths and assumes no shape (``band``); where the member's
     own shape is refuted it is held inside. ``dip``, first and last length of a window: the mean is
-    that of the cells before, in and after it.
+    that of the cells before, in and after it. ``flat``: no loss was found, and the mean is that of
+    all cells; the best member would show the noise of the longest few.
     """
     cells = fit.cells
     low, high = int(cells.low[0]), int(cells.high[-1])
     tokens = np.unique(np.geomspace(low, high, _POINTS).round().astype(np.int64))
     mean = fitted_mean(fit, tokens, dip)
+    if flat:
+        mean = np.full(len(tokens), cells.s.sum() / cells.n.sum())
     lower, upper = curve_limits(
         cells, tokens, fit.dispersion, confidence, fit.degrees, recovers=dip is not None
     )

@@ -86,17 +86,20 @@ def half_drop_places(
     """Shortest and longest length (tokens) at which half of the fall may have happened.
 
     By the steps and ramps of the family, and by any falling curve that passes half of
-    ``least_drop`` or of ``most_drop`` there (shares of the baseline).
+    ``least_drop`` or of ``most_drop`` there (shares of the baseline). A step lies anywhere between
+    the two scored lengths around it.
     """
     limit = LOCATION * losses.quantile(confidence)
     falling = falling_q(losses)
     reached = max(losses.best_q, falling)
     cells = losses.cells
     places: list[float] = []
-    for kind in (losses.steps, losses.ramps):
-        near = (2.0 * (reached - kind.q) <= limit).any(axis=1)
-        half = np.exp(0.5 * (kind.onset + kind.end)[near])
-        places += [float(half.min()), float(half.max())] if len(half) else []
+    steps, ramps = losses.steps, losses.ramps
+    first = steps.first[(2.0 * (reached - steps.q) <= limit).any(axis=1)]
+    if len(first):
+        places += [float(cells.high[first.min() - 1]), float(cells.low[first.max()])]
+    half = np.exp(0.5 * (ramps.onset + ramps.end)[(2.0 * (reached - ramps.q) <= limit).any(axis=1)])
+    places += [float(half.min()), float(half.max())] if len(half) else []
     if 2.0 * (reached - falling) <= limit:
         anyhow = reached + 0.5 * SHAPE_PENALTY
         for drop in (least_drop, most_drop):

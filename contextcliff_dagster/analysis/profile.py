@@ -237,7 +237,8 @@ def _loss(loss: Loss | None) -> dict[str, Any] | None:
 def _curve(finding: Finding, settings: AnalysisSettings) -> list[dict[str, Any]]:
     if finding.refined is None:
         return []
-    return curve_band(finding.refined, settings.confidence, _window(finding))
+    fit, flat = finding.refined, not finding.visible
+    return curve_band(fit, settings.confidence, _window(finding), flat=flat)
 
 
 def _window(finding: Finding) -> tuple[int, int] | None:

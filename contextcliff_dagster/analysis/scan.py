@@ -55,7 +55,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Dip(Split):
-    """A window; ``starts`` are the shortest and longest length at which it may begin (tokens)."""
+    """A window; it may begin between ``starts``, the scored lengths around its places (tokens)."""
 
     starts: tuple[int, int]
 
@@ -173,7 +173,7 @@ def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints) -> Dip:
     spread = float((units.n * mean * (1 - mean)).sum())
     dispersion = max(float(((units.s - units.n * mean) ** 2).sum()) / spread, 0.1)
     near = deviance >= deviance.max() - SPLIT_LIMIT * dispersion
-    starts = units.first[i[near]]
+    first, last = min(int(i[near].min()), int(i[w])), int(i[near].max())
     before_n, before_s = n[0, i[w]], s[0, i[w]]
     counts = (inside_n[w], inside_s[w], before_n, before_s)
     return Dip(
@@ -183,7 +183,7 @@ def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints) -> Dip:
         int(units.last[j[w] - 1]),
         float(deviance[w]),
         counts,
-        (int(min(starts.min(), units.first[i[w]])), int(starts.max())),
+        (int(units.last[first - 1]), int(units.first[last])),
     )
 
 

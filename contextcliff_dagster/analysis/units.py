@@ -170,6 +170,9 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     for name in _NUMBERS:
         columns[name] = numbers[name][order] if name in numbers else nulls
     columns["answered"] = answered[order]
+    tagged = np.asarray(columns["failure"] != "")
+    if "failed" not in numbers and (tagged & columns["answered"]).any():
+        columns["failed"] = tagged.astype(np.float64)
     return pd.DataFrame(columns, copy=False), warnings
 
 

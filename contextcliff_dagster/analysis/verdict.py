@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from contextcliff_dagster.analysis.curve import Estimate, fall_of
 from contextcliff_dagster.analysis.decline import fit_declines, refine
 from contextcliff_dagster.analysis.intervals import ratio_interval
@@ -104,6 +106,7 @@ class Finding:
         degraded: first length of the degraded region and the first after it, tokens.
         evidence: what was fitted to the scores, ``None`` where the data support nothing.
         warnings: sentences.
+        visible: the scan found a loss, alarm or not.
     """
 
     verdict: Verdict
@@ -112,6 +115,7 @@ class Finding:
     degraded: tuple[int, int] = (0, 0)
     evidence: Evidence | None = None
     warnings: list[str] = field(default_factory=list)
+    visible: bool = False
 
     @property
     def fit(self) -> DeclineFit | None:
@@ -146,13 +150,19 @@ def find_verdict(
     if examples < LEAST_EXAMPLES or count < LEAST_DOCUMENTS or baseline_mean is None:
         return _insufficient(
             f"Only {examples} scored examples on {count} documents: a verdict needs "
-            f"{LEAST_EXAMPLES} on {LEAST_DOCUMENTS}; raise samples_per_bin."
+            f"{LEAST_EXAMPLES} on {LEAST_DOCUMENTS}; measure more documents (in a study: raise "
+            "samples_per_bin)."
         )
     scan = scan_documents(documents, permutations=settings.permutations, seed=settings.seed)
+    if scan is None and len(np.unique(documents.length_tokens)) > 1:
+        return _insufficient(
+            "No length splits the examples so that 15% lie before and 4% after it: nearly all have "
+            "one length; measure more at the others."
+        )
     if scan is None:
         return _insufficient(
-            "All scored lengths are the same or nearly so: nothing can be said about length; "
-            "measure documents of different lengths."
+            "All scored lengths are the same: nothing can be said about length; measure documents "
+            "of different lengths."
         )
     curves = Curves(documents, settings.baseline_share)
     evidence = Evidence(scan, curves, settings.tolerance)
@@ -207,7 +217,7 @@ def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
         drop = Estimate(dip.drop, min(least_drop, dip.drop), max(most_drop, dip.drop))
         loss = Loss(Estimate(float(dip.first_tokens), low, high), drop, dip.p_value)
         degraded = (dip.first_tokens, dip.last_tokens + 1)
-        return Finding(Verdict.DIP, "", loss, degraded, evidence)
+        return Finding(Verdict.DIP, "", loss, degraded, evidence, visible=True)
     found = step.p_value <= STEP_SHARE * alpha + 1e-9
     fall = fall_of(curves.refined, settings.confidence) if found else None
     if found and fall and (large(step) or fall.drop.low >= least):
@@ -220,7 +230,7 @@ def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
         longest = int(losses.cells.high[-1]) + 1
         verdict = Verdict.GRADUAL_DECLINE if shape == "slope" else Verdict.CLIFF
         loss = Loss(location, fall.drop, step.p_value)
-        return Finding(verdict, "", loss, (round(start), longest), evidence, warnings)
+        return Finding(verdict, "", loss, (round(start), longest), evidence, warnings, visible=True)
     warnings = []
     if found and fall:
         why = "too few examples show that it reaches" if fall.drop.value >= least else "below"
@@ -230,7 +240,7 @@ def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
         )
     elif scan.rise_p_value <= alpha:
         warnings.append("The score rises with length: the short documents may be the harder ones.")
-    return Finding(Verdict.STABLE, "", None, (0, 0), evidence, warnings)
+    return Finding(Verdict.STABLE, "", None, (0, 0), evidence, warnings, visible=found)
 
 
 def half_drop(losses: Losses, fall: Fall, confidence: float) -> Estimate:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.faults import YOUR_TURN, say, sentence
-from contextcliff_dagster.cli.options import as_share, debug_option, together
+from contextcliff_dagster.cli.options import Finite, as_share, debug_option, together
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import ContextCliffError
 
@@ -27,7 +27,7 @@ _what = together(
     ),
     click.option(
         "--scale",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         default=1.0,
         metavar="MAX",
         help="Scores are 0..MAX, e.g. 100 for percentages (default: 1).",

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.analysis.settings import AnalysisSettings
 
+_LONGEST_PART = 120
+"""Bytes of a model's name in a file's; most file systems end at 255 for the whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -184,9 +187,16 @@ class Places:
         if not by_model:
             return [_written(place / f"{stem(path)}.json", results[0])]
         return [
-            _written(place / f"{stem(path)}.{slug(result['model'])}.json", result)
+            _written(place / f"{stem(path)}.{_file_part(result['model'])}.json", result)
             for result in results
         ]
+
+
+def _file_part(model: str) -> str:
+    """The model's name as it is, where any file system takes it; else made safe and unique."""
+    plain = model.isprintable() and not set(model) & set('/\\:*?"<>|')
+    whole = model == model.strip(" .") and 0 < len(model.encode()) <= _LONGEST_PART
+    return model if plain and whole else slug(model)
 
 
 def _written(path: Path, value: Any) -> Path:

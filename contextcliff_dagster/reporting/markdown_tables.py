@@ -191,8 +191,8 @@ def failures_table(result: Result) -> list[str]:
         return ["No failures."]
     head = [
         "bin",
-        "n",
-        *(f"{plain(tag)}{' (no answer)' if tag in _TAKEN_OUT else ''}" for tag in tags),
+        "examples",
+        *(f"calls: {plain(tag)}{' (no answer)' if tag in _TAKEN_OUT else ''}" for tag in tags),
     ]
     rows = [
         [
@@ -213,8 +213,10 @@ def caps_table(result: Result) -> list[str]:
     caps = parts(result, "caps_by_tolerance")
     if not caps:
         return ["Not measured."]
+    barred = result.get("verdict") in ("insufficient_data", "floor")
+    why = "" if barred else ": a loss right after the baseline is not excluded"
     rows = [
-        [level(c.get("tolerance")), tokens(c.get("safe_cap_tokens"), "none supported")]
+        [level(c.get("tolerance")), tokens(c.get("safe_cap_tokens"), f"none supported{why}")]
         for c in caps
     ]
     return table(

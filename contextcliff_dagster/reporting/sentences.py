@@ -133,7 +133,7 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
     if verdict == "insufficient_data" and number(cliffs.get("n")) == 0 and measured_range(cliffs):
         return f"Without n a drop cannot be told from chance ({amount(cliffs)})."
     if verdict == "insufficient_data":
-        return f"The data are too few to tell a drop from chance ({amount(cliffs)})."
+        return f"The data cannot tell a drop from chance ({amount(cliffs)})."
     if verdict == "floor":
         return (
             "The score is at the floor from the shortest documents on "

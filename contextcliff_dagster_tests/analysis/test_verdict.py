@@ -155,3 +155,30 @@ def test_confidence_and_seed_are_recorded() -> None:
     result = cliffs_of(plant(ramp(512), 4))
     assert (result["confidence"], result["tolerance"]) == (QUICK.confidence, QUICK.tolerance)
     assert result["provenance"]["seeds"]["analysis"] == QUICK.seed
+
+
+def test_without_a_loss_no_curve_falls_at_its_end() -> None:
+    # Three wrong answers at the longest lengths: the likeliest member is a step down to nothing.
+    records = plant(flat(0.5), 3)
+    longest = records["length_tokens"].nlargest(3).index
+    records.loc[longest, "score"] = 0.0
+    result = cliffs_of(records)
+    assert result["verdict"] == "stable"
+    assert {point["mean"] for point in result["curve"]} == {records["score"].mean()}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sharp_loss_lies_between_the_scored_lengths_around_it(seed: int) -> None:
+    records = plant(step(801, 0.95, 0.2), seed, per_bin=40, graded=True)
+    lengths = np.sort(records["length_tokens"])
+    cliff = cliffs_of(records)["cliff"]
+    assert cliff["ci_low"] <= lengths[lengths < 801].max()
+    assert cliff["ci_high"] >= lengths[lengths >= 801].min()
+
+
+def test_examples_at_nearly_one_length_are_not_called_too_few() -> None:
+    records = plant(flat(0.9), 0)
+    records["length_tokens"] = np.where(np.arange(len(records)) < 195, 4_000, 8_000)
+    result = cliffs_of(records)
+    assert result["verdict"] == "insufficient_data"
+    assert "No length splits the examples" in result["safe_cap_reason"]

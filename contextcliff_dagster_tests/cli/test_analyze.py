@@ -194,3 +194,36 @@ def test_the_schema_is_met_even_by_odd_columns(tmp_path: Path) -> None:
     plain, same = write(tmp_path / "plain.csv", answers()), tmp_path / "same.json"
     assert call(*QUICK, str(plain), "--json", str(same)).code == 0
     assert without_file(conforming(result)) == without_file(conforming(same))
+
+
+def test_a_models_name_is_in_its_files_name_as_it_is(tmp_path: Path) -> None:
+    names = ("Gemma 3 27B (it)", "ünïcode b 😀", "org/model", "..", "x" * 300)
+    frames = [two_models().assign(model=name) for name in names]
+    path = tmp_path / "all.csv"
+    pd.concat(frames).to_csv(path, index=False)
+    ended = call("analyze", str(path), "--by", "model", "--json", f"{tmp_path}/out/", "--quick")
+    assert ended.code == 0, ended.err
+    written = sorted((tmp_path / "out").iterdir())
+    assert {json.loads(file.read_text("utf-8"))["model"] for file in written} == set(names)
+    assert {f"all.{name}.json" for name in names[:2]} < {file.name for file in written}
+
+
+def test_a_failure_tag_is_a_failure(tmp_path: Path) -> None:
+    frame = answers(1, 300)
+    frame["failure"] = ["refusal" if i % 4 == 0 else "" for i in range(len(frame))]
+    path = tmp_path / "tags.csv"
+    frame.to_csv(path, index=False)
+    ended = call("analyze", str(path), "--json", "-", "--quick")
+    bins = json.loads(ended.out)["bins"]
+    failures = sum(row["failures"]["refusal"] for row in bins)
+    assert failures == (len(frame) + 3) // 4
+    assert sum(row["failure_rate"] * row["n"] for row in bins) == pytest.approx(failures)
+
+
+@pytest.mark.parametrize("scale", ["nan", "inf"])
+def test_a_scale_is_a_number(scale: str, tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    two_models().to_csv(path, index=False)
+    ended = call("analyze", str(path), "--scale", scale)
+    assert ended.code == 2
+    assert "--scale" in ended.err

@@ -20,7 +20,7 @@ FOLDERS = ("profiles", "report", "eval_records", "predictions")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A store with a finished study, and what the command said."""
     store = tmp_path_factory.mktemp("finished")
-    ended = call(*PROFILE, "--store", str(store))
+    ended = call(*PROFILE, "--store", str(store), recorded=True)
     assert ended.code == 0, ended.err
     return store, ended.out
 
