@@ -71,10 +71,7 @@ def test_without_a_cap_the_reason_stands_in_its_place() -> None:
         in lines
     )
     assert "Critical Threshold:    not supported by the data [INSUFFICIENT DATA]" in lines
-    assert (
-        lines[-1]
-        == "The data cannot tell a drop from chance (200 examples over 200 documents)."
-    )
+    assert lines[-1] == "The data cannot tell a drop from chance (200 examples over 200 documents)."
     assert not any("Hard cap" in line for line in lines)
 
 
