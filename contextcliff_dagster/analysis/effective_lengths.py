@@ -65,6 +65,11 @@ def effective_lengths(
         )
     )
     warnings: list[str] = []
+    if base <= 0:
+        warnings.append(
+            "The base score is 0: every length meets the definitions relative to it, which says "
+            "nothing."
+        )
     out: dict[str, Definition] = {}
     for name, level in thresholds.items():
         meets = [score >= level - 1e-9 for score in scores]

@@ -198,7 +198,7 @@ def _print(done: Sequence[Analyzed]) -> None:
 def _report(
     done: Sequence[Analyzed], out: Path, faults: Sequence[ContextCliffError]
 ) -> tuple[Path, ...]:
-    from contextcliff_dagster.reporting.report import write_report
+    from contextcliff_dagster.reporting.report import SENSITIVITY_PICTURE, write_report
 
     names = [item.result["model"] for item in done]
     answers = [item.answers for item in done if item.answers is not None]
@@ -210,10 +210,12 @@ def _report(
         records = pd.concat(answers, ignore_index=True)
     files = list(dict.fromkeys(item.path.name for item in done))
     title = f"Scores of {', '.join(files[:4])}" + (" and others" if len(files) > 4 else "")
-    return write_report(
+    written = write_report(
         [item.result for item in done],
         records,
         out,
         title=title,
         notes=[f"Left out: {fault}" for fault in faults],
     )
+    varied = out / SENSITIVITY_PICTURE
+    return (*written, varied) if varied.exists() else tuple(written)

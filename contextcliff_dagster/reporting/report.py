@@ -75,6 +75,8 @@ def write_report(
     write_atomic(files.png, png)
     if sensitivity is not None:
         write_atomic(directory / SENSITIVITY_PICTURE, sensitivity)
+    else:  # one of an earlier report would be taken for this one's
+        (directory / SENSITIVITY_PICTURE).unlink(missing_ok=True)
     write_atomic(files.json, f"{machine}\n".encode())
     write_atomic(files.md, page.encode())
     return files

@@ -92,6 +92,12 @@ def _frame(columns: Columns, scale: float) -> pd.DataFrame:
     for name in _TIMES_AND_TOKENS:
         if name in columns.arrays:
             data[name] = numbers(columns, name)
+    if "evidence_position" in data:
+        position = data["evidence_position"]
+        outside = (position < 0) | (position > 1)
+        refuse(
+            columns, "evidence_position", outside, "; a place is 0 (start) to 1 (end of the text)"
+        )
     if "replicate" in columns.arrays:  # numbers or names, it is only told apart
         data["replicate"] = pd.factorize(texts(columns, "replicate").to_pandas(), sort=True)[0]
     for name in _FACTS:

@@ -75,3 +75,9 @@ def test_published_effective_lengths_are_reproduced() -> None:
         assert said == claim, row["id"]
         checked += 1
     assert checked >= 33
+
+
+def test_a_base_of_nothing_is_said() -> None:
+    found, warnings = effective_lengths([4_000, 8_000], [0.0, 0.0])
+    assert found["nolima_0_85"]["threshold"] == 0.0
+    assert any("base score is 0" in said for said in warnings)

@@ -227,3 +227,25 @@ def test_a_scale_is_a_number(scale: str, tmp_path: Path) -> None:
     ended = call("analyze", str(path), "--scale", scale)
     assert ended.code == 2
     assert "--scale" in ended.err
+
+
+def test_a_place_of_the_evidence_lies_in_the_document(tmp_path: Path) -> None:
+    frame = answers(1, 300).assign(evidence_position=0.5)
+    frame.loc[3, "evidence_position"] = 50.0
+    ended = call(*QUICK, str(write(tmp_path / "places.csv", frame)))
+    assert ended.code == 2
+    (said,) = ended.sentences
+    assert "evidence_position" in said
+    assert "50" in said
+
+
+def test_every_file_that_is_written_is_named(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "scores.csv", answers(1, 300)))
+    for options in ((), ("--quick",)):
+        ended = call("analyze", path, "--out", str(tmp_path / "out"), *options)
+        named = {
+            Path(line.split(": ", 1)[1]).name
+            for line in ended.out.splitlines()
+            if line.startswith("Written: ")
+        }
+        assert named == {file.name for file in (tmp_path / "out").iterdir()}
