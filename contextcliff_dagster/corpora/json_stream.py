@@ -59,6 +59,54 @@ class JsonStream:
                     f"{self._path}, line {self._line} goes on after the JSON array's end."
                 )
 
+    def is_object(self) -> bool:
+        """Whether the text begins as an object; nothing of it is consumed."""
+        return self._skip(_SPACE) == "{"
+
+    def members(self, spread: str | None = None) -> Iterator[tuple[str, str, Any]]:
+        """(place, name, value) of every member of one top-level object, one at a time.
+
+        The items of the member ``spread``, where it is an array, come one by one under its name.
+
+        Raises:
+            CorpusError: as :meth:`values`; or the text is no object.
+        """
+        if self._skip(_SPACE) != "{":
+            raise CorpusError(f"{self._path}, line {self._line} does not begin a JSON object.")
+        self._at += 1
+        count = 0
+        while (first := self._skip(_SPACE + "," if count else _SPACE)) not in ("", "}"):
+            count += 1
+            place = f"{self._path}, line {self._line} (member {count})"
+            name = self._value(count)
+            if not isinstance(name, str) or self._skip(_SPACE) != ":":
+                raise CorpusError(f"{place} is not JSON: a quoted name and a colon belong there.")
+            self._at += 1
+            if self._skip(_SPACE) == "[" and name == spread:
+                self._at += 1
+                yield from ((where, name, value) for where, value in self._items(name))
+            else:
+                yield place, name, self._value(count)
+        if first == "":
+            raise CorpusError(
+                f"{self._path} ends inside its JSON object, after member {count}: it was cut off."
+            )
+        self._at += 1
+        if self._skip(_SPACE):
+            raise CorpusError(f"{self._path}, line {self._line} goes on after the object's end.")
+
+    def _items(self, name: str) -> Iterator[tuple[str, Any]]:
+        """(place, value) of an array that was entered; steps over its end."""
+        count = 0
+        while (first := self._skip(_SPACE + "," if count else _SPACE)) not in ("", "]"):
+            count += 1
+            yield f"{self._path}, line {self._line} ({name}, item {count})", self._value(count)
+        if first == "":
+            raise CorpusError(
+                f"{self._path} ends inside {name!r}, after item {count}: it was cut off."
+            )
+        self._at += 1
+
     def _skip(self, characters: str) -> str:
         """Step over these characters; the next one, or "" at the end."""
         while True:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
 from contextcliff_dagster.corpora.corpus import Corpus
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.ledgers import LedgerCorpus
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
 
-__all__ = ["CORPUS_KINDS", "open_corpus"]
+__all__ = ["CORPUS_KINDS", "ENTRY_POINT_GROUP", "open_corpus"]
+
+ENTRY_POINT_GROUP = "contextcliff.corpora"
+"""Other packages' corpora: entry points of this group, each a callable from options to a Corpus."""
 
 CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], Corpus]] = {
     "reference": LedgerCorpus,
     "file": FileCorpus,
     "python-source": PythonSourceCorpus,
+    **BENCHMARKS,
 }
 
 
@@ -24,10 +30,22 @@ def open_corpus(kind: str, options: Mapping[str, Any]) -> Corpus:
     """The corpus of this kind; nothing is read yet beyond what proves that it can be.
 
     Raises:
-        CorpusError: there is no such kind, an option is wrong, or the source is not there.
+        CorpusError: there is no such kind, its package cannot be imported, an option is wrong, or
+            the source is not there.
     """
-    if kind not in CORPUS_KINDS:
+    if kind in CORPUS_KINDS:
+        return CORPUS_KINDS[kind](options)
+    others = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    if kind not in others:
         raise CorpusError(
-            f"There is no corpus of kind {kind!r}; there are {', '.join(sorted(CORPUS_KINDS))}."
+            f"There is no corpus of kind {kind!r}; "
+            f"there are {', '.join(sorted({*CORPUS_KINDS, *others}))}."
         )
-    return CORPUS_KINDS[kind](options)
+    try:
+        adapter: Callable[[Mapping[str, Any]], Corpus] = others[kind].load()
+    except Exception as fault:
+        raise CorpusError(
+            f"Corpus kind {kind!r} ({others[kind].value}) cannot be imported: {fault}; mend or "
+            "reinstall its package."
+        ) from fault
+    return adapter(options)

@@ -150,5 +150,5 @@ def test_wrong_options_are_refused() -> None:
     ):
         with pytest.raises(CorpusError, match=word):
             open_corpus("file", options)
-    with pytest.raises(CorpusError, match="there are file, python-source, reference"):
-        open_corpus("narrativeqa", {})
+    with pytest.raises(CorpusError, match=r"there are .*file, .*python-source, .*reference"):
+        open_corpus("newspapers", {})

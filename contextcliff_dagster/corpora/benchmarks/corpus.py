@@ -1,0 +1,253 @@
+"""What the corpora of public benchmarks share: options, files, accounts, manufactured lengths."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from contextcliff_dagster.contracts import CorpusError, Document, Example
+from contextcliff_dagster.corpora.benchmarks.answers import (
+    NO_ANSWER,
+    AnswerType,
+    answer_type,
+    ask_unanswerable,
+)
+from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.corpus import (
+    EVIDENCE_CHARACTERS,
+    Entry,
+    StreamedCorpus,
+    document_id,
+    options_hash,
+    take_options,
+)
+from contextcliff_dagster.corpora.formats import READERS
+
+__all__ = ["ALLOW_SYNTHETIC_LENGTH", "Asked", "BenchmarkCorpus", "LeftOut"]
+
+ALLOW_SYNTHETIC_LENGTH = "allow_synthetic_length"
+_UNANSWERABLE = ("leave_out", "ask")
+_ENDINGS = {".jsonl": "jsonl", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question of a benchmark.
+
+    ``answers`` empty: the benchmark says that the text does not answer it. ``evidence``: where its
+    pieces of evidence begin; ``place``: where the answer stands; both in characters of ``text``.
+    ``identity``: the benchmark's own id, empty where it gives none.
+    """
+
+    text: str
+    question: str
+    answers: tuple[str, ...]
+    task: str
+    identity: str = ""
+    kind: AnswerType | None = None
+    level: int | None = None
+    evidence: Sequence[int] = ()
+    place: int | None = None
+    domain: str = ""
+    source: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A question that is not used, and why; reasons are counted in the corpus's account."""
+
+    reason: str
+
+
+class BenchmarkCorpus(StreamedCorpus):
+    """A local copy of a benchmark: one file of it, or a folder with some.
+
+    Options: ``path``; ``tasks`` (a list) or ``task`` to use only these; ``unanswerable``:
+    ``leave_out`` (default), or ``ask``, where every question names the reply that means "the text
+    does not say"; ``allow_synthetic_length``: use tasks whose lengths were manufactured.
+
+    Metadata of every example: ``answer_type`` (text, number, yes_no, multiple_choice,
+    unanswerable), and what the benchmark knows of level, place and distance of its evidence.
+    """
+
+    lengths: ClassVar[str]
+    """How the lengths of its documents came about, as half a sentence."""
+    endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
+    own_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Further options of text, each with the values that it takes; the first is the default."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        given = dict(options)
+        self._allowed = _flag(given.pop(ALLOW_SYNTHETIC_LENGTH, None))
+        known: dict[str, type | tuple[type, ...]] = {"path": (str, Path), "tasks": list}
+        words = {"unanswerable": _UNANSWERABLE, **self.own_options}
+        given = take_options(self.name, given, known | dict.fromkeys(words, str) | {"task": str})
+        if "path" not in given:
+            raise CorpusError(f"A corpus of kind {self.name!r} needs the option 'path'.")
+        if "task" in given and "tasks" in given:
+            raise CorpusError("Options 'task' and 'tasks' both say what is used; give one.")
+        self.path = Path(given["path"]).expanduser()
+        self._tasks = [given["task"]] if "task" in given else given.get("tasks")
+        self.chosen = {
+            option: _one_of(option, given.get(option, values[0]), values)
+            for option, values in words.items()
+        }
+        self.files = self._found()
+        self._account: dict[str, Any] = {}
+
+    @abstractmethod
+    def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
+        """The questions of one record of a file."""
+
+    def records(self, file: Path) -> Iterator[tuple[str, Any]]:
+        """(place, record) of a file, one at a time."""
+        return READERS[_ENDINGS[file.suffix.lower()]](file)
+
+    def manufactured(self, task: str) -> str | None:
+        """How the lengths of this task's documents were made, as half a sentence; None: natural."""
+        del task
+        return None
+
+    def fingerprint(self) -> str:
+        content = hashlib.sha256()
+        for file in self.files:
+            try:
+                with file.open("rb") as opened:
+                    content.update(hashlib.file_digest(opened, "sha256").digest())
+            except OSError as fault:
+                raise CorpusError(f"{file} cannot be read: {fault.strerror or fault}.") from fault
+        return options_hash(self.name, {**self.chosen, "tasks": self._tasks}, content.hexdigest())
+
+    def account(self) -> dict[str, Any]:
+        """What was used and left out, how the lengths came about, and which were manufactured."""
+        return self._account
+
+    def entries(self) -> Iterator[Entry]:
+        """
+        Raises:
+            CorpusError: a record cannot be used, with file and place; a task has manufactured
+                lengths and that was not allowed; or there is no question at all.
+        """
+        left_out: Counter[str] = Counter()
+        used: Counter[str] = Counter()
+        made: dict[str, str] = {}
+        for file in self.files:
+            for place, value in self.records(file):
+                for asked in self.asked(Item(value, place), file):
+                    if isinstance(asked, LeftOut):
+                        left_out[asked.reason] += 1
+                    elif self._tasks is not None and asked.task not in self._tasks:
+                        left_out["of another task"] += 1
+                    elif not asked.answers and self.chosen["unanswerable"] == "leave_out":
+                        left_out["unanswerable"] += 1
+                    else:
+                        if how := self._permitted(asked.task, place):
+                            made[asked.task] = how
+                        used[asked.task] += 1
+                        yield self._entry(asked, place)
+        if not used:
+            raise CorpusError(
+                f"{self.path} gives no question of {self.name} ({_listed(left_out) or 'none'} "
+                "left out); name another file, or other 'tasks'."
+            )
+        summary = f"{used.total():,} questions of {self.name} used"
+        if left_out:
+            summary += f"; left out: {_listed(left_out)}"
+        self._account = {
+            "summary": f"{summary}. Lengths: {self.lengths}.",
+            "lengths": self.lengths,
+            "used": dict(sorted(used.items())),
+            "left_out": dict(sorted(left_out.items())),
+        }
+        if made:
+            self._account["manufactured"] = dict(sorted(made.items()))
+
+    def _permitted(self, task: str, place: str) -> str | None:
+        how = self.manufactured(task)
+        if how and not self._allowed:
+            raise CorpusError(
+                f"{place}: the lengths of {task!r} were manufactured ({how}), so a fall over them "
+                "says little about documents of natural length; choose other 'tasks', or "
+                "allow it with --allow-synthetic-length (in a study: "
+                f"corpus.{ALLOW_SYNTHETIC_LENGTH}: true)."
+            )
+        return how
+
+    def _entry(self, asked: Asked, place: str) -> Entry:
+        question, answers, kind = asked.question.strip(), asked.answers, asked.kind
+        if self.chosen["unanswerable"] == "ask":
+            question = ask_unanswerable(question)
+        if not answers:
+            answers, kind = (NO_ANSWER,), "unanswerable"
+        answers = tuple(dict.fromkeys(answers))
+        metadata: dict[str, Any] = {
+            **asked.more,
+            "answer_type": kind or answer_type(answers),
+            "source": asked.source or self.name,
+        }
+        if asked.domain:
+            metadata["domain"] = asked.domain
+        if asked.level is not None:
+            metadata["level"] = asked.level
+        if asked.place is not None:
+            metadata["evidence_position"] = asked.place / len(asked.text)
+        if len(asked.evidence) > 1:
+            metadata[EVIDENCE_CHARACTERS] = sorted(asked.evidence)
+        try:
+            identity = document_id(asked.text)
+            content = json.dumps([identity, question, answers, asked.task], ensure_ascii=False)
+            derived = hashlib.sha256(content.encode()).hexdigest()[:32]
+        except UnicodeEncodeError as fault:
+            raise CorpusError(
+                f"{place} holds half a surrogate pair, which is no character; write it as UTF-8."
+            ) from fault
+        example = Example(
+            asked.identity or derived, identity, question, answers, asked.task, metadata
+        )
+        return Entry(Document(identity, asked.text), example, place, bool(asked.identity))
+
+    def _found(self) -> list[Path]:
+        if self.path.is_dir():
+            found = sorted(
+                file
+                for file in self.path.rglob("*")
+                if file.suffix.lower() in self.endings and file.is_file()
+            )
+            if not found:
+                raise CorpusError(
+                    f"{self.path} holds no {' or '.join(self.endings)} file; name the folder with "
+                    f"the files of {self.name}."
+                )
+            return found
+        if not self.path.is_file():
+            raise CorpusError(f"There is no file {self.path}; check the corpus option 'path'.")
+        if self.path.suffix.lower() not in self.endings:
+            raise CorpusError(
+                f"{self.path}: {self.name} is read from {', '.join(self.endings)}; unpack it or "
+                "name such a file."
+            )
+        return [self.path]
+
+
+def _flag(value: Any) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise CorpusError(f"Option {ALLOW_SYNTHETIC_LENGTH!r} is true or false, not {value!r}.")
+    return bool(value)
+
+
+def _one_of(option: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise CorpusError(f"Option {option!r} is one of {', '.join(known)}, not {value!r}.")
+    return value
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{n:,} {reason}" for reason, n in ordered)

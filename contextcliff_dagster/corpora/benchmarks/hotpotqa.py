@@ -1,0 +1,117 @@
+"""HotpotQA and 2WikiMultihopQA: questions that need sentences of two or more of ten paragraphs.
+
+Format: a JSON array of ``{"_id", "question", "answer", "type", "level", "context": [[title,
+[sentence, ...]], ...], "supporting_facts": [[title, sentence number], ...]}``; or rows (JSONL,
+Parquet) whose ``context`` is ``{"title": [...], "sentences": [[...]]}`` and whose
+``supporting_facts`` are ``{"title": [...], "sent_id": [...]}``, with ``id``. Source: Yang et al.
+2018 (HotpotQA, distractor setting); Ho et al. 2020 (2WikiMultihopQA, the same format).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
+from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.benchmarks.pieces import PiecedText, answer_place
+
+__all__ = ["HotpotQACorpus", "TwoWikiCorpus"]
+
+
+class HotpotQACorpus(BenchmarkCorpus):
+    """The document is the ten paragraphs in the published order, each under its title.
+
+    ``task`` is the question's type (bridge, comparison); ``level`` the paragraphs that it needs;
+    evidence the supporting sentences, where all of them are found. Test sets without answers are
+    left out.
+    """
+
+    name = "hotpotqa"
+    lengths = (
+        "paragraphs of two to ten Wikipedia articles put together by the authors, the needed ones "
+        "among retrieved ones, not to reach a length"
+    )
+
+    def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
+        if "answer" not in record:
+            yield LeftOut("without an answer in this file")
+            return
+        text, spans = _put_down(record, list(_paragraphs(record)))
+        facts = list(_facts(record)) if "supporting_facts" in record else []
+        found = [spans[fact] for fact in facts if fact in spans]
+        evidence = found if len(found) == len(facts) else []
+        answer = record.text("answer")
+        yield Asked(
+            text=text,
+            question=record.text("question"),
+            answers=(answer,),
+            task=record.label("type") or self.name,
+            identity=record.label("_id") or record.label("id"),
+            level=len({title for title, _ in facts}) or None,
+            evidence=[start for start, _ in evidence],
+            place=answer_place(text, evidence, [answer]),
+            more={"difficulty": record.label("level")} if record.label("level") else {},
+        )
+
+
+class TwoWikiCorpus(HotpotQACorpus):
+    """As HotpotQA; ``task`` is compositional, inference, comparison or bridge_comparison."""
+
+    name = "2wikimultihopqa"
+
+
+def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
+    context = record.value.get("context")
+    if isinstance(context, dict):
+        whole = record.item("context")
+        pairs: list[Any] = list(
+            zip(whole.sequence("title"), whole.sequence("sentences"), strict=False)
+        )
+    else:
+        pairs = record.sequence("context")
+    for number, pair in enumerate(pairs, start=1):
+        match pair:
+            case [str(title), [*sentences]] | (str(title), [*sentences]) if all(
+                isinstance(sentence, str) for sentence in sentences
+            ):
+                yield title, sentences
+            case _:
+                raise record.fault(f"paragraph {number} is not a title with a list of sentences")
+
+
+def _facts(record: Item) -> Iterator[tuple[str, int]]:
+    facts = record.value.get("supporting_facts")
+    if isinstance(facts, dict):
+        whole = record.item("supporting_facts")
+        pairs: list[Any] = list(
+            zip(whole.sequence("title"), whole.sequence("sent_id"), strict=False)
+        )
+    else:
+        pairs = record.sequence("supporting_facts")
+    for number, pair in enumerate(pairs, start=1):
+        match pair:
+            case [str(title), int(sentence)] | (str(title), int(sentence)):
+                yield title, sentence
+            case _:
+                raise record.fault(f"supporting fact {number} is not a title with a number")
+
+
+def _put_down(
+    record: Item, paragraphs: list[tuple[str, list[str]]]
+) -> tuple[str, dict[tuple[str, int], tuple[int, int]]]:
+    """The document, and where each sentence stands in it by (title, number)."""
+    whole = PiecedText()
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
+    for title, sentences in paragraphs:
+        whole.add(title, before="\n\n")
+        for number, sentence in enumerate(sentences):
+            # HotpotQA's sentences carry the blank before them, those of 2WikiMultihopQA do not.
+            apart = "\n" if number == 0 else "" if sentence[:1].isspace() else " "
+            start = whole.add(sentence, before=apart)
+            # Where a title comes twice, the first one counts.
+            spans.setdefault((title, number), (start, start + len(sentence)))
+    if not spans:
+        raise record.fault("'context' holds no sentence")
+    return whole.text, spans

@@ -1,0 +1,81 @@
+"""Checked access to one record of a published file: what is missing has an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from contextcliff_dagster.contracts import CorpusError
+
+__all__ = ["Item"]
+
+
+class Item:
+    """An object of a benchmark's file; ``place`` is file and line (or row), for error messages."""
+
+    def __init__(self, value: Any, place: str) -> None:
+        if not isinstance(value, Mapping):
+            raise CorpusError(
+                f"{place} is not an object with fields; check that the file is this benchmark's."
+            )
+        self.value, self.place = value, place
+
+    def __contains__(self, key: str) -> bool:
+        return self.value.get(key) is not None
+
+    def text(self, key: str) -> str:
+        """The field's text.
+
+        Raises:
+            CorpusError: there is none, it is no text, or it is blank.
+        """
+        found = self._field(key)
+        if not isinstance(found, str) or not found.strip():
+            raise self.fault(f"{key!r} is not text with something in it")
+        return found
+
+    def label(self, key: str) -> str:
+        """A short field that may be text or a whole number, as text; empty where there is none."""
+        found = self.value.get(key)
+        if isinstance(found, bool) or not isinstance(found, str | int):
+            return ""
+        return str(found)
+
+    def whole(self, key: str) -> int:
+        found = self._field(key)
+        # Parquet and pandas write whole numbers with a gap among them as 3.0.
+        if isinstance(found, float) and found.is_integer():
+            found = int(found)
+        if isinstance(found, bool) or not isinstance(found, int):
+            raise self.fault(f"{key!r} is not a whole number")
+        return found
+
+    def sequence(self, key: str) -> list[Any]:
+        found = self._field(key)
+        if not isinstance(found, list):
+            raise self.fault(f"{key!r} is not a list")
+        return found
+
+    def texts(self, key: str) -> list[str]:
+        """The field's texts; it may be a single one. Blank ones are dropped."""
+        found = self._field(key)
+        found = [found] if isinstance(found, str) else found
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise self.fault(f"{key!r} is neither text nor a list of texts")
+        return [one for one in found if one.strip()]
+
+    def item(self, key: str) -> Item:
+        return Item(self._field(key), f"{self.place}, {key}")
+
+    def items(self, key: str) -> Iterator[Item]:
+        for number, value in enumerate(self.sequence(key), start=1):
+            yield Item(value, f"{self.place}, {key} {number}")
+
+    def fault(self, what: str) -> CorpusError:
+        return CorpusError(f"{self.place}: {what}; mend it, or check that it is this benchmark's.")
+
+    def _field(self, key: str) -> Any:
+        found = self.value.get(key)
+        if found is None:
+            raise self.fault(f"there is no {key!r}")
+        return found

@@ -1,0 +1,71 @@
+"""MuSiQue: questions of two to four hops over twenty paragraphs.
+
+Format: JSONL of ``{"id", "question", "answer", "answer_aliases", "answerable", "paragraphs":
+[{"idx", "title", "paragraph_text", "is_supporting"}], "question_decomposition": [{"question",
+"answer", "paragraph_support_idx"}]}``. Source: Trivedi et al. 2022 (MuSiQue-Ans and -Full).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
+from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.benchmarks.pieces import PiecedText, answer_place
+
+__all__ = ["MuSiQueCorpus"]
+
+
+class MuSiQueCorpus(BenchmarkCorpus):
+    """The document is the paragraphs in the published order, each under its title.
+
+    ``level`` is the number of hops, ``task`` names it (``2_hop``); evidence is the paragraph of
+    each hop, the answer's place is looked for in that of the last hop.
+    """
+
+    name = "musique"
+    lengths = (
+        "twenty paragraphs of Wikipedia put together by the authors, the needed ones among "
+        "retrieved ones, not to reach a length"
+    )
+
+    def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
+        answerable = record.value.get("answerable", True)
+        if "answer" not in record and answerable:
+            yield LeftOut("without an answer in this file")
+            return
+        whole = PiecedText()
+        spans: dict[int, tuple[int, int]] = {}
+        for number, paragraph in enumerate(record.items("paragraphs")):
+            whole.add(paragraph.text("title"), before="\n\n")
+            body = paragraph.text("paragraph_text")
+            start = whole.add(body, before="\n")
+            index = paragraph.whole("idx") if "idx" in paragraph else number
+            spans[index] = start, start + len(body)
+        if not spans:
+            raise record.fault("'paragraphs' is empty")
+        answers = () if not answerable else self._answers(record)
+        hops = list(record.items("question_decomposition"))
+        # Of a question without an answer the paragraph of some hop is not among the twenty.
+        wanted = [
+            hop.whole("paragraph_support_idx") for hop in hops if "paragraph_support_idx" in hop
+        ]
+        evidence = [spans[index] for index in wanted if index in spans]
+        if len(evidence) < len(hops):
+            evidence = []
+        yield Asked(
+            text=whole.text,
+            question=record.text("question"),
+            answers=answers,
+            task=f"{len(hops)}_hop" if answers else "unanswerable",
+            # MuSiQue-Full gives a question and its unanswerable twin the same id.
+            identity=record.text("id") + ("" if answers else "-unanswerable"),
+            level=len(hops) or None,
+            evidence=[start for start, _ in evidence],
+            place=answer_place(whole.text, evidence[-1:], answers) if answers else None,
+        )
+
+    def _answers(self, record: Item) -> tuple[str, ...]:
+        aliases = record.texts("answer_aliases") if "answer_aliases" in record else []
+        return (record.text("answer"), *aliases)

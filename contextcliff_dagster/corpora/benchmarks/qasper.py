@@ -1,0 +1,98 @@
+"""Qasper: questions on a scientific paper, answered by annotators who read all of it.
+
+Format: a JSON object of papers by id: ``{id: {"title", "abstract", "full_text": [{"section_name",
+"paragraphs": [...]}], "qas": [{"question", "question_id", "answers": [{"answer": {"unanswerable",
+"extractive_spans", "yes_no", "free_form_answer", "evidence": [paragraph, ...]}}]}]}}``.
+Source: Dasigi et al. 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
+from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.benchmarks.pieces import PiecedText, answer_place
+from contextcliff_dagster.corpora.json_stream import JsonStream
+
+__all__ = ["QasperCorpus"]
+
+
+class QasperCorpus(BenchmarkCorpus):
+    """The document is title, abstract and sections, with blank lines between; one paper at a time.
+
+    Every annotator's answer is accepted: spans joined by commas, yes or no, or free text. Where
+    some say that the paper does not answer, the question counts as answered by the others; where
+    all say so, as unanswerable. ``task`` is extractive, free_form, yes_no or unanswerable, after
+    the first answer. Evidence is the first annotator's paragraphs, where all are in the text (a
+    figure or table is not).
+    """
+
+    name = "qasper"
+    lengths = "whole papers as published, without figures, tables and references"
+    endings = (".json",)
+
+    def records(self, file: Path) -> Iterator[tuple[str, Any]]:
+        for place, paper, value in JsonStream(file).members():
+            if not isinstance(value, dict):
+                raise CorpusError(f"{place}: {paper!r} is no paper; name a Qasper file.")
+            yield f"{place}, paper {paper}", value
+
+    def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
+        text = _text(record)
+        for qa in record.items("qas"):
+            given = [one.item("answer") for one in qa.items("answers")]
+            if not given:
+                yield LeftOut("without an answer in this file")
+                continue
+            answered = [(answer, *_said(answer)) for answer in given if not _silent(answer)]
+            answers = tuple(said for _, said, _ in answered)
+            spans = _evidence(text, answered[0][0]) if answered else []
+            yield Asked(
+                text=text,
+                question=qa.text("question"),
+                answers=answers,
+                task=answered[0][2] if answered else "unanswerable",
+                identity=qa.text("question_id"),
+                evidence=[start for start, _ in spans],
+                place=answer_place(text, spans, answers),
+                more={"paper": record.label("title")} if record.label("title") else {},
+            )
+
+
+def _text(record: Item) -> str:
+    whole = PiecedText()
+    whole.add(record.text("title"))
+    if record.label("abstract").strip():
+        whole.add(record.text("abstract"), before="\n\n")
+    for section in record.items("full_text"):
+        if name := section.label("section_name"):
+            whole.add(name, before="\n\n")
+        for paragraph in section.texts("paragraphs"):
+            whole.add(paragraph, before="\n\n")
+    return whole.text
+
+
+def _silent(answer: Item) -> bool:
+    return answer.value.get("unanswerable") is True
+
+
+def _said(answer: Item) -> tuple[str, str]:
+    """An annotator's answer, and which kind it is."""
+    if spans := answer.texts("extractive_spans") if "extractive_spans" in answer else []:
+        return ", ".join(spans), "extractive"
+    if isinstance(found := answer.value.get("yes_no"), bool):
+        return "yes" if found else "no", "yes_no"
+    return answer.text("free_form_answer"), "free_form"
+
+
+def _evidence(text: str, answer: Item) -> list[tuple[int, int]]:
+    """Where the annotator's paragraphs stand; empty where one is not in the text."""
+    pieces = answer.texts("evidence") if "evidence" in answer else []
+    starts = [text.find(piece) for piece in pieces]
+    if -1 in starts:
+        return []
+    return [(start, start + len(piece)) for start, piece in zip(starts, pieces, strict=True)]

@@ -1,0 +1,74 @@
+"""SQuAD 1.1 and 2.0: questions on a paragraph of Wikipedia, answered by a span of it or not at all.
+
+Format: the authors' JSON, ``{"version", "data": [{"title", "paragraphs": [{"context", "qas":
+[{"id", "question", "is_impossible", "answers": [{"text", "answer_start"}]}]}]}]}``; or one row a
+question (JSONL, Parquet) with ``id``, ``title``, ``context``, ``question`` and ``answers`` as
+``{"text": [...], "answer_start": [...]}``. Source: Rajpurkar et al. 2016 (1.1); Rajpurkar, Jia and
+Liang 2018 (2.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
+from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.json_stream import JsonStream
+
+__all__ = ["SquadCorpus"]
+
+
+class SquadCorpus(BenchmarkCorpus):
+    """One example a question; the document is the paragraph. An article is held at a time.
+
+    The answer's place is that of the first answer whose ``answer_start`` is right.
+    """
+
+    name = "squad"
+    lengths = "paragraphs as they stand in Wikipedia, mostly of 100 to 300 tokens"
+
+    def records(self, file: Path) -> Iterator[tuple[str, Any]]:
+        if file.suffix.lower() == ".json":
+            stream = JsonStream(file)
+            if stream.is_object():
+                return ((place, v) for place, key, v in stream.members("data") if key == "data")
+            return stream.values()
+        return super().records(file)
+
+    def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
+        if "paragraphs" not in record:
+            answers = record.item("answers")
+            texts, starts = answers.texts("text"), answers.sequence("answer_start")
+            yield self._question(record, record.text("context"), record, texts, starts)
+            return
+        for paragraph in record.items("paragraphs"):
+            context = paragraph.text("context")
+            for qa in paragraph.items("qas"):
+                given = [] if qa.value.get("is_impossible") is True else list(qa.items("answers"))
+                texts = [answer.text("text") for answer in given]
+                starts = [answer.whole("answer_start") for answer in given]
+                if not given and qa.value.get("is_impossible") is not True:
+                    yield LeftOut("without an answer in this file")
+                else:
+                    yield self._question(qa, context, record, texts, starts)
+
+    def _question(
+        self, qa: Item, context: str, article: Item, texts: Sequence[str], starts: Sequence[Any]
+    ) -> Asked:
+        right = (
+            start
+            for text, start in zip(texts, starts, strict=False)
+            if isinstance(start, int) and start >= 0 and context.startswith(text, start)
+        )
+        return Asked(
+            text=context,
+            question=qa.text("question"),
+            answers=tuple(texts),
+            task="extractive" if texts else "unanswerable",
+            identity=qa.label("id"),
+            level=1,
+            place=next(right, None),
+            domain=article.label("title"),
+        )
