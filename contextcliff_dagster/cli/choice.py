@@ -38,7 +38,31 @@ def choose_study(wanted: Wanted) -> Study:
     study = _over_data(wanted) if wanted.data is not None else _by_name(wanted)
     if wanted.seed is not None:
         study = study.with_seed(wanted.seed)
+    if wanted.allow_synthetic_length:
+        study = _with_synthetic_length(study)
     return _standing_alone(study)
+
+
+def _with_synthetic_length(study: Study) -> Study:
+    """The study with manufactured lengths allowed, under a name that says so.
+
+    Raises:
+        CorpusError: its corpus is no benchmark, so there is nothing to allow.
+    """
+    from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
+    from contextcliff_dagster.corpora.benchmarks.corpus import ALLOW_SYNTHETIC_LENGTH
+    from contextcliff_dagster.studies import study_name
+
+    kind, options = study.corpus.kind, study.corpus_options
+    if kind not in BENCHMARKS:
+        raise CorpusError(
+            f"--allow-synthetic-length is for public benchmarks; study {study.name!r} reads a "
+            f"corpus of kind {kind!r}, so leave it out."
+        )
+    if options.get(ALLOW_SYNTHETIC_LENGTH):
+        return study
+    corpus = {"kind": kind, **options, ALLOW_SYNTHETIC_LENGTH: True}
+    return _copy(study, name=study_name(f"{study.name}-synthetic-length"), corpus=corpus)
 
 
 def _refuse_empty(wanted: Wanted) -> None:

@@ -20,6 +20,7 @@ from contextcliff_dagster.cli.options import (
     compression_options,
     spending_options,
     study_options,
+    synthetic_option,
     targeted_options,
 )
 from contextcliff_dagster.cli.prepared import estimate_sentence, print_prepared
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @study_options
+@synthetic_option
 @spending_options
 @click.option(
     "--sentinel",
@@ -141,6 +143,7 @@ def profile(
 
 @click.command()
 @study_options
+@synthetic_option
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Estimate the cost for it.")
 @click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
 @common_options

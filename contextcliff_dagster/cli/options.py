@@ -33,6 +33,7 @@ class Wanted:
     models: tuple[str, ...] = ()
     seed: int | None = None
     samples_per_bin: int | None = None
+    allow_synthetic_length: bool = False
 
 
 class Finite(click.FloatRange):
@@ -128,6 +129,12 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
 
     return _STUDY(gathered)
 
+
+synthetic_option = click.option(
+    "--allow-synthetic-length",
+    is_flag=True,
+    help="Use a benchmark whose documents were padded or cut to a length.",
+)
 
 spending_options = together(
     click.option(

@@ -85,6 +85,7 @@ def audit_lengths(
     target: tuple[int, int] | None,
     window_tokens: int | None,
     starved_below: int,
+    manufactured: Mapping[str, str] | None = None,
 ) -> DistributionAudit:
     """Audit a corpus's lengths.
 
@@ -96,6 +97,7 @@ def audit_lengths(
         target: shortest and longest length, in tokens, that the study is about.
         window_tokens: the smallest window of the study's models.
         starved_below: distinct documents that a bin needs.
+        manufactured: tasks whose documents were made as long as they are, and how.
     """
     import numpy as np
 
@@ -116,6 +118,11 @@ def audit_lengths(
     refusals, warnings = _findings(
         lengths, (p05, p95), target, wanted, coverage, uncovered, window_tokens, over
     )
+    for task, how in (manufactured or {}).items():
+        warnings.append(
+            f"the lengths of {task!r} were manufactured ({how}): a fall over them says little "
+            "about documents of natural length"
+        )
     if starved:
         warnings.append(
             f"{len(starved)} of {len(bins)} bins hold fewer than {starved_below} distinct "

@@ -58,7 +58,9 @@ class QasperCorpus(BenchmarkCorpus):
                 task=answered[0][2] if answered else "unanswerable",
                 identity=qa.text("question_id"),
                 evidence=[start for start, _ in spans],
-                place=answer_place(text, spans, answers),
+                place=answer_place(text, spans, [*_spans(answered[0][0]), *answers])
+                if answered
+                else None,
                 more={"paper": record.label("title")} if record.label("title") else {},
             )
 
@@ -82,11 +84,15 @@ def _silent(answer: Item) -> bool:
 
 def _said(answer: Item) -> tuple[str, str]:
     """An annotator's answer, and which kind it is."""
-    if spans := answer.texts("extractive_spans") if "extractive_spans" in answer else []:
+    if spans := _spans(answer):
         return ", ".join(spans), "extractive"
     if isinstance(found := answer.value.get("yes_no"), bool):
         return "yes" if found else "no", "yes_no"
     return answer.text("free_form_answer"), "free_form"
+
+
+def _spans(answer: Item) -> list[str]:
+    return answer.texts("extractive_spans") if "extractive_spans" in answer else []
 
 
 def _evidence(text: str, answer: Item) -> list[tuple[int, int]]:

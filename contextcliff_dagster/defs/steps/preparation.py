@@ -167,6 +167,7 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         StudyError: a model of the study is not in the registry.
         StoreError: the length map was not built.
     """
+    from contextcliff_dagster.corpora.materialize import read_summary
     from contextcliff_dagster.sampling.audit import audit_lengths
     from contextcliff_dagster.sampling.bins import cut_bins
 
@@ -175,8 +176,10 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
             return dict(kept)
         # Somebody deleted it: what is left to audit is the sample.
         lengths, questions = frozen.examples.select(LENGTH_MAP.column_names), frozen.examples
+        account = frozen.header["corpus"].get("account", {})
     else:
         lengths, questions = _lengths(study, store), _questions(study, store)
+        account = read_summary(corpus_dir(study, store)).account
     windows = [window for name in study.models if (window := get_model(name).window_tokens)]
     audit = audit_lengths(
         lengths,
@@ -185,6 +188,7 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         target=(study.target.min_tokens, study.target.max_tokens) if study.target else None,
         window_tokens=min(windows, default=None),
         starved_below=study.bins.starved_below,
+        manufactured=account.get("manufactured"),
     )
     # Through JSON and back: the same object as one that was kept.
     found: dict[str, Any] = json.loads(json.dumps(audit.to_dict()))
