@@ -75,7 +75,7 @@ def table_rows(result: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for row in result["planted"]:
         cap = row["cap"]
-        quartiles = f"{score(cap['quarter'])} to {score(cap['three_quarters'])}"
+        quartiles = f"{score(cap['quarter'])}-{score(cap['three_quarters'])}"
         cells = [
             rate(row["found"]),
             rate(row["unsafe"]),
