@@ -21,6 +21,7 @@ from contextcliff_dagster.analysis.bin_statistics import (
     latency_excess,
 )
 from contextcliff_dagster.analysis.conclusion import cap_at, conclude
+from contextcliff_dagster.analysis.confounds import audit_confounds
 from contextcliff_dagster.analysis.context import ModelProfile, ProfileContext
 from contextcliff_dagster.analysis.curve import Estimate, curve_band, fitted_mean
 from contextcliff_dagster.analysis.detectors import second_opinions
@@ -90,10 +91,12 @@ def profile_model(
         [r["mean"] for r in scored],
         baseline=baseline["mean"],
     )
+    audit = audit_confounds(sample, finding, settings)
     warnings = [
         *sample.warnings,
         *context.warnings,
         *finding.warnings,
+        *audit.warnings,
         *_data_warnings(sample, rows, finding, cap, context),
         *definition_warnings,
         *slow_warnings,
@@ -153,7 +156,7 @@ def profile_model(
         "sensitivity": varied,
         "variance_signal": scatter,
         "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
-        "confounds": {"identified": "not_assessed", "reasons": []},
+        "confounds": audit.confounds,
         "warnings": warnings,
     }
     metrics = {
@@ -163,6 +166,7 @@ def profile_model(
         "totals": totals_of(sample.calls),
         "latency": {kind: found.to_dict() for kind, found in canaries.items()},
         "variance_signal": scatter,
+        "mix": audit.mix,
         "slowdown": {kind: asdict(test) if test else None for kind, test in slowdowns.items()},
         "bins": [{**with_scores(row, i, sample), **slow[i]} for i, row in enumerate(rows)],
         "warnings": [*sample.warnings, *context.warnings, *slow_warnings],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.categories import CATEGORIES, categories_of
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError, LengthBin
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Sample:
         examples: one row per example with an answer: ``document`` (a number of its own, in the
             order of the names), ``document_id``, ``example_id``, ``length_tokens``, ``score`` (mean
             of its replicates), ``replicates``, ``score_sd`` (between replicates, null for one),
-            ``failed`` (share of replicates, null where unknown), ``bin_index``.
+            ``failed`` (share of replicates, null where unknown), ``bin_index``; of `CATEGORIES`
+            those that the records have with 2 to 50 values.
         bins: the bins that hold examples of their own, in order of length.
         documents_known: the records name their documents.
         warnings: sentences about records that had to be set aside.
@@ -136,6 +138,7 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
                 f"The records have no column {needed!r}; columns found: {found}."
             )
     texts = {name: _ranked(records, name) for name in _TEXTS}
+    texts |= categories_of(records)
     numbers = {name: _number(records[name]) for name in _NUMBERS if name in records.columns}
     warnings = []
     if unusable := int(np.isnan(numbers["length_tokens"]).sum()):
@@ -260,7 +263,8 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
 
 def _average_replicates(calls: pd.DataFrame, answered: NDArray[np.bool_]) -> pd.DataFrame:
     """One row per example: replicates averaged; a record without an id stands for itself."""
-    rows = calls.loc[answered, [*_OF_EXAMPLE]].reset_index(drop=True)
+    known = [name for name in CATEGORIES if name in calls.columns]
+    rows = calls.loc[answered, [*_OF_EXAMPLE, *known]].reset_index(drop=True)
     document, example = _units(rows)
     rows["document"] = document
     width = int(example.max()) + 1 if len(example) else 1
@@ -281,6 +285,7 @@ def _average_replicates(calls: pd.DataFrame, answered: NDArray[np.bool_]) -> pd.
             f1=("f1", "mean"),
             contained=("contained", "mean"),
             bin_index=("bin_index", "min"),
+            **{name: (name, "first") for name in known},
         )
         key = examples.index.to_numpy(np.int64)
     order = np.lexsort((key, examples["length_tokens"].to_numpy(np.int64)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextcliff_dagster.reporting.markdown_checks import (
+    confounds_line,
     detector_lines,
     joint_cap_line,
     more_data_lines,
@@ -128,6 +129,8 @@ def _model_section(
         lines.append(f"{plain(reason)}")
     if more := certify_sentence(result):
         lines.append(plain(more))
+    if checked := confounds_line(result):
+        lines += ["", plain(checked)]
     if joint := joint_cap_line(result):
         lines += ["", plain(joint)]
     warnings = [sentence(w) for w in _listed(result, "warnings")]
@@ -183,10 +186,6 @@ def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
         if confounds.get("identified") in (None, "not_assessed"):
             lines.append(
                 f"- {code(name)}: whether length is confounded with difficulty was not assessed."
-            )
-        elif _listed(confounds, "reasons"):
-            lines.append(
-                f"- {code(name)}: confounds: {plain('; '.join(_listed(confounds, 'reasons')))}."
             )
         if not part(result, "joint_cap"):
             lines.append(

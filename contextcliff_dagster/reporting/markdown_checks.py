@@ -7,9 +7,20 @@ from typing import Any
 
 from contextcliff_dagster.reporting.markup import plain, table
 from contextcliff_dagster.reporting.numerals import count, level, number, tokens
-from contextcliff_dagster.reporting.sentences import VERDICT_PHRASE, part, parts
+from contextcliff_dagster.reporting.sentences import VERDICT_PHRASE, part, parts, sentence
 
 Result = Mapping[str, Any]
+
+
+def confounds_line(result: Result) -> str | None:
+    """Whether a changing mix of questions explains the loss; ``None`` where nobody looked."""
+    confounds = part(result, "confounds")
+    if confounds.get("identified") == "no":
+        return "That length is the cause is not shown: see the warnings."
+    reasons = confounds.get("reasons")
+    if confounds.get("identified") != "yes" or not isinstance(reasons, list):
+        return None
+    return " ".join(["Is it length, or other questions?", *map(sentence, reasons)])
 
 
 def detector_lines(result: Result) -> list[str]:

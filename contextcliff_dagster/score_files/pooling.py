@@ -47,9 +47,12 @@ def _one(model: str | None, parts: Sequence[tuple[Path, ScoreRecords]]) -> Score
                 f"{path} and {other} have other scores ({first.score_name}; {records.score_name}): "
                 "choose one with --metric NAME, or --score em, f1 or contained."
             )
+    tasks = sorted({records.task for _, records in parts if records.task})
     frames = []
     for at, records in parts:
         frame = records.frame
+        if len(tasks) > 1 and records.task is not None:
+            frame = frame.assign(task=records.task)
         if records.length_kind is None and "example_id" in frame:
             named = f"{stem(at)}/" + frame["example_id"].astype("string")
             frame = frame.assign(example_id=named.astype(object).where(named.notna(), None))
@@ -57,7 +60,6 @@ def _one(model: str | None, parts: Sequence[tuple[Path, ScoreRecords]]) -> Score
     frame = pd.concat(frames, ignore_index=True)
     if "example_id" in frame and first.length_kind is not None:
         frame["replicate"] = frame.groupby("example_id", dropna=False).cumcount()
-    tasks = sorted({records.task for _, records in parts if records.task})
     notes = dict.fromkeys(note for _, records in parts for note in records.notes)
     if len(tasks) > 1:
         mixed = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
 from contextcliff_dagster.score_files.columns import Columns, read_columns
+from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.values import lengths, need, numbers, of_scale, refuse, texts
 
 if TYPE_CHECKING:
@@ -18,11 +20,12 @@ if TYPE_CHECKING:
 
 _NAMES = ("document_id", "example_id", "failure")
 _FACTS = ("task", "tokenizer")
+_CATEGORIES = ("kind", "level", "domain", "source")
 _TIMES_AND_TOKENS = (
     "evidence_position", "failed", "ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms",
     "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd",
 )  # fmt: skip
-_TEXTS = (*_NAMES, *_FACTS, "model", "replicate")
+_TEXTS = (*_NAMES, *_FACTS, *_CATEGORIES, "model", "replicate")
 _NUMBERS = ("length_tokens", "score", *_TIMES_AND_TOKENS)
 
 
@@ -56,8 +59,8 @@ def read_records(path: Path, *, scale: float = 1.0) -> list[ScoreRecords]:
 
     The file needs ``length_tokens`` (above 0) and ``score`` (0..``scale``; empty only where
     ``failure`` says why there is no answer). ``document_id``, ``example_id``, ``replicate``,
-    ``model``, ``failure``, ``task``, ``tokenizer``, times and token counts are used where they are
-    there, anything else is left aside.
+    ``model``, ``failure``, ``task``, ``kind``, ``level``, ``domain``, ``source``, ``tokenizer``,
+    times and token counts are used where they are there, anything else is left aside.
 
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
@@ -103,6 +106,10 @@ def _frame(columns: Columns, scale: float) -> pd.DataFrame:
     for name in _FACTS:
         if name in columns.arrays:
             data[name] = pd.Categorical(texts(columns, name).to_pandas())
+    for name in _CATEGORIES:
+        with suppress(ScoreFileError):  # what holds no names is left aside
+            if name in columns.arrays:
+                data[name] = pd.Categorical(texts(columns, name).to_pandas())
     return pd.DataFrame(data, copy=False)
 
 
@@ -120,7 +127,8 @@ def rows_by_name(names: Any) -> list[tuple[str, Any]]:
 
 def _records(model: str | None, frame: pd.DataFrame) -> ScoreRecords:
     task, tokenizer = (_only(frame, name) for name in _FACTS)
-    frame = frame.drop(columns=[name for name in _FACTS if name in frame.columns])
+    told = ["tokenizer"] if task is None else [*_FACTS]  # several tasks are categories of questions
+    frame = frame.drop(columns=[name for name in told if name in frame.columns])
     return ScoreRecords(model, frame, task, tokenizer)
 
 

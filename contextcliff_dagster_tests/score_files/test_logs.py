@@ -248,6 +248,19 @@ def test_results_of_helmet_pool_to_one_model(tmp_path: Path) -> None:
     assert "does not say which answers share a document" in said(whole)
 
 
+def test_tasks_that_are_pooled_stay_categories(tmp_path: Path) -> None:
+    parts = []
+    for task in ("hotpotqa", "triviaqa"):
+        path = tmp_path / "pred" / "some-model" / f"{task}.jsonl"
+        row = {"pred": "a", "answers": ["a"], "all_classes": None, "length": len(task)}
+        write_lines(path, [row, row])
+        parts.append((path, [read(path)]))
+    (whole,) = pooled(parts)
+    assert whole.task is None
+    assert list(whole.frame["task"]) == ["hotpotqa"] * 2 + ["triviaqa"] * 2
+    assert "2 tasks are pooled" in said(whole)
+
+
 def test_pooling_needs_one_measure_and_one_score(tmp_path: Path) -> None:
     helmet = write_helmet(tmp_path / "a.json", 8_192, range(3), "openai/some-model")
     other = write_inspect(tmp_path / "b.eval", [inspect_sample(n) for n in (1, 2)])

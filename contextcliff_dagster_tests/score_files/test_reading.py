@@ -138,3 +138,21 @@ def test_a_table_of_means_in_any_order(tmp_path: Path) -> None:
 )
 def test_what_a_file_is_called(name: str, called: str) -> None:
     assert stem(Path("folder") / name) == called
+
+
+def test_categories_of_questions_are_kept(tmp_path: Path) -> None:
+    """Also a task, where there are several; what holds no names is left aside."""
+    path = tmp_path / "kinds.jsonl"
+    lines = [
+        f'{{"length_tokens": {n}, "score": 1, "kind": "k{n % 2}", "level": {n}, "task": "a", '
+        f'"domain": ["x"]}}'
+        for n in (1, 2)
+    ]
+    path.write_text("\n".join(lines))
+    frame = read(path)
+    assert list(frame["kind"]) == ["k1", "k0"]
+    assert list(frame["level"]) == ["1", "2"]
+    assert not {"task", "domain"} & set(frame.columns)
+    table = tmp_path / "tasks.csv"
+    table.write_text("length_tokens,score,task\n1,1,a\n2,0,b\n")
+    assert list(read(table)["task"]) == ["a", "b"]

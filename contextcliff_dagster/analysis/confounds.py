@@ -1,0 +1,250 @@
+"""Is it length at all? What the known categories of the questions explain of a loss.
+
+Where long documents come with harder questions a curve over length falls though length does
+nothing. Known of a question may be its task, kind, level, domain and source. For each of these the
+examples before and beyond the place of the loss are compared at the same mix (`standardise`): the
+overall mix of the categories that both sides have. Of what no record names, such as how hard a
+question is within its category, this says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.categories import CATEGORIES
+from contextcliff_dagster.analysis.curve import Estimate
+from contextcliff_dagster.analysis.scan import SPLIT_LIMIT
+from contextcliff_dagster.analysis.standardise import cells_of, standardise
+from contextcliff_dagster.analysis.verdict import ALARM_SHARE
+from contextcliff_dagster.contracts import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.units import Sample
+    from contextcliff_dagster.analysis.verdict import Finding
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+LEAST_DOCUMENTS = 5
+"""Documents of a category that either side needs to be compared by it."""
+LEAST_COVERED = 0.5
+"""Share of either side's examples that must be of such categories."""
+LEAST_REMAINING = 0.5
+"""Share of the loss as measured that must remain at an equal mix."""
+CHOSEN = (SPLIT_LIMIT / 3.84) ** 0.5
+"""Times its interval's reach that what remains must lie above 0: the place was chosen where the
+loss looks largest, also by the luck of the examples within a category."""
+MOST_CHANGED = ALARM_SHARE
+"""Tolerances by which a drop may differ at an equal mix where no loss was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """``confounds`` of ``cliffs.json``, ``mix`` of ``metrics.json``, and ``warnings``."""
+
+    confounds: dict[str, Any]
+    mix: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def audit_confounds(sample: Sample, finding: Finding, settings: AnalysisSettings) -> Audit:
+    """Judge the loss of ``finding`` at an equal mix of each category that the records name.
+
+    ``no``: of some category, (a) less than half of the examples on a side are of values that both
+    sides have (5 documents each); (b) at an equal mix less than half of the loss found remains, or
+    too little to be sure of any (`CHOSEN`); or (c) none was found, and at an equal mix the drop is
+    another by 5/6 of the tolerance. ``yes`` else.
+    ``not_assessed``: no category has two values, or nothing is known of length at all.
+    """
+    examples = sample.examples
+    rows: list[dict[str, Any]] = []
+    reasons: dict[str, list[str]] = {"no": [], "yes": []}
+    beyond = _beyond(finding, examples["length_tokens"].to_numpy(np.int64))
+    document = np.asarray(examples["document"].factorize()[0], np.int64)
+    for name in CATEGORIES:
+        if name not in examples.columns or examples[name].nunique() < 2:
+            continue
+        row, reason = _by_category(sample, name, document, beyond, finding, settings)
+        rows.append(row)
+        if reason:
+            reasons[row["identified"]].append(reason)
+    identified = next((answer for answer in ("no", "yes") if reasons[answer]), "not_assessed")
+    said = reasons.get(identified, [])
+    confounds = {"identified": identified, "reasons": said}
+    return Audit(confounds, rows, list(said) if identified == "no" else [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """Where the loss lies, tokens, half-open, ``None``: to the end; ``side`` is 1 there, else 0."""
+
+    from_tokens: int
+    to_tokens: int | None
+    side: Ints
+
+    @property
+    def words(self) -> str:
+        if self.to_tokens is None:
+            return f"from {self.from_tokens:,} tokens on"
+        return f"between {self.from_tokens:,} and {self.to_tokens:,} tokens"
+
+
+def _beyond(finding: Finding, lengths: Ints) -> _Beyond | None:
+    """Both sides of the loss found, else of the likeliest place of one."""
+    if finding.evidence is None or finding.verdict is Verdict.FLOOR:
+        return None
+    if finding.verdict is Verdict.DIP:
+        low, high = finding.degraded
+        return _Beyond(low, high, ((lengths >= low) & (lengths < high)).astype(np.int64))
+    start = finding.evidence.scan.step.first_tokens
+    if finding.cliff is not None:
+        start = round(finding.cliff.location.value)
+    side = (lengths >= start).astype(np.int64)
+    return _Beyond(start, None, side) if 0 < side.sum() < len(side) else None
+
+
+def _by_category(
+    sample: Sample,
+    name: str,
+    document: Ints,
+    beyond: _Beyond | None,
+    finding: Finding,
+    settings: AnalysisSettings,
+) -> tuple[dict[str, Any], str | None]:
+    examples = sample.examples
+    column = examples[name].cat.remove_unused_categories()
+    values, category = list(column.cat.categories), np.asarray(column.cat.codes, np.int64)
+    score = examples["score"].to_numpy(np.float64)
+    mix = np.bincount(category, minlength=len(values)) / len(category)
+    row: dict[str, Any] = {
+        "category": name,
+        "identified": "not_assessed",
+        "from_tokens": None,
+        "to_tokens": None,
+        **dict.fromkeys(("drop", "drop_ci_low", "drop_ci_high", "drop_as_measured")),
+        "values": [value or "not named" for value in values],
+    }
+    reason = None
+    if beyond is not None:
+        sides = cells_of(beyond.side, category, document, score, (2, len(values)))
+        common = (sides.documents >= LEAST_DOCUMENTS).all(axis=0)
+        covered = sides.n[:, common].sum(axis=1) / sides.n.sum(axis=1)
+        row |= {"from_tokens": beyond.from_tokens, "to_tokens": beyond.to_tokens}
+        if (covered < LEAST_COVERED).any():
+            row["identified"] = "no"
+            reason = _apart(name, beyond, covered)
+        else:
+            mix = np.where(common, mix, 0.0)
+            mix /= mix.sum()
+            found = standardise(sides, mix, LEAST_DOCUMENTS)
+            before, after = sides.s.sum(axis=1) / sides.n.sum(axis=1)
+            if before > 0 and found.mean[0] > 0:
+                drop, strength = _drop(found.mean, found.variance, settings.confidence)
+                measured = float(1.0 - after / before)
+                row |= {
+                    "drop": drop.value,
+                    "drop_ci_low": drop.low,
+                    "drop_ci_high": drop.high,
+                    "drop_as_measured": measured,
+                }
+                row["identified"], reason = _judged(
+                    name, beyond, drop, strength, measured, finding, settings
+                )
+    row["shares"] = mix.tolist()
+    row["bins"] = _bins(sample, examples, category, document, score, mix, settings.confidence)
+    return row, reason
+
+
+def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, float]:
+    """1 - mean[1] / mean[0], its interval (linearised), and how many times its reach it is."""
+    z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
+    ratio = float(mean[1] / mean[0])
+    reach = z * float(np.sqrt(variance[1] + ratio**2 * variance[0]) / mean[0])
+    value = 1.0 - ratio
+    return Estimate(value, value - reach, min(value + reach, 1.0)), value / reach
+
+
+def _judged(
+    name: str,
+    beyond: _Beyond,
+    drop: Estimate,
+    strength: float,
+    measured: float,
+    finding: Finding,
+    settings: AnalysisSettings,
+) -> tuple[str, str]:
+    at_equal_mix = (
+        f"With the mix of {_WORDS[name]} held equal, the drop {beyond.words} is "
+        f"{_percent(drop.value)} [{_percent(drop.low)}, {_percent(drop.high)}], and "
+        f"{_percent(measured)} as measured"
+    )
+    if not finding.visible:
+        if abs(drop.value - measured) >= MOST_CHANGED * settings.tolerance:
+            return "no", f"{at_equal_mix}: the changing mix hides what length does."
+        return "yes", f"{at_equal_mix}."
+    if drop.value < LEAST_REMAINING * measured:
+        return "no", f"{at_equal_mix}: most of the loss is that of other {_WORDS[name]}."
+    if strength <= CHOSEN:
+        return "no", f"{at_equal_mix}: too few examples show that any of the loss is the length's."
+    return "yes", f"{at_equal_mix}."
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("-0%", "0%")
+
+
+_WORDS = {
+    "task": "tasks",
+    "kind": "kinds of question",
+    "level": "levels",
+    "domain": "domains",
+    "source": "sources",
+}
+
+
+def _apart(name: str, beyond: _Beyond, covered: Floats) -> str:
+    return (
+        f"Length and {_WORDS[name]} cannot be told apart: of the examples {beyond.words} "
+        f"{covered[1]:.0%}, and of the others {covered[0]:.0%}, are of {_WORDS[name]} that both "
+        f"have in {LEAST_DOCUMENTS} documents or more; a loss may be that of other {_WORDS[name]}."
+    )
+
+
+def _bins(
+    sample: Sample,
+    examples: pd.DataFrame,
+    category: Ints,
+    document: Ints,
+    score: Floats,
+    mix: Floats,
+    confidence: float,
+) -> list[dict[str, Any]]:
+    """Counts by category of every bin, its mean, and its mean at the mix ``mix``."""
+    index = examples["bin_index"].to_numpy(np.int64)
+    cells = cells_of(index, category, document, score, (len(sample.bins), len(mix)))
+    found = standardise(cells, mix, 2)
+    z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
+    rows = []
+    for i, length_bin in enumerate(sample.bins):
+        n, known = cells.n[i].sum(), found.covered[i] >= LEAST_COVERED
+        mean, half = found.mean[i], z * np.sqrt(found.variance[i])
+        rows.append(
+            {
+                "bin": length_bin.bin,
+                "n": cells.n[i].astype(np.int64).tolist(),
+                "mean": float(cells.s[i].sum() / n) if n else None,
+                "standardised": float(mean) if known else None,
+                "ci_low": float(max(mean - half, 0.0)) if known else None,
+                "ci_high": float(min(mean + half, 1.0)) if known else None,
+                "covered": float(min(found.covered[i], 1.0)),
+            }
+        )
+    return rows
