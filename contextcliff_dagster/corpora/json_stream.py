@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.lines import text_lines
+from contextcliff_dagster.corpora.lines import text_pieces
 
 __all__ = ["DECODER", "JsonStream"]
 
@@ -30,7 +30,7 @@ class JsonStream:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lines = text_lines(path)
+        self._pieces = text_pieces(path)
         self._buffer = ""
         self._at = 0
         self._line = 1
@@ -122,7 +122,7 @@ class JsonStream:
         """Drop what is consumed and at least double what is not; False at the end of the file."""
         pieces, size = [self._buffer[self._at :]], 0
         wanted = max(_READ_AHEAD, len(pieces[0]))
-        for _, text in self._lines:
+        for _, text in self._pieces:
             pieces.append(text)
             size += len(text)
             if size >= wanted:
