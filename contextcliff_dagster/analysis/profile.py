@@ -104,17 +104,17 @@ def profile_model(
     scatter = _variance_signal(sample, finding, settings)
     if (said := variance_sentence(scatter)) is not None:
         warnings.append(said)
-    # The two take most of the time, and NumPy's loops let two threads use two cores.
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(certify, documents, finding, settings, sample.calls, len(scored))
-        varied = (
-            sensitivity(sample, documents, conclusion, settings, context.primary)
-            if settings.second_opinions
-            else []
-        )
-        more = other.result()
-    head = _head(sample, settings, context)
     cliff = _loss(finding.cliff)
+    # These take most of the time, and NumPy's loops let two threads use two cores.
+    with ThreadPoolExecutor(1) as pool:
+        more = pool.submit(certify, documents, finding, settings, sample.calls, len(scored))
+        if settings.second_opinions:
+            tolerance, verdict = settings.tolerance, finding.verdict
+            others = pool.submit(
+                second_opinions, documents, rows, baseline, tolerance, verdict, cliff
+            )
+            varied = sensitivity(sample, documents, conclusion, settings, context.primary)
+    head = _head(sample, settings, context)
     examples = sample.examples
     cliffs = {
         **head,
@@ -135,7 +135,7 @@ def profile_model(
             }
             for tolerance in REPORTED_TOLERANCES
         ],
-        "certify": more,
+        "certify": more.result(),
         "baseline": baseline,
         "cliff": cliff,
         "zones": zones_of(
@@ -148,12 +148,8 @@ def profile_model(
         "bins": rows,
         "rules": threshold_rules(rows, context.window_tokens),
         "definitions": definitions,
-        "detectors": second_opinions(
-            documents, rows, baseline, settings.tolerance, finding.verdict, cliff
-        )
-        if settings.second_opinions
-        else [],
-        "sensitivity": varied,
+        "detectors": others.result() if settings.second_opinions else [],
+        "sensitivity": varied if settings.second_opinions else [],
         "variance_signal": scatter,
         "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
         "confounds": audit.confounds,
