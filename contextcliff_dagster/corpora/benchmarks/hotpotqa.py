@@ -62,16 +62,16 @@ class TwoWikiCorpus(HotpotQACorpus):
     name = "2wikimultihopqa"
 
 
+def _by_title(record: Item, name: str, beside: str) -> list[Any]:
+    """Pairs of a title and what is ``beside`` it: a list of them, or two columns as in Parquet."""
+    if not isinstance(record.value.get(name), dict):
+        return list(record.sequence(name))
+    columns = record.item(name)
+    return list(zip(columns.sequence("title"), columns.sequence(beside), strict=False))
+
+
 def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
-    context = record.value.get("context")
-    if isinstance(context, dict):
-        whole = record.item("context")
-        pairs: list[Any] = list(
-            zip(whole.sequence("title"), whole.sequence("sentences"), strict=False)
-        )
-    else:
-        pairs = record.sequence("context")
-    for number, pair in enumerate(pairs, start=1):
+    for number, pair in enumerate(_by_title(record, "context", "sentences"), start=1):
         match pair:
             case [str(title), [*sentences]] | (str(title), [*sentences]) if all(
                 isinstance(sentence, str) for sentence in sentences
@@ -82,15 +82,7 @@ def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
 
 
 def _facts(record: Item) -> Iterator[tuple[str, int]]:
-    facts = record.value.get("supporting_facts")
-    if isinstance(facts, dict):
-        whole = record.item("supporting_facts")
-        pairs: list[Any] = list(
-            zip(whole.sequence("title"), whole.sequence("sent_id"), strict=False)
-        )
-    else:
-        pairs = record.sequence("supporting_facts")
-    for number, pair in enumerate(pairs, start=1):
+    for number, pair in enumerate(_by_title(record, "supporting_facts", "sent_id"), start=1):
         match pair:
             case [str(title), int(sentence)] | (str(title), int(sentence)):
                 yield title, sentence
