@@ -1,0 +1,21 @@
+"""Text of files of many kinds, read in worker processes that a hostile file cannot harm.
+
+Belongs here: telling what a file is by its content, reading its text as it stands (never cut,
+padded or reordered), and the processes with limits of time and memory in which that happens.
+Does not belong here: which files to read, and what to do with their texts.
+
+`extract_all` reads files in the order given. A file that is broken, encrypted, too large or made
+to harm its reader costs an `Unusable` with a reason, never the run::
+
+    for file in extract_all(paths, Limits(seconds=10)):
+        if isinstance(file, Unusable):
+            print(f"{file.path} {file.reason}")
+        else:
+            print(f"{file.path} is {file.kind} of {len(file.text):,} characters")
+"""
+
+from contextcliff_dagster.corpora.extraction.pool import extract_all
+from contextcliff_dagster.corpora.extraction.results import KINDS, Extracted, Limits, Unusable
+from contextcliff_dagster.corpora.extraction.versions import extractor_version
+
+__all__ = ["KINDS", "Extracted", "Limits", "Unusable", "extract_all", "extractor_version"]

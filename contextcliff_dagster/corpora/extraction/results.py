@@ -1,0 +1,66 @@
+"""What extraction takes and gives: limits, texts, and files of which no text could be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["KINDS", "Extracted", "Limits", "Unusable"]
+
+KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
+"""What a file can be read as."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one file may cost; a file that needs more is `Unusable`, and the next one is read.
+
+    seconds: wall time for reading one file, reading from disk included.
+    memory_mb: memory that reading one file may take, beyond that of an idle worker.
+    file_mb: the largest file that is opened.
+    unpacked_mb: what the needed parts of an archive (DOCX, EPUB) may unpack to, together.
+    text_mb: the longest text of one file, in MB of UTF-8.
+    workers: processes side by side; None is one a core, 4 at most.
+
+    A MB is 1,000,000 bytes. Raises ValueError for a limit that is not above 0.
+    """
+
+    seconds: float = 20.0
+    memory_mb: float = 1024.0
+    file_mb: float = 200.0
+    unpacked_mb: float = 200.0
+    text_mb: float = 100.0
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "memory_mb", "file_mb", "unpacked_mb", "text_mb", "workers"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"The limit {name} is {value!r}; it must be above 0.")
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The whole text of a file, which may be empty.
+
+    text: valid Unicode without NUL and without lone surrogates; line ends are ``\\n``.
+    kind: one of `KINDS`, by the file's content first and by its name only among texts.
+    notes: what was done to the text or noticed about the file, in order, each a short clause such
+        as ``decoded as cp1252``, ``byte order mark removed`` or ``is named .txt, holds html``.
+    """
+
+    path: Path
+    text: str
+    kind: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A file of which no text could be had.
+
+    reason: a clause whose subject is the file: ``is encrypted``, ``took longer than 20 s``.
+    """
+
+    path: Path
+    reason: str
