@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
     """The frozen sample bin by bin, and what measuring it would take."""
+    from contextcliff_dagster.defs.steps.file_list import file_list
+
     folder = store.manifest_dir(prepared.study.name)
     if as_json:
         print_json(
@@ -44,8 +46,14 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
             for b in prepared.manifest.bins
         ],
     )
-    if said := prepared.manifest.header["corpus"].get("account", {}).get("summary"):
+    account = prepared.manifest.header["corpus"].get("account", {})
+    if said := account.get("summary"):
         click.echo(f"\nCorpus: {said}")
+    if account.get("list"):
+        if over := (prepared.audit or {}).get("over_window"):
+            click.echo(f"Longer than the window, so never sent: {over:,} of the files used.")
+        if prepared.kept and (files := file_list(prepared.study, store, account)):
+            click.echo(f"What became of each file: {files}")
     if few := _few_sentence(prepared):
         click.echo(f"\n{few}")
     click.echo(f"\n{estimate_sentence(prepared)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
@@ -48,7 +48,8 @@ class Corpus(Protocol):
     def account(self) -> Mapping[str, Any]:
         """What the last whole reading of :meth:`entries` used and left out, as a JSON object.
 
-        Empty where there is nothing to say; ``summary`` is the sentence for people.
+        Empty where there is nothing to say; ``summary`` is the sentence for people, ``cautions``
+        are clauses that audit and report repeat, ``list`` names the list of files, if one is kept.
         """
         ...
 
@@ -90,6 +91,13 @@ class StreamedCorpus(ABC):
 
     def account(self) -> Mapping[str, Any]:
         return {}
+
+    def file_list(self) -> Sequence[Mapping[str, Any]]:
+        """What became of each file at the last whole reading, as rows of the same columns.
+
+        Empty where a corpus keeps no such list.
+        """
+        return ()
 
 
 def document_id(text: str) -> str:

@@ -15,7 +15,7 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.json_stream import DECODER, JsonStream
 from contextcliff_dagster.corpora.lines import text_lines
 
-__all__ = ["READERS", "Rows"]
+__all__ = ["READERS", "Rows", "delimited"]
 
 Rows = Iterator[tuple[str, Any]]
 """(place, row): ``qa.jsonl, line 7`` and its fields."""
@@ -44,7 +44,8 @@ def json_values(path: Path) -> Rows:
     return JsonStream(path).values()
 
 
-def _delimited(path: Path, delimiter: str) -> Rows:
+def delimited(path: Path, delimiter: str) -> Rows:
+    """Lines with a header, RFC 4180 quoting, parted by ``delimiter``."""
     # The limit is the csv module's own and global; a field may be a whole book.
     csv.field_size_limit(2**31 - 1)
     numbered = text_lines(path)
@@ -77,12 +78,12 @@ def _delimited(path: Path, delimiter: str) -> Rows:
 
 def comma_separated(path: Path) -> Rows:
     """CSV with a header line, RFC 4180 quoting."""
-    return _delimited(path, ",")
+    return delimited(path, ",")
 
 
 def tab_separated(path: Path) -> Rows:
     """TSV with a header line, quoted as CSV."""
-    return _delimited(path, "\t")
+    return delimited(path, "\t")
 
 
 def parquet(path: Path) -> Rows:

@@ -1,12 +1,17 @@
-"""Writing a corpus once as Parquet: documents.parquet, examples.parquet and a summary."""
+"""Writing a corpus once as Parquet: documents.parquet, examples.parquet and a summary.
+
+Beside them the list of files, where the corpus keeps one.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +25,21 @@ from contextcliff_dagster.contracts import (
     conform,
 )
 from contextcliff_dagster.corpora.arrow_memory import lean_arrow
-from contextcliff_dagster.corpora.corpus import Corpus
+from contextcliff_dagster.corpora.corpus import Corpus, StreamedCorpus
 from contextcliff_dagster.store import atomic_path, write_atomic
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ["CorpusSummary", "example_row", "materialize_corpus", "read_summary", "row_example"]
+__all__ = [
+    "CorpusSummary",
+    "example_row",
+    "materialize_corpus",
+    "read_rows",
+    "read_summary",
+    "row_example",
+    "write_rows",
+]
 
 _SUMMARY = "corpus.json"
 _GROUP_BYTES = 1 << 20
@@ -105,6 +118,10 @@ def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
             raise CorpusError(
                 f"The corpus {corpus.name!r} has no examples; nothing can be measured."
             )
+    account = corpus.account()
+    if name := account.get("list"):
+        assert isinstance(corpus, StreamedCorpus)
+        write_rows(directory / str(name), corpus.file_list())
     summary = CorpusSummary(
         corpus.name,
         fingerprint,
@@ -112,10 +129,33 @@ def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
         examples.rows,
         text_bytes,
         repeated,
-        corpus.account(),
+        account,
     )
     write_atomic(directory / _SUMMARY, (json.dumps(summary.to_dict(), indent=2) + "\n").encode())
     return summary
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows of the same columns as CSV (UTF-8, RFC 4180).
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    text = StringIO(newline="")
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    write_atomic(path, text.getvalue().encode())
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Rows as :func:`write_rows` wrote them; none where the file is gone."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except FileNotFoundError:
+        return []
 
 
 def read_summary(directory: Path) -> CorpusSummary:

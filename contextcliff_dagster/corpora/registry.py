@@ -10,6 +10,7 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
 from contextcliff_dagster.corpora.corpus import Corpus
 from contextcliff_dagster.corpora.files import FileCorpus
+from contextcliff_dagster.corpora.folder import FolderCorpus
 from contextcliff_dagster.corpora.ledgers import LedgerCorpus
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
 
@@ -21,6 +22,7 @@ ENTRY_POINT_GROUP = "contextcliff.corpora"
 CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], Corpus]] = {
     "reference": LedgerCorpus,
     "file": FileCorpus,
+    "folder": FolderCorpus,
     "python-source": PythonSourceCorpus,
     **BENCHMARKS,
 }

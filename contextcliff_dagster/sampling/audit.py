@@ -86,6 +86,7 @@ def audit_lengths(
     window_tokens: int | None,
     starved_below: int,
     manufactured: Mapping[str, str] | None = None,
+    cautions: Sequence[str] = (),
 ) -> DistributionAudit:
     """Audit a corpus's lengths.
 
@@ -98,6 +99,7 @@ def audit_lengths(
         window_tokens: the smallest window of the study's models.
         starved_below: distinct documents that a bin needs.
         manufactured: tasks whose documents were made as long as they are, and how.
+        cautions: clauses of the corpus itself that every reader has to know.
     """
     import numpy as np
 
@@ -123,6 +125,7 @@ def audit_lengths(
             f"the lengths of {task!r} were manufactured ({how}): a fall over them says little "
             "about documents of natural length"
         )
+    warnings += cautions
     if starved:
         warnings.append(
             f"{len(starved)} of {len(bins)} bins hold fewer than {starved_below} distinct "

@@ -100,10 +100,14 @@ class Study(Section):
 
     @property
     def corpus_options(self) -> dict[str, Any]:
-        """The adapter's options with ``path`` made absolute (relative to the study file)."""
+        """The adapter's options with paths made absolute (relative to the study file)."""
         options = self.corpus.options
-        if isinstance(path := options.get("path"), str):
-            options["path"] = str(self._folder / Path(path).expanduser())
+        paths = ["path"]
+        if self.corpus.kind == "folder" and options.get("questions") != "recall":
+            paths.append("questions")
+        for name in paths:
+            if isinstance(path := options.get(name), str):
+                options[name] = str(self._folder / Path(path).expanduser())
         return options
 
     @property
@@ -249,7 +253,7 @@ class Study(Section):
         if seed == self.sampling.seed:
             return self
         options = self.corpus.options
-        if self.corpus.kind in ("reference", "python-source"):
+        if self.corpus.kind in ("reference", "python-source", "folder"):
             options["seed"] = int(options.get("seed", 0)) + seed - self.sampling.seed
         return self.changed(
             name=study_name(f"{self.name}-seed-{seed}"),

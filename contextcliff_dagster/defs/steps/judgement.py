@@ -15,6 +15,7 @@ from contextcliff_dagster.contracts import (
     conform,
 )
 from contextcliff_dagster.defs.steps.calibration import quoted
+from contextcliff_dagster.defs.steps.file_list import notes_on_files
 from contextcliff_dagster.defs.steps.measurement import write_predictions
 from contextcliff_dagster.defs.steps.profiles import (
     in_order,
@@ -169,6 +170,7 @@ def profile_campaign(
 
     records = read_records(study, store, campaign)
     entries = load_models()
+    account = manifest.header["corpus"].get("account", {})
     profiles = []
     for model in in_order(study, records["model"].unique()):
         own = records[records["model"] == model]
@@ -188,7 +190,10 @@ def profile_campaign(
             score_name=study.scoring.primary,
             primary=study.scoring.primary,
             provenance=provenance(study, manifest, own, fields),
-            warnings=[said for found in truncations(record_rows(own)) for said in unchecked(found)],
+            warnings=[
+                *(_as_sentence(said) for said in account.get("cautions", ())),
+                *(said for found in truncations(record_rows(own)) for said in unchecked(found)),
+            ],
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
         folder = store.profile_dir(study.name, campaign, model)
@@ -230,6 +235,7 @@ def report_campaign(
         notes=[
             *quoted(study, store, manifest, cliffs),
             *notes_on(study, manifest, ledger, campaign, profiled),
+            *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),
         ],
     )
     point_latest(folder)
@@ -251,6 +257,10 @@ def point_latest(folder: Path) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         write_atomic(latest, folder.name.encode())
+
+
+def _as_sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def _texts_are_gone(rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError, StudyError
+from contextcliff_dagster.defs.steps.file_list import keep_file_list
 from contextcliff_dagster.inference.models import get_model
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
@@ -189,6 +190,7 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         window_tokens=min(windows, default=None),
         starved_below=study.bins.starved_below,
         manufactured=account.get("manufactured"),
+        cautions=account.get("cautions", ()),
     )
     # Through JSON and back: the same object as one that was kept.
     found: dict[str, Any] = json.loads(json.dumps(audit.to_dict()))
@@ -232,6 +234,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     folder = store.manifest_dir(study.name)
     # Beside the manifest, not in it: its windows are the models', and the sample is not.
     write_json(_kept_audit(study, store), audit)
+    keep_file_list(study, store, corpus_dir(study, store), length_map_file(study, store))
     store.mark()
     save_manifest(manifest, folder)
     return load_manifest(folder)

@@ -1,0 +1,94 @@
+"""What became of every file: one line each for the list, counts and a sentence for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["FATES", "FILE_LIST", "Fate", "counted", "fate_row", "listed"]
+
+FILE_LIST = "files.csv"
+"""Where the list of all files is kept, beside the corpus and beside the frozen sample."""
+
+_MOST_NOTES = 20
+
+FATES: dict[str, str] = {
+    "unreadable": "not readable",
+    "empty": "empty",
+    "duplicate": "the same text as another",
+    "too_short": "too short",
+    "no_question": "without a question",
+    "questions": "tables of questions",
+    "hidden": "hidden",
+    "ignored": "ignored",
+    "link_out": "links out of the folder",
+    "link": "links to what is read already, or to nothing",
+    "not_a_file": "no plain files",
+}
+"""Why a file is left out, in the words of the report; their order is that of the sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """One file and what became of it.
+
+    ``fate``: ``used`` or a key of `FATES`. ``reason``: a clause whose subject is the file, empty
+    for files that are used. ``questions``: examples that it gives. ``notes``: what was done to get
+    its text.
+    """
+
+    file: str
+    fate: str
+    reason: str = ""
+    format: str = ""
+    characters: int | None = None
+    questions: int | None = None
+    document_id: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def fate_row(fate: Fate) -> dict[str, Any]:
+    """The fate as a row of the list of files."""
+    return {
+        "file": fate.file,
+        "fate": fate.fate,
+        "reason": fate.reason,
+        "format": fate.format,
+        "characters": fate.characters,
+        "questions": fate.questions,
+        "notes": "; ".join(fate.notes),
+        "document_id": fate.document_id,
+    }
+
+
+def counted(fates: Iterable[Fate]) -> dict[str, Any]:
+    """Counts of files: all, used, used by format, left out by reason; folders count as one."""
+    used: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
+    for fate in fates:
+        if fate.fate == "used":
+            used[fate.format] += 1
+            notes.update(fate.notes)
+        else:
+            left_out[fate.fate] += 1
+    return {
+        "found": used.total() + left_out.total(),
+        "used": used.total(),
+        "formats": dict(sorted(used.items())),
+        "left_out": {reason: left_out[reason] for reason in FATES if left_out[reason]},
+        "notes": dict(sorted(notes.most_common(_MOST_NOTES))),
+    }
+
+
+def listed(counts: Mapping[str, Any]) -> str:
+    """The counts as a sentence without its full stop."""
+    formats = ", ".join(f"{n:,} {kind}" for kind, n in counts["formats"].items())
+    left_out = ", ".join(f"{n:,} {FATES[reason]}" for reason, n in counts["left_out"].items())
+    found = counts["found"]
+    said = f"{found:,} file{'s' * (found != 1)} found, {counts['used']:,} used"
+    if formats:
+        said += f" ({formats})"
+    return f"{said}; left out: {left_out}" if left_out else said

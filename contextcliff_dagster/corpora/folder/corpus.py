@@ -1,0 +1,316 @@
+"""The corpus `folder`: your documents as they lie there, every file accounted for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+from contextcliff_dagster.contracts import CorpusError, Document, Example
+from contextcliff_dagster.corpora.corpus import (
+    Entry,
+    StreamedCorpus,
+    document_id,
+    options_hash,
+    take_options,
+)
+from contextcliff_dagster.corpora.extraction import (
+    Extracted,
+    Unusable,
+    extract_all,
+    extractor_version,
+)
+from contextcliff_dagster.corpora.folder.account import FILE_LIST, Fate, counted, fate_row, listed
+from contextcliff_dagster.corpora.folder.options import (
+    NUMBERS,
+    checked_limits,
+    checked_numbers,
+    checked_path,
+    checked_wording,
+)
+from contextcliff_dagster.corpora.folder.questions import (
+    QuestionTable,
+    find_table,
+    is_table_of_questions,
+    match_documents,
+)
+from contextcliff_dagster.corpora.folder.recall import TASK, Recall, recall_questions
+from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
+
+__all__ = ["RECALL", "FolderCorpus"]
+
+RECALL = "recall"
+"""The value of the option ``questions`` that asks for verbatim recall instead of a table."""
+
+ABOUT_RECALL = (
+    "every question is verbatim recall, made from the documents themselves: the cap says how far "
+    "the model copies, not how far it reasons"
+)
+_LEAST_TO_RECALL = 200
+"""Characters of a document that one can be asked to recall."""
+
+
+class FolderCorpus(StreamedCorpus):
+    """Documents of a folder (PDF, DOCX, EPUB, HTML, Markdown, text, source code) and questions.
+
+    Options: ``path``, a folder or one file; ``questions``, a table (CSV, TSV, JSONL, JSON, Parquet)
+    with ``document``, ``question``, ``answers``, or ``recall`` for questions of verbatim recall;
+    without it the table is looked for in the folder. ``columns`` and ``task`` as in the corpus
+    ``file``. For recall: ``questions_per_document`` (5), ``seed`` (0), ``recall_question``
+    (``sentence``, or ``beginning``: the bare beginning, for prompts that begin the answer with it).
+    ``min_characters``: shorter documents are left out. ``limits``: what reading one file may cost,
+    by the names of `extraction.Limits`.
+
+    Texts are used whole or left out and accounted for (`account`, `file_list`). The same files and
+    options give the same entries, in the order of the files' names.
+    """
+
+    name = "folder"
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        known: dict[str, type | tuple[type, ...]] = {
+            "path": (str, Path),
+            "questions": (str, Path),
+            "columns": Mapping,
+            "task": str,
+            "recall_question": str,
+            "limits": Mapping,
+            **dict.fromkeys(NUMBERS, int),
+        }
+        given = take_options("folder", options, known)
+        if "path" not in given:
+            raise CorpusError("A corpus of kind 'folder' needs the option 'path'.")
+        self.path = checked_path(Path(given["path"]).expanduser())
+        self._numbers = checked_numbers(given)
+        self._limits = checked_limits(given.get("limits", {}))
+        self._recall = given.get("questions") == RECALL
+        self._wording = checked_wording(given)
+        self._task = given.get("task")
+        self._columns = dict(given.get("columns", {}))
+        self._table = None if self._recall else self._open_table(given.get("questions"))
+        if self._recall and self._task not in (None, TASK):
+            raise CorpusError(
+                f"Questions of verbatim recall are of the task {TASK!r}, not {self._task!r}; leave "
+                "'task' out, or name a table under 'questions'."
+            )
+        self._fates: list[Fate] = []
+        self._account: dict[str, Any] = {}
+
+    def fingerprint(self) -> str:
+        # Which files there are, the bytes of those that are read, and why the others are not.
+        walked = walk(self.path)
+        content = hashlib.sha256()
+        for file in walked.found:
+            content.update(f"{file.name}\0{self._digest(file.path)}\n".encode())
+        for fate in walked.left_out:
+            content.update(f"{fate.file}\0{fate.reason}\n".encode())
+        if self._table is not None:
+            content.update(self._digest(self._table.path).encode())
+        limits = {name: n for name, n in asdict(self._limits).items() if name != "workers"}
+        options = {
+            **self._numbers,
+            "recall": self._wording if self._recall else None,
+            "task": self._task,
+            "columns": self._columns,
+            "limits": limits,
+            "extraction": extractor_version(),
+        }
+        return options_hash(self.name, options, content.hexdigest())
+
+    def account(self) -> dict[str, Any]:
+        """Counts of files and questions at the last reading; ``list`` names the list of files."""
+        return self._account
+
+    def file_list(self) -> Sequence[Mapping[str, Any]]:
+        """Every file at the last reading and what became of it, by name."""
+        return [fate_row(fate) for fate in self._fates]
+
+    def entries(self) -> Iterator[Entry]:
+        """
+        Raises:
+            CorpusError: a question names no document or cannot be used, with file and line; or no
+                document gives a question.
+        """
+        walked = walk(self.path)
+        self._refuse_nothing(walked)
+        tables = [file for file in walked.found if self._is_table(file)]
+        found = [file for file in walked.found if file not in tables]
+        asked = self._asked(walked, found)
+        fates = list(walked.left_out)
+        fates += [Fate(file.name, "questions", "holds questions") for file in tables]
+        if asked is not None:
+            reason = "has no question in the table"
+            fates += [Fate(f.name, "no_question", reason) for f in found if f.name not in asked]
+            found = [file for file in found if file.name in asked]
+        lost: Counter[str] = Counter()
+        first: dict[str, str] = {}
+        used = 0
+        results = extract_all((file.path for file in found), self._limits)
+        for file, result in zip(found, results, strict=True):
+            fate = self._judged(file, result, first)
+            rows = asked[file.name] if asked is not None else None
+            entries: list[Entry] = []
+            if isinstance(result, Extracted) and fate.fate in ("used", "duplicate"):
+                entries = self._entries(file, result, fate, rows)
+                if not entries and fate.fate == "used":
+                    reason = "has no statement of its own that could be asked for"
+                    fate = replace(fate, fate="no_question", reason=reason)
+            elif rows is not None:
+                lost[fate.fate] += len(rows)
+            fates.append(replace(fate, questions=len(entries)))
+            used += len(entries)
+            yield from entries
+        self._fates = sorted(fates, key=lambda fate: fate.file)
+        self._account = self._counts(used, lost)
+        if not used:
+            raise CorpusError(self._nothing())
+
+    def _open_table(self, named: str | Path | None) -> QuestionTable:
+        folder = self.path if self.path.is_dir() else self.path.parent
+        path = Path(named).expanduser() if named is not None else find_table(folder, self.path)
+        if path is None:
+            self._refuse_nothing(walk(self.path))
+            raise CorpusError(
+                f"{self.path} comes without questions: put a table questions.csv with the columns "
+                f"document, question, answers into {folder}, name one with --questions FILE, or "
+                "let verbatim recall be asked for with --questions recall (in a study: "
+                "corpus.questions)."
+            )
+        return QuestionTable(path, self._columns, self._task or "question_answering")
+
+    def _refuse_nothing(self, walked: Walked) -> None:
+        if not walked.found:
+            counts = counted(walked.left_out)
+            left = f" ({listed(counts)})" if counts["found"] else ""
+            raise CorpusError(
+                f"{self.path} holds no file to read{left}; name a folder with documents."
+            )
+
+    def _digest(self, path: Path) -> str:
+        try:
+            size = path.stat().st_size
+            if size > self._limits.file_mb * 1e6:  # is not read anyway
+                return f"{size} bytes"
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as fault:
+            return str(fault.strerror or fault)
+
+    def _is_table(self, file: Found) -> bool:
+        """Whether the file holds questions and so is no document: the study's own, or left over."""
+        if self._table is not None:
+            own = self._table.path
+            return file.path.name == own.name and file.path.resolve() == own.resolve()
+        return "/" not in file.name and is_table_of_questions(file.path)
+
+    def _asked(self, walked: Walked, found: Sequence[Found]) -> dict[str, list[Any]] | None:
+        if self._table is None:
+            return None
+        rows = list(self._table.rows())
+        if self.path.is_dir():
+            return match_documents(rows, found, walked.left_out, walked.home)
+        mine = [row for row in rows if Path(row.document.replace("\\", "/")).name == self.path.name]
+        if not mine:
+            raise CorpusError(
+                f"{self._table.path} has no question about {self.path.name}; name the folder "
+                "instead of the file, or add one."
+            )
+        return match_documents(mine, found, walked.left_out, walked.home)
+
+    def _judged(self, file: Found, result: Extracted | Unusable, first: dict[str, str]) -> Fate:
+        """The file's fate as far as its text decides; ``first`` names the file of each text."""
+        if isinstance(result, Unusable):
+            return Fate(file.name, "unreadable", result.reason)
+        text = result.text
+        fate = Fate(file.name, "used", format=result.kind, characters=len(text), notes=result.notes)
+        least = self._numbers["min_characters"]
+        if self._recall:
+            least = max(least, _LEAST_TO_RECALL)
+        if not text.strip():
+            return replace(fate, fate="empty", reason="holds no text")
+        if len(text) < least:
+            reason = f"has {len(text):,} characters, of {least:,} that are needed"
+            return replace(fate, fate="too_short", reason=reason)
+        identity = document_id(text)
+        fate = replace(fate, document_id=identity)
+        if (same := first.setdefault(identity, file.name)) != file.name:
+            return replace(fate, fate="duplicate", reason=f"has the same text as {same}")
+        return fate
+
+    def _entries(
+        self, file: Found, result: Extracted, fate: Fate, rows: Sequence[Any] | None
+    ) -> list[Entry]:
+        about = {"source": file.name, "format": result.kind}
+        if "/" in file.name:
+            about["domain"] = file.name.split("/")[0]
+        if rows is not None:
+            assert self._table is not None
+            # Questions on a second copy are asked, too: of the one document that the two are.
+            return [_about(self._table.entry(row, result.text), about) for row in rows]
+        if fate.fate != "used":
+            return []
+        document = Document(fate.document_id, result.text)
+        seed = self._numbers["seed"]
+
+        def order(start: int) -> bytes:
+            return hashlib.sha256(f"{seed}\n{fate.document_id}\n{start}".encode()).digest()
+
+        asked = recall_questions(
+            result.text,
+            code=result.kind == "code",
+            most=self._numbers["questions_per_document"],
+            order=order,
+        )
+        return [Entry(document, self._example(document, one, about), file.name) for one in asked]
+
+    def _example(self, document: Document, asked: Recall, about: Mapping[str, Any]) -> Example:
+        question = asked.beginning
+        if self._wording == "sentence":
+            question = (
+                f"Complete the {asked.unit} of the text above, word for word, that begins with: "
+                f"{asked.beginning}"
+            )
+        place = asked.place / len(document.text)
+        return Example(
+            example_id=f"{document.document_id[:16]}-recall-{asked.start}",
+            document_id=document.document_id,
+            question=question,
+            answers=(asked.rest, asked.statement),
+            task=TASK,
+            metadata={**about, "evidence_position": place, "level": 1, "unit": asked.unit},
+        )
+
+    def _nothing(self) -> str:
+        """The sentence where no file gives a question, with the first few reasons."""
+        fates = [fate for fate in self._fates if fate.fate not in ("questions", "hidden")]
+        why = "; ".join(f"{fate.file} {fate.reason}" for fate in fates[:3])
+        more = f"; and {len(fates) - 3:,} more" if len(fates) > 3 else ""
+        return f"{self.path} gives no question: {why}{more}. {self._account['summary']}"
+
+    def _counts(self, used: int, lost: Counter[str]) -> dict[str, Any]:
+        files = counted(self._fates)
+        made = f"{used:,} question{'s' * (used != 1)}"
+        if self._recall:
+            said = f"{made} of verbatim recall, made from the documents"
+        else:
+            said = f"{made} from {cast(QuestionTable, self._table).path.name}"
+        if lost:
+            said += f", {lost.total():,} more on documents that are left out"
+        account: dict[str, Any] = {
+            "summary": f"{listed(files)}. {said}.",
+            "files": files,
+            "questions": {"used": used, "lost": dict(sorted(lost.items()))},
+            "extraction": extractor_version(),
+            "list": FILE_LIST,
+        }
+        if self._recall:
+            account["cautions"] = [ABOUT_RECALL]
+        return account
+
+
+def _about(entry: Entry, about: Mapping[str, Any]) -> Entry:
+    metadata = {**about, **entry.example.metadata}
+    return entry._replace(example=replace(entry.example, metadata=metadata))

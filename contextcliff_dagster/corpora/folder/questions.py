@@ -1,0 +1,252 @@
+"""The table of questions beside the documents: finding it, reading it, matching names to files."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.corpus import Entry
+from contextcliff_dagster.corpora.folder.account import Fate
+from contextcliff_dagster.corpora.folder.walk import Found
+from contextcliff_dagster.corpora.formats import READERS, delimited
+from contextcliff_dagster.corpora.lines import text_lines
+from contextcliff_dagster.corpora.rows import FIELDS, RowReader
+
+__all__ = ["ENDINGS", "QuestionTable", "find_table", "is_table_of_questions", "match_documents"]
+
+ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+DOCUMENT_COLUMNS = ("document", "file", "filename", "path")
+"""Names of the column that says which file is asked about; the first that is there counts."""
+_NAMED = "questions"
+_LONGEST_NAME = 1_024
+
+
+class _Row(NamedTuple):
+    place: str
+    document: str
+    fields: Mapping[str, Any]
+
+
+class QuestionTable:
+    """A CSV, TSV, JSON Lines, JSON or Parquet file with a row per question.
+
+    ``columns`` maps ``document``, ``question``, ``answers`` and the optional fields of the corpus
+    kind ``file`` to the table's own names. A CSV may be parted by semicolons or tabs.
+    """
+
+    def __init__(self, path: Path, columns: Mapping[str, str], task: str) -> None:
+        self.path = path
+        self._columns = {k: v for k, v in columns.items() if k != "document"}
+        self._document = columns.get("document")
+        self._task = task
+        if path.suffix.lower() not in ENDINGS:
+            raise CorpusError(
+                f"{path} holds no table of questions that can be read; give CSV, TSV, JSONL, JSON "
+                "or Parquet with the columns document, question, answers, or the word 'recall'."
+            )
+        if not path.is_file():
+            raise CorpusError(f"There is no file of questions {path}; check the name.")
+
+    def rows(self) -> Iterator[_Row]:
+        """Every row, judged as far as that goes without its document.
+
+        Raises:
+            CorpusError: a column is missing, a cell is empty, or there is no row; with the place.
+        """
+        reader: RowReader | None = None
+        column = ""
+        for place, row in _read(self.path):
+            if not isinstance(row, Mapping):
+                raise CorpusError(f"{place} is no row with document, question and answers.")
+            if reader is None or column not in row:
+                column = self._document_column(row, place)
+                reader = self._reader(column)
+            name = row[column]
+            if not isinstance(name, str) or not name.strip():
+                raise CorpusError(
+                    f"{place} has an empty {column!r}; name the file that the question is about."
+                )
+            if len(name) > _LONGEST_NAME:
+                raise CorpusError(
+                    f"{place} has {len(name):,} characters in {column!r}, which names a file here; "
+                    "a table with whole texts in it is read by --data alone."
+                )
+            reader.entry(row, place)
+            yield _Row(place, name, row)
+        if reader is None:
+            raise CorpusError(f"{self.path} holds no question; give at least one row.")
+
+    def entry(self, row: _Row, text: str) -> Entry:
+        """The row as an example about ``text``."""
+        column = self._document_column(row.fields, row.place)
+        return self._reader(column).entry({**row.fields, column: text}, row.place)
+
+    def _reader(self, column: str) -> RowReader:
+        untyped = ENDINGS[self.path.suffix.lower()] in ("csv", "tsv")
+        return RowReader({**self._columns, "context": column}, self._task, untyped=untyped)
+
+    def _document_column(self, row: Mapping[str, Any], place: str) -> str:
+        wanted = (self._document,) if self._document else DOCUMENT_COLUMNS
+        for name in wanted:
+            if name in row:
+                return name
+        there = ", ".join(repr(str(name)) for name in islice(row, 8))
+        raise CorpusError(
+            f"{place} has no column {wanted[0]!r} (it has {there or 'none'}): write a header with "
+            "document, question, answers, or name yours under columns.document."
+        )
+
+
+def find_table(folder: Path, path: Path | None = None) -> Path | None:
+    """The table of questions in ``folder`` itself, by its name ``questions.*`` or its columns.
+
+    Raises:
+        CorpusError: there are several and none of them alone is called so.
+    """
+    there = _tables(folder)
+    named = [file for file in there if file.stem.lower() == _NAMED]
+    found = named or [file for file in there if file != path and is_table_of_questions(file)]
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found)
+        raise CorpusError(
+            f"{folder} holds several tables of questions ({names}); say which with --questions "
+            "FILE (in a study: corpus.questions)."
+        )
+    return found[0] if found else None
+
+
+def is_table_of_questions(file: Path) -> bool:
+    """Whether the first row has a question, answers, and a document that reads like a file name.
+
+    A table with whole texts in its column ``document`` is no such table.
+    """
+    if file.suffix.lower() not in ENDINGS:
+        return False
+    try:
+        rows = [row for _, row in islice(_read(file), 20)]
+    except (CorpusError, OSError):
+        return False
+    if not rows or not isinstance(rows[0], Mapping):
+        return False
+    first = rows[0]
+    column = next((name for name in DOCUMENT_COLUMNS if name in first), None)
+    answers = any(name in first for name in FIELDS["answers"])
+    if column is None or "question" not in first or not answers or "context" in first:
+        return False
+    names = [row.get(column) for row in rows if isinstance(row, Mapping)]
+    like = [_like_a_name(name, file.parent) for name in names]
+    return 2 * sum(like) > len(like)
+
+
+def match_documents(
+    rows: Sequence[_Row], found: Sequence[Found], left_out: Sequence[Fate], home: Path
+) -> dict[str, list[_Row]]:
+    """Rows by the name of the file that they mean: its path below the folder, or a unique name.
+
+    Raises:
+        CorpusError: a name that no file has, or several have; with place and the nearest name.
+    """
+    whole = {_plain(file.name): file.name for file in found}
+    short: dict[str, list[str]] = defaultdict(list)
+    for file in found:
+        short[_plain(file.name).rsplit("/", 1)[-1]].append(file.name)
+    matched: dict[str, list[_Row]] = defaultdict(list)
+    for row in rows:
+        name = _below(row.document, home)
+        if name in whole:
+            matched[whole[name]].append(row)
+            continue
+        candidates = short.get(name, [])
+        if len(candidates) > 1:
+            raise CorpusError(
+                f"{row.place} names {row.document!r}, which {len(candidates)} files are called "
+                f"({', '.join(candidates[:3])}{', ...' if len(candidates) > 3 else ''}); write "
+                "the path below the folder."
+            )
+        if not candidates:
+            raise _unknown(row, name, [*whole, *short], left_out, home)
+        matched[candidates[0]].append(row)
+    return matched
+
+
+def _unknown(
+    row: _Row, name: str, known: Sequence[str], left_out: Sequence[Fate], home: Path
+) -> CorpusError:
+    said = f"{row.place} names the document {row.document!r}"
+    for fate in left_out:
+        file = _plain(fate.file)
+        if name == file or (file.endswith("/") and name.startswith(file)):
+            return CorpusError(
+                f"{said}, but {fate.file} {fate.reason}; move it, or drop the question."
+            )
+    near = difflib.get_close_matches(name, known, n=1) or [
+        one for one in known if one.lower() == name.lower() or one.rsplit(".", 1)[0] == name
+    ]
+    hint = f"did you mean {near[0]!r}?" if near else "correct the name or drop the row."
+    return CorpusError(f"{said}, which is not in {home}; {hint}")
+
+
+def _below(name: str, home: Path) -> str:
+    """The name as the files' own are written: below the folder, slashes, no ``./``."""
+    plain = _plain(name.strip()).replace("\\", "/")
+    root = _plain(str(home)).rstrip("/") + "/"
+    plain = plain.removeprefix(root)
+    while plain.startswith("./"):
+        plain = plain[2:]
+    return plain
+
+
+def _plain(name: str) -> str:
+    # macOS writes accents apart (NFD), tables mostly do not.
+    return unicodedata.normalize("NFC", name)
+
+
+def _like_a_name(name: Any, folder: Path) -> bool:
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or "\n" in name:
+        return False
+    stem, dot, ending = name.strip().rpartition(".")
+    if dot and stem and len(ending) <= 8 and ending.isalnum() and not ending.isdigit():
+        return True
+    try:
+        return (folder / name.strip()).exists()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
+
+
+def _tables(folder: Path) -> list[Path]:
+    try:
+        return sorted(
+            file
+            for file in folder.iterdir()
+            if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
+        )
+    except OSError:
+        return []
+
+
+def _read(path: Path) -> Iterator[tuple[str, Any]]:
+    kind = ENDINGS[path.suffix.lower()]
+    if kind == "csv":
+        return delimited(path, _delimiter(path))
+    return READERS[kind](path)
+
+
+def _delimiter(path: Path) -> str:
+    """What parts the header: spreadsheets of many countries write semicolons."""
+    header = next((line for _, line in text_lines(path) if line.strip()), "")
+    fields = {mark: next(csv.reader([header], delimiter=mark), []) for mark in ",;\t"}
+    return max(fields, key=lambda mark: len(fields[mark]))

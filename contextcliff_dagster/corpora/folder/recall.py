@@ -1,0 +1,252 @@
+"""Verbatim recall: how does a sentence (or line) go on that begins so? Built and verified here.
+
+A question of this kind measures whether a model can still copy from a document of this length: no
+reasoning, no knowledge of the world. What makes it sound: beginning and rest each stand once in the
+whole document, letters and digits compared alone (no blanks, punctuation, articles or case), so
+that no other place answers it, however an answer is normalised before it is compared.
+
+It takes no knowledge of the language: sentences end at the marks of many scripts, or else lines are
+asked about; parts are cut at blanks, or between two characters of Chinese and Japanese.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+__all__ = ["TASK", "Recall", "letters", "recall_questions"]
+
+TASK = "verbatim_recall"
+
+SIZES = (40, 160)
+"""Of a statement; see `size`. Longer ones would ask for more copying in some documents than others.
+"""
+LEAST_PART = 14
+"""Size that beginning and rest have at least."""
+_WIDE_SIZE = 3
+_TRIES = 60
+"""Statements that are looked at for one question of a document."""
+
+_BLANKS = re.compile(r"\s+")
+_UNTOLD = re.compile(r"[\W_]+")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_WORD = re.compile(r"\w+")
+_PARAGRAPH = re.compile(
+    # A blank line, or a line that begins as headings, items, quotations and rows of tables do.
+    r"\n[^\S\n]*(?:\n\s*|(?=(?:[#>|*+\-\u2022]|\d{1,3}[.)])\s?))"
+)
+_END = re.compile(
+    # Only from a run's first mark, and never back: lines of a million dots must not take forever.
+    r"(?<![.!?\u2026])[.!?\u2026\u061f\u06d4\u0964\u0965\u1362]++"
+    r"[\"'\u2019\u201d\u00bb)\]]*+(?=\s|$)"
+    r"|[\u3002\uff01\uff1f]++[\u300d\u300f\u201d\u2019\uff09]*+"
+)
+_MARKERS = re.compile(r"(?:[#>|*+\-\u2022]|\d{1,3}[.)])*\s*")
+_LINE = re.compile(r"[^\n]+")
+_BROKEN_WORD = re.compile(r"\w[-\u00ad]\n")
+
+
+class Recall(NamedTuple):
+    """One statement of a text, cut in two.
+
+    ``unit``: ``sentence`` or ``line``. ``beginning`` and ``rest`` with runs of blanks as one;
+    ``start`` and ``place``: where the statement and its rest begin, in characters of the text.
+    """
+
+    unit: str
+    statement: str
+    beginning: str
+    rest: str
+    start: int
+    place: int
+
+
+class _Whole:
+    """A text in the two forms in which parts of it must stand alone."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._told = letters(text)
+        self._blanks_as_one = _BLANKS.sub(" ", text)
+
+    def holds_once(self, part: str) -> bool:
+        return _once(letters(part), self._told) and _once(part, self._blanks_as_one)
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+    unit: str
+
+
+def recall_questions(
+    text: str, *, code: bool, most: int, order: Callable[[int], bytes]
+) -> list[Recall]:
+    """At most ``most`` questions, spread over the text, in the order of their places.
+
+    The text is parted into ``most`` equal stretches and each gives one, where it can; what is left
+    over is filled up from anywhere. ``order`` decides, by a statement's first character, which are
+    tried first. ``code``: lines are asked about and never sentences.
+    """
+    whole = _Whole(text)
+    spans = [] if code else list(_sentences(text))
+    found = _spread(whole, spans, most, order, [])
+    if len(found) < most:
+        found = _spread(whole, list(_lines(text)), most, order, found)
+    return sorted(found, key=lambda one: one.start)
+
+
+def letters(text: str) -> str:
+    """Letters and digits in a row, case folded, without articles: what two places must differ in.
+
+    Whatever two texts a lenient comparison of answers takes for equal, they are equal here.
+    """
+    folded = unicodedata.normalize("NFC", text).casefold()
+    return _UNTOLD.sub("", _ARTICLES.sub(" ", folded))
+
+
+def size(text: str) -> int:
+    """Characters, those of Chinese, Japanese and Korean as three: about as much is said in one."""
+    if text.isascii():
+        return len(text)
+    return sum(_WIDE_SIZE if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _spread(
+    whole: _Whole,
+    spans: list[_Span],
+    most: int,
+    order: Callable[[int], bytes],
+    found: list[Recall],
+) -> list[Recall]:
+    """``found`` and as many more as are missing, stretch by stretch."""
+    stretches: list[list[_Span]] = [[] for _ in range(most)]
+    for span in spans:
+        stretches[span.start * most // len(whole.text)].append(span)
+    taken = {one.start * most // len(whole.text) for one in found}
+    chosen = list(found)
+    left: list[_Span] = []
+    for number, stretch in enumerate(stretches):
+        stretch.sort(key=lambda span: order(span.start))
+        if number not in taken and len(chosen) < most:
+            _take(whole, stretch, 1, chosen)
+        left += stretch[:_TRIES]
+    left.sort(key=lambda span: order(span.start))
+    _take(whole, left, most - len(chosen), chosen)
+    return chosen
+
+
+def _take(whole: _Whole, spans: list[_Span], wanted: int, chosen: list[Recall]) -> None:
+    tried = 0
+    for span in spans:
+        if wanted <= 0 or tried >= _TRIES * wanted:
+            return
+        if any(
+            span.start < one.start + len(one.statement) and one.start < span.end for one in chosen
+        ):
+            continue
+        tried += 1
+        if question := _cut(whole, span):
+            chosen.append(question)
+            wanted -= 1
+
+
+def _sentences(text: str) -> Iterator[_Span]:
+    """Whole sentences, which may go over line ends but not over paragraphs."""
+    start = 0
+    for gap in [*_PARAGRAPH.finditer(text), None]:
+        end = gap.start() if gap else len(text)
+        at = start
+        for mark in _END.finditer(text, start, end):
+            if (span := _trimmed(text, at, mark.end(), "sentence")) is not None:
+                first = text[span.start]
+                # A small letter first: what stood before it ended no sentence ("e.g. this").
+                if not first.islower() and not _BROKEN_WORD.search(text, span.start, span.end):
+                    yield span
+            at = mark.end()
+        start = gap.end() if gap else end
+
+
+def _lines(text: str) -> Iterator[_Span]:
+    for line in _LINE.finditer(text):
+        if (span := _trimmed(text, line.start(), line.end(), "line")) is not None:
+            yield span
+
+
+def _trimmed(text: str, start: int, end: int, unit: str) -> _Span | None:
+    """Without blanks around it and marks of items before it, where anything is left."""
+    if end - start > 4 * SIZES[1]:  # blanks between words may be many, but not that many
+        return None
+    while start < end and text[start].isspace():
+        start += 1
+    if unit == "sentence" and (mark := _MARKERS.match(text, start, end)):
+        start = mark.end()
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return _Span(start, end, unit) if end - start > 8 else None
+
+
+def _cut(whole: _Whole, span: _Span) -> Recall | None:
+    """The statement cut nearest to its middle where both parts stand alone; None if nowhere."""
+    raw = whole.text[span.start : span.end]
+    statement = _BLANKS.sub(" ", raw)
+    if not SIZES[0] <= size(statement) <= SIZES[1] or not _says_something(statement):
+        return None
+    for at in _cuts(statement):
+        beginning, rest = statement[:at].rstrip(), statement[at:]
+        if min(size(beginning), size(rest)) < LEAST_PART or not _says_something(rest):
+            continue
+        if whole.holds_once(beginning) and whole.holds_once(rest):
+            place = span.start + _raw_place(raw, at)
+            return Recall(span.unit, statement, beginning, rest, span.start, place)
+    return None
+
+
+def _says_something(part: str) -> bool:
+    """Whether there are words, more than marks and figures."""
+    wide = sum(map(_is_wide, part))
+    told = sum(character.isalpha() for character in part)
+    filled = len(part) - part.count(" ")
+    return 2 * told > filled and (wide >= 5 or len(_WORD.findall(part)) >= 2)
+
+
+def _cuts(statement: str) -> list[int]:
+    """Where the rest may begin: words after blanks first, nearest to the middle first."""
+    blanks, within = [], []
+    for at in range(1, len(statement) - 1):
+        before, after = statement[at - 1], statement[at]
+        if before == " ":
+            if after.isalnum():
+                blanks.append(at)
+        elif (_is_wide(before) and _is_wide(after)) or (
+            before in "([{,;:=./" and after.isascii() and after.isalnum()
+        ):
+            within.append(at)
+    middle = len(statement) / 2
+    return [
+        *sorted(blanks, key=lambda at: (abs(at - middle), at))[:8],
+        *sorted(within, key=lambda at: (abs(at - middle), at))[:8],
+    ]
+
+
+def _is_wide(character: str) -> bool:
+    """A character of Chinese or Japanese, between two of which a text may be cut."""
+    return "\u3041" <= character <= "\u30fe" or "\u3400" <= character <= "\u9fff"
+
+
+def _raw_place(raw: str, at: int) -> int:
+    """Where the ``at``-th character of the statement stands before blanks were made one."""
+    seen = 0
+    for gap in _BLANKS.finditer(raw):
+        removed = gap.end() - gap.start() - 1
+        if gap.start() - seen >= at:
+            break
+        seen += removed
+    return at + seen
+
+
+def _once(part: str, text: str) -> bool:
+    first = text.find(part)
+    return bool(part) and first >= 0 and text.rfind(part) == first
