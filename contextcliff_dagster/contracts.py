@@ -355,6 +355,9 @@ EVAL_RECORDS = Table(
     "answers.",
     (
         *_CALL_COLUMNS,
+        Column("kind", "string", "Kind of question where the corpus names one", later=True),
+        Column("domain", "string", "Subject area of the document", later=True),
+        Column("source", "string", "Where the example comes from", later=True),
         Column("parsed_answer", "string", "The answer taken out of the raw output"),
         Column("em", "float64", "Exact match after normalisation", "0..1"),
         Column("f1", "float64", "Token F1 after normalisation", "0..1"),

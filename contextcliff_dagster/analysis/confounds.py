@@ -1,7 +1,8 @@
 """Is it length at all? What the known categories of the questions explain of a loss.
 
 Where long documents come with harder questions a curve over length falls though length does
-nothing. Known of a question may be its task, kind, level, domain and source. For each of these the
+nothing. Known of a question may be its task, kind, level, domain and source, and in which fifth of
+the text its evidence stands. For each of these the
 examples before and beyond the place of the loss are compared at the same mix (`standardise`): the
 overall mix of the categories that both sides have. Of what no record names, such as how hard a
 question is within its category, this says nothing.
@@ -17,12 +18,15 @@ import numpy as np
 
 from contextcliff_dagster.analysis.categories import CATEGORIES
 from contextcliff_dagster.analysis.curve import Estimate
+from contextcliff_dagster.analysis.evidence import FIFTHS, place_of
 from contextcliff_dagster.analysis.scan import SPLIT_LIMIT
 from contextcliff_dagster.analysis.standardise import cells_of, standardise
 from contextcliff_dagster.analysis.verdict import ALARM_SHARE
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pandas as pd
     from numpy.typing import NDArray
 
@@ -69,10 +73,8 @@ def audit_confounds(sample: Sample, finding: Finding, settings: AnalysisSettings
     reasons: dict[str, list[str]] = {"no": [], "yes": []}
     beyond = _beyond(finding, examples["length_tokens"].to_numpy(np.int64))
     document = np.asarray(examples["document"].factorize()[0], np.int64)
-    for name in CATEGORIES:
-        if name not in examples.columns or examples[name].nunique() < 2:
-            continue
-        row, reason = _by_category(sample, name, document, beyond, finding, settings)
+    for known in _known(examples):
+        row, reason = _by_category(sample, known, document, beyond, finding, settings)
         rows.append(row)
         if reason:
             reasons[row["identified"]].append(reason)
@@ -80,6 +82,38 @@ def audit_confounds(sample: Sample, finding: Finding, settings: AnalysisSettings
     said = reasons.get(identified, [])
     confounds = {"identified": identified, "reasons": said}
     return Audit(confounds, rows, list(said) if identified == "no" else [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A category of the questions: ``of`` every example the number of one of ``values``."""
+
+    name: str
+    values: list[str]
+    of: Ints
+
+
+def _known(examples: pd.DataFrame) -> Iterator[_Known]:
+    """The categories with two values or more.
+
+    Domains and sources with less than 5 documents each are names of single files.
+    """
+    documents = int(examples["document"].nunique())
+    for name in CATEGORIES:
+        if name not in examples.columns:
+            continue
+        column = examples[name].cat.remove_unused_categories()
+        values = [value or "not named" for value in column.cat.categories]
+        files = name in ("domain", "source") and len(values) * LEAST_DOCUMENTS > documents
+        if len(values) > 1 and not files:
+            yield _Known(name, values, np.asarray(column.cat.codes, np.int64))
+    if "evidence_position" in examples.columns:
+        fifth = place_of(examples["evidence_position"].to_numpy(np.float64))
+        present, of = np.unique(fifth, return_inverse=True)
+        share = 100 // FIFTHS
+        values = [f"{i * share} to {(i + 1) * share}%" if i >= 0 else "not named" for i in present]
+        if len(values) > 1:
+            yield _Known("evidence_position", values, np.asarray(of, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +147,14 @@ def _beyond(finding: Finding, lengths: Ints) -> _Beyond | None:
 
 def _by_category(
     sample: Sample,
-    name: str,
+    known: _Known,
     document: Ints,
     beyond: _Beyond | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> tuple[dict[str, Any], str | None]:
     examples = sample.examples
-    column = examples[name].cat.remove_unused_categories()
-    values, category = list(column.cat.categories), np.asarray(column.cat.codes, np.int64)
+    name, values, category = known.name, known.values, known.of
     score = examples["score"].to_numpy(np.float64)
     mix = np.bincount(category, minlength=len(values)) / len(category)
     row: dict[str, Any] = {
@@ -130,7 +163,7 @@ def _by_category(
         "from_tokens": None,
         "to_tokens": None,
         **dict.fromkeys(("drop", "drop_ci_low", "drop_ci_high", "drop_as_measured")),
-        "values": [value or "not named" for value in values],
+        "values": values,
     }
     reason = None
     if beyond is not None:
@@ -207,6 +240,7 @@ _WORDS = {
     "level": "levels",
     "domain": "domains",
     "source": "sources",
+    "evidence_position": "places of the evidence",
 }
 
 

@@ -21,7 +21,6 @@ from contextcliff_dagster.analysis.bin_statistics import (
     latency_excess,
 )
 from contextcliff_dagster.analysis.conclusion import cap_at, conclude
-from contextcliff_dagster.analysis.confounds import audit_confounds
 from contextcliff_dagster.analysis.context import ModelProfile, ProfileContext
 from contextcliff_dagster.analysis.curve import Estimate, curve_band, fitted_mean
 from contextcliff_dagster.analysis.detectors import second_opinions
@@ -34,6 +33,7 @@ from contextcliff_dagster.analysis.joint_cap import (
 )
 from contextcliff_dagster.analysis.latency import slow_bins_warning
 from contextcliff_dagster.analysis.prompt_tokens import cap_in_prompt_tokens
+from contextcliff_dagster.analysis.questions import judge_questions
 from contextcliff_dagster.analysis.rules import threshold_rules
 from contextcliff_dagster.analysis.sensitivity import sensitivity
 from contextcliff_dagster.analysis.settings import AnalysisSettings
@@ -91,12 +91,12 @@ def profile_model(
         [r["mean"] for r in scored],
         baseline=baseline["mean"],
     )
-    audit = audit_confounds(sample, finding, settings)
+    questions = judge_questions(sample, finding, settings)
     warnings = [
         *sample.warnings,
         *context.warnings,
         *finding.warnings,
-        *audit.warnings,
+        *questions.warnings,
         *_data_warnings(sample, rows, finding, cap, context),
         *definition_warnings,
         *slow_warnings,
@@ -152,7 +152,7 @@ def profile_model(
         "sensitivity": varied if settings.second_opinions else [],
         "variance_signal": scatter,
         "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
-        "confounds": audit.confounds,
+        **questions.cliffs,
         "warnings": warnings,
     }
     metrics = {
@@ -162,7 +162,7 @@ def profile_model(
         "totals": totals_of(sample.calls),
         "latency": {kind: found.to_dict() for kind, found in canaries.items()},
         "variance_signal": scatter,
-        "mix": audit.mix,
+        "mix": questions.cliffs["mix"],
         "slowdown": {kind: asdict(test) if test else None for kind, test in slowdowns.items()},
         "bins": [{**with_scores(row, i, sample), **slow[i]} for i, row in enumerate(rows)],
         "warnings": [*sample.warnings, *context.warnings, *slow_warnings],

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 DEFAULT_BINS = 10
+EVIDENCE = ("evidence_position", "inter_evidence_tokens")
+"""Where in its document the evidence of a question stands, and how far apart two pieces are."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Sample:
             order of the names), ``document_id``, ``example_id``, ``length_tokens``, ``score`` (mean
             of its replicates), ``replicates``, ``score_sd`` (between replicates, null for one),
             ``failed`` (share of replicates, null where unknown), ``bin_index``; of `CATEGORIES`
-            those that the records have with 2 to 50 values.
+            those that the records have with 2 to 50 values, of `EVIDENCE` those that they have.
         bins: the bins that hold examples of their own, in order of length.
         documents_known: the records name their documents.
         warnings: sentences about records that had to be set aside.
@@ -183,7 +185,7 @@ _TEXTS = ("document_id", "example_id", "bin", "failure")
 _NUMBERS = (
     "length_tokens", "score", "replicate", "failed", "em", "f1", "contained", "ttft_ms",
     "duration_ms", "queue_ms", "loop_lag_ms", "prompt_tokens", "cached_tokens",
-    "completion_tokens", "reasoning_tokens", "cost_usd",
+    "completion_tokens", "reasoning_tokens", "cost_usd", *EVIDENCE,
 )  # fmt: skip
 _ORDER = (
     "length_tokens", "document_id", "example_id", "replicate", "score", "failure", "ttft_ms",
@@ -264,6 +266,7 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
 def _average_replicates(calls: pd.DataFrame, answered: NDArray[np.bool_]) -> pd.DataFrame:
     """One row per example: replicates averaged; a record without an id stands for itself."""
     known = [name for name in CATEGORIES if name in calls.columns]
+    known += [name for name in EVIDENCE if calls[name].notna().any()]
     rows = calls.loc[answered, [*_OF_EXAMPLE, *known]].reset_index(drop=True)
     document, example = _units(rows)
     rows["document"] = document

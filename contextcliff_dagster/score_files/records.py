@@ -22,7 +22,7 @@ _NAMES = ("document_id", "example_id", "failure")
 _FACTS = ("task", "tokenizer")
 _CATEGORIES = ("kind", "level", "domain", "source")
 _TIMES_AND_TOKENS = (
-    "evidence_position", "failed", "ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms",
+    "evidence_position", "inter_evidence_tokens", "failed", "ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms",
     "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd",
 )  # fmt: skip
 _TEXTS = (*_NAMES, *_FACTS, *_CATEGORIES, "model", "replicate")
@@ -101,6 +101,9 @@ def _frame(columns: Columns, scale: float) -> pd.DataFrame:
         refuse(
             columns, "evidence_position", outside, "; a place is 0 (start) to 1 (end of the text)"
         )
+    if "inter_evidence_tokens" in data:
+        below = data["inter_evidence_tokens"] < 0
+        refuse(columns, "inter_evidence_tokens", below, "; a distance counts tokens from 0")
     if "replicate" in columns.arrays:  # numbers or names, it is only told apart
         data["replicate"] = pd.factorize(texts(columns, "replicate").to_pandas(), sort=True)[0]
     for name in _FACTS:

@@ -29,6 +29,8 @@ _CALL_COLUMNS = tuple(
     for name in EVAL_RECORDS.column_names
     if name not in {"parsed_answer", "em", "f1", "contained", "score", "failed", "failure"}
 )
+_CATEGORIES = ("kind", "domain", "source")
+"""What else an example may say of the category that its question is of."""
 _NOT_SCORED: dict[str, Any] = dict.fromkeys(
     ("parsed_answer", "em", "f1", "contained", "score", "failed")
 )
@@ -98,10 +100,12 @@ def iter_scored(
 
     for row in prediction_rows:
         record = {name: row.get(name) for name in _CALL_COLUMNS}
+        example = examples.get(str(row["example_id"]))
+        if example is not None:
+            record |= {name: _label(example.metadata.get(name)) for name in _CATEGORIES}
         if (no_answer := row.get("no_answer")) is not None:
             yield record | _NOT_SCORED | {"failure": _no_answer_tag(no_answer, row)}
             continue
-        example = examples.get(str(row["example_id"]))
         if example is None:
             raise StoreError(
                 f"A prediction names example {row['example_id']!r}, which the manifest does not "
@@ -135,6 +139,12 @@ def iter_scored(
             "failed": failed,
             "failure": None if tag is None else tag.value,
         }
+
+
+def _label(value: Any) -> str | None:
+    """``kind`` may be a field of somebody's own file: anything but a name is none."""
+    named = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(value) if named else None
 
 
 def _finish_reason(row: Mapping[str, Any], max_output_tokens: int | None) -> str | None:

@@ -110,7 +110,7 @@ def test_without_categories_nothing_is_assessed_and_with_them_nothing_else_chang
     assert one == plain
     audited, _ = analysed(records)
     changed = {key for key in plain if plain[key] != audited[key]}
-    assert changed == {"confounds", "warnings"}
+    assert changed == {"confounds", "mix", "warnings"}
     assert set(plain["warnings"]) < set(audited["warnings"])
 
 

@@ -186,14 +186,32 @@ def test_it_starts_without_dagster_and_without_a_store(tmp_path: Path) -> None:
 
 def test_the_schema_is_met_even_by_odd_columns(tmp_path: Path) -> None:
     """Columns that mean something else to others are left aside, or only told apart."""
-    records = answers().assign(
-        bin="b07", replicate="wording A", em="yes", study=3, evidence_position=0.5, n=7, tags="[]"
-    )
+    records = answers().assign(bin="b07", replicate="wording A", em="yes", study=3, n=7, tags="[]")
     path, result = write(tmp_path / "odd.parquet", records), tmp_path / "odd.json"
     assert call(*QUICK, str(path), "--json", str(result)).code == 0
     plain, same = write(tmp_path / "plain.csv", answers()), tmp_path / "same.json"
     assert call(*QUICK, str(plain), "--json", str(same)).code == 0
     assert without_file(conforming(result)) == without_file(conforming(same))
+
+
+def test_places_distances_and_levels_of_a_file_are_analysed(tmp_path: Path) -> None:
+    rows = answers()
+    level = [1 + i % 2 for i in range(len(rows))]
+    rows = rows.assign(
+        level=level,
+        evidence_position=[(7 * i % 100) / 100 for i in range(len(rows))],
+        inter_evidence_tokens=[i * 3 if v > 1 else None for i, v in enumerate(level)],
+    )
+    path, result = write(tmp_path / "places.csv", rows), tmp_path / "places.json"
+    assert call("analyze", str(path), "--json", str(result)).code == 0
+    found = conforming(result)
+    assert found["by_position"]["n"] == len(rows)
+    assert found["by_distance"]["n"] == level.count(2)
+    assert [one["name"] for one in found["levels"]] == ["simple", "complex"]
+    bad = write(tmp_path / "bad.csv", rows.assign(inter_evidence_tokens=-1))
+    ended = call(*QUICK, str(bad))
+    assert ended.code == 2
+    assert "inter_evidence_tokens" in ended.err
 
 
 def test_a_models_name_is_in_its_files_name_as_it_is(tmp_path: Path) -> None:

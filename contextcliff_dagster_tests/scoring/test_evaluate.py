@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,6 +151,21 @@ def test_an_answer_prefix_that_the_server_repeats_is_removed() -> None:
     example = next(e for e in EXAMPLES.values() if e.task == "lookup")
     (record,) = score(prediction(example, f"It is {example.answers[0]}"), answer_prefix="It is ")
     assert record["em"] == 1.0
+
+
+def test_records_say_of_what_category_the_question_is() -> None:
+    known = next(iter(EXAMPLES.values()))
+    metadata = {"kind": "amount", "domain": "trade", "source": "ledgers"}
+    named = {known.example_id: replace(known, metadata=metadata)}
+    rows = [
+        prediction(known, known.answers[0]),
+        prediction(known, None, no_answer="transport_error"),
+    ]
+    for record in score_rows(rows, named, document):
+        assert {name: record[name] for name in metadata} == metadata
+    odd = {known.example_id: replace(known, metadata={"kind": {"a": 1}, "source": 7})}
+    (record,) = score_rows(rows[:1], odd, document)
+    assert (record["kind"], record["domain"], record["source"]) == (None, None, "7")
 
 
 def test_a_prediction_of_an_unknown_example_is_an_error_that_says_which() -> None:
