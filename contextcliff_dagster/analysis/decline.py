@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.intervals import deviance_quantile
+from contextcliff_dagster.analysis.monotone import FallingFits
 from contextcliff_dagster.analysis.plateau import MU_FLOOR, profiled, two_levels
 from contextcliff_dagster.analysis.units import Documents
 
@@ -70,6 +71,13 @@ class Cells:
         """How many cells make the baseline region (at least one)."""
         reached = np.searchsorted(np.cumsum(self.n), self.baseline_share * self.n.sum() - 1e-9)
         return int(min(reached + 1, len(self.n)))
+
+    @cached_property
+    def falling(self) -> FallingFits:
+        """Curves that never rise, of the cells beyond the baseline region."""
+        k = self.baseline_cells
+        base_n, base_s = float(self.n[:k].sum()), float(self.s[:k].sum())
+        return FallingFits(self.n[k:], self.s[k:], base_n, base_s)
 
 
 def merge_cells(

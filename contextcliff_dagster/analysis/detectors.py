@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.change_points import change_points
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
@@ -167,8 +168,6 @@ def _moving_means(n: Floats, s: Floats, width: int) -> Floats:
 
 
 def _ruptures(documents: Documents, base: float) -> float | None:
-    import ruptures
-
     count = len(documents.n)
     group = np.arange(count) * min(count, _GROUPS) // count
     first = np.flatnonzero(np.diff(group, prepend=-1))
@@ -177,8 +176,7 @@ def _ruptures(documents: Documents, base: float) -> float | None:
     if noise < 1e-12 and np.ptp(signal) < 1e-12:
         return None
     penalty = 3.0 * max(noise, 1e-6) * np.log(len(signal))
-    # The linear kernel is PELT on means, in C: the same splits in a thousandth of the time.
-    ends = ruptures.KernelCPD(kernel="linear", min_size=5).fit(signal).predict(pen=penalty)
+    ends = change_points(signal, float(penalty))
     starts = [0, *ends[:-1]]
     means = [float(signal[a:b].mean()) for a, b in zip(starts, ends, strict=True)]
     falls = [

@@ -153,7 +153,7 @@ def fit_losses(
     i, j = _pairs(knots, np.append(knots, count))
     width = np.maximum(edges[j - 1] - edges[i - 1], 1e-9)[:, None]
     lost = np.clip((cells.x[None, :] - edges[i - 1][:, None]) / width, 0.0, 1.0)
-    ramps = members(i, j, profiled(lost, depths, cells.n, cells.s))
+    ramps = members(i, j, profiled(lost, depths, cells.n, cells.s, (i, j)))
     none = np.array([count])
     flat = float(_two_levels(cells, none, none, np.zeros(1))[1][0, 0])
     return _scaled(documents, cells, steps, ramps, dips, flat)

@@ -17,6 +17,7 @@ a bounded isotonic fit is the free one clipped at its bounds (Robertson, Wright 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.decline import Cells
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 _LEVELS = 31
 _LEAST, _MOST = 1e-4, 1.0 - 1e-4
@@ -40,7 +42,7 @@ def loss_deviance(
     ``at_least``: what the best explanation reaches anyhow (quasi log-likelihood over the
     dispersion), where other curves than falling ones are explanations too.
     """
-    best_free, best = _likelihoods(cells, tolerance)
+    best_free, best = cells.falling.likelihoods(tolerance)
     # Each t was fitted as the very place of the loss; "from t on" allows an earlier one too.
     best = np.maximum.accumulate(best[:-1])
     reached = max(best_free / dispersion, at_least)
@@ -58,7 +60,7 @@ def possible_crossings(
     interval is closed outwards, to the scored lengths around it, and ends at the longest where the
     curve may never get there; ``None`` where no place is possible.
     """
-    best_free, best = _likelihoods(cells, loss)
+    best_free, best = cells.falling.likelihoods(loss)
     reached = max(best_free / dispersion, at_least)
     # Rounding: at a limit of 0 the best place itself is left.
     possible = np.flatnonzero(2.0 * (reached - best / dispersion) <= limit + 1e-6)
@@ -70,40 +72,87 @@ def possible_crossings(
 
 def best_falling(cells: Cells) -> float:
     """Quasi log-likelihood of the best curve that never rises, its baseline region one block."""
-    k = cells.baseline_cells
-    n, s = cells.n[k:], cells.s[k:]
-    free = isotonic_fits(n, s)[0]
-    base_n, base_s = float(cells.n[:k].sum()), float(cells.s[:k].sum())
-    return max(
-        float(_likelihood(np.array(level), base_n, base_s))
-        + float(_likelihood(np.minimum(free, level), n, s).sum())
-        for level in _baseline_levels(base_n, base_s, free)
-    )
+    return cells.falling.best
 
 
-def _likelihoods(cells: Cells, loss: float) -> tuple[float, Floats]:
-    """Of the best curve of all, and of the best that passes the loss right before each cell t.
+class FallingFits:
+    """Curves that never rise, on cells of ``n`` trials and ``s`` successes (G).
 
-    The cells are those beyond the baseline region, the last entry stands for never:
-    (G - baseline cells + 1,).
+    Args:
+        base_n, base_s: of the baseline region, one block before the first cell.
     """
-    k = cells.baseline_cells
-    n, s = cells.n[k:, None], cells.s[k:, None]
-    free, before, after = isotonic_fits(cells.n[k:], cells.s[k:])
-    base_n, base_s = float(cells.n[:k].sum()), float(cells.s[:k].sum())
-    place = np.arange(len(n))
-    beyond = place[:, None] >= place[None, :]
-    best_free, best = -np.inf, np.full(len(n) + 1, -np.inf)
-    for level in _baseline_levels(base_n, base_s, free):
-        base = float(_likelihood(np.array(level), base_n, base_s))
-        held = (1.0 - loss) * level
-        curve = np.minimum(free, level)[:, None]
-        best_free = max(best_free, base + float(_likelihood(curve, n, s).sum()))
-        curve = np.where(beyond, np.minimum(after, held), np.clip(before, held, level))
-        never = np.clip(free, held, level)[:, None]
-        curve = np.concatenate([curve, never], axis=1)
-        best = np.maximum(best, base + _likelihood(curve, n, s).sum(axis=0))
-    return best_free, best
+
+    def __init__(self, n: Floats, s: Floats, base_n: float, base_s: float) -> None:
+        free, before, after = isotonic_fits(n, s)
+        # The fit of all cells is the one before a split behind the last.
+        self._before = _Clipped(np.column_stack([before, free]), n, s, before_split=True)
+        self._after = _Clipped(after, n, s, before_split=False)
+        self._levels = _baseline_levels(base_n, base_s, free)
+        self._base = _likelihood(self._levels, base_n, base_s)
+
+    @cached_property
+    def best(self) -> float:
+        """Quasi log-likelihood of the best curve of all."""
+        whole = self._before.likelihoods(self._levels, np.zeros_like(self._levels))[:, -1]
+        return float((self._base + whole).max())
+
+    def likelihoods(self, loss: float) -> tuple[float, Floats]:
+        """`best`, and that of the best curve that passes the loss right before each cell t.
+
+        Its last entry stands for never: (G + 1,).
+        """
+        held = (1.0 - loss) * self._levels
+        passing = self._before.likelihoods(self._levels, held)
+        passing[:, :-1] += self._after.likelihoods(held, np.zeros_like(held))
+        best: Floats = (self._base[:, None] + passing).max(axis=0)
+        return self.best, best
+
+
+class _Clipped:
+    """Fits on one side of every split, with their likelihoods when clipped at bounds.
+
+    Fits fall with the cell, so that those beyond a bound stand together: their likelihood is the
+    bound's on summed scores, that of the rest a difference of running sums.
+
+    Args:
+        fits: column t the split, row i the cell; those of i < t count, or else of i >= t.
+    """
+
+    def __init__(self, fits: Floats, n: Floats, s: Floats, *, before_split: bool) -> None:
+        splits = np.arange(fits.shape[1])
+        first = np.zeros_like(splits) if before_split else splits
+        count = splits if before_split else len(n) - splits
+        self._start = np.concatenate([[0], np.cumsum(count)[:-1]])
+        self._first, self._count = first, count
+        split = np.repeat(splits, count)
+        cell = np.arange(len(split)) - self._start[split] + first[split]
+        fit = fits[cell, split]
+        self._keys = 2.0 * split - fit
+        self._offset = 2.0 * splits
+        self._q = np.concatenate([[0.0], np.cumsum(_likelihood(fit, n[cell], s[cell]))])
+        self._s, self._f = (np.concatenate([[0.0], np.cumsum(of)]) for of in (s, n - s))
+
+    def likelihoods(self, most: Floats, least: Floats) -> Floats:
+        """Of every split's fit held between ``least`` and ``most`` (K): (K, splits)."""
+        above, inside = self._beyond(most), self._beyond(least)
+        end = self._first + self._count
+        q: Floats = self._q[self._start + inside] - self._q[self._start + above]
+        q += self._of(most, self._first, self._first + above)
+        q += self._of(least, self._first + inside, end)
+        return q
+
+    def _beyond(self, bound: Floats) -> Ints:
+        """How many fits of every split lie above each bound (K, splits)."""
+        found = np.searchsorted(self._keys, self._offset[None, :] - bound[:, None])
+        out: Ints = found - self._start
+        return out
+
+    def _of(self, mean: Floats, first: Ints, end: Ints) -> Floats:
+        """Likelihood of one mean (K) in cells ``first`` to ``end`` - 1, (K, splits) or (splits)."""
+        mu = np.clip(mean, _LEAST, _MOST)[:, None]
+        out: Floats = (self._s[end] - self._s[first]) * np.log(mu)
+        out += (self._f[end] - self._f[first]) * np.log1p(-mu)
+        return out
 
 
 def isotonic_fits(n: Floats, s: Floats) -> tuple[Floats, Floats, Floats]:

@@ -139,6 +139,10 @@ def analyze(
         raise click.UsageError("--pool takes single answers, not tables of means")
     if metric is not None and own_score is not None:
         raise click.UsageError("--metric takes a log's score and --score makes one: choose one")
+    if not quick and not aggregated:
+        from contextcliff_dagster.analysis.change_points import import_beside
+
+        import_beside()
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.cli.analyzed import Places, Wish, analyze_files
     from contextcliff_dagster.sampling.tokenizers import open_tokenizer
@@ -198,7 +202,7 @@ def _print(done: Sequence[Analyzed]) -> None:
 def _report(
     done: Sequence[Analyzed], out: Path, faults: Sequence[ContextCliffError]
 ) -> tuple[Path, ...]:
-    from contextcliff_dagster.reporting.report import SENSITIVITY_PICTURE, write_report
+    from contextcliff_dagster.reporting.report import BESIDE, write_report
 
     names = [item.result["model"] for item in done]
     answers = [item.answers for item in done if item.answers is not None]
@@ -217,5 +221,4 @@ def _report(
         title=title,
         notes=[f"Left out: {fault}" for fault in faults],
     )
-    varied = out / SENSITIVITY_PICTURE
-    return (*written, varied) if varied.exists() else tuple(written)
+    return (*written, *(path for name in BESIDE if (path := out / name).exists()))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from contextcliff_dagster.analysis.decline import merge_cells
 from contextcliff_dagster.analysis.monotone import (
+    FallingFits,
     isotonic_fits,
     loss_deviance,
     possible_crossings,
@@ -45,6 +46,29 @@ def test_all_fits_at_once_equal_pooling_adjacent_violators(pairs: list[tuple[int
     for t in range(1, len(n)):
         np.testing.assert_allclose(before[:t, t], pooled(n[:t], s[:t]))
         np.testing.assert_allclose(after[t:, t], pooled(n[t:], s[t:]))
+
+
+@settings(deadline=None)
+@given(counts, st.floats(0.02, 0.98), st.floats(0.0, 1.0))
+def test_the_likelihood_of_clipped_fits_is_that_of_the_curve_written_out(
+    pairs: list[tuple[int, int]], level: float, loss: float
+) -> None:
+    n, s = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+
+    def q(curve: Floats) -> float:
+        mu = curve.clip(1e-4, 1 - 1e-4)
+        return float(s @ np.log(mu) + (n - s) @ np.log1p(-mu))
+
+    held = (1 - loss) * level
+    free, before, after = isotonic_fits(n, s)
+    fits = FallingFits(n, s, 1.0, 0.0)
+    fits._levels, fits._base = np.array([level]), np.zeros(1)  # one level, that weighs nothing
+    best, passing = fits.likelihoods(loss)
+    assert np.isclose(best, q(np.minimum(free, level)))
+    for t in range(len(n)):
+        early, late = before[:t, t].clip(held, level), np.minimum(after[t:, t], held)
+        assert np.isclose(passing[t], q(np.concatenate([early, late])))
+    assert np.isclose(passing[-1], q(free.clip(held, level)))
 
 
 @settings(deadline=None, max_examples=40)
