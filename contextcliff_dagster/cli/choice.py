@@ -8,13 +8,13 @@ without repeating the options, and so does whoever gets the store.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.cli.faults import say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, Wanted
+from contextcliff_dagster.cli.own_data import over_data
 from contextcliff_dagster.contracts import CorpusError, StudyError
 from contextcliff_dagster.store import Store, write_atomic
 
@@ -32,10 +32,15 @@ def choose_study(wanted: Wanted) -> Study:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
     """
     _refuse_empty(wanted)
+    if wanted.questions is not None and wanted.data is None:
+        raise StudyError(
+            "--questions goes with --data PATH, the folder of documents that are asked about; add "
+            "that, or leave it out."
+        )
     check_models(wanted.models)
     if wanted.study is not None:
         _note_what_is_hidden(wanted.study)
-    study = _over_data(wanted) if wanted.data is not None else _by_name(wanted)
+    study = over_data(wanted) if wanted.data is not None else _by_name(wanted)
     if wanted.seed is not None:
         study = study.with_seed(wanted.seed)
     if wanted.allow_synthetic_length:
@@ -68,6 +73,7 @@ def _with_synthetic_length(study: Study) -> Study:
 def _refuse_empty(wanted: Wanted) -> None:
     """An unset variable of a script's must not come to mean the default."""
     given = {"STUDY": wanted.study, "--task": wanted.task, "--dataset": wanted.dataset}
+    given["--questions"] = wanted.questions
     for name, value in given.items():
         if value is not None and not value.strip():
             raise StudyError(f"{name} is empty; write what is meant, or leave it out.")
@@ -148,7 +154,7 @@ def _by_name(wanted: Wanted) -> Study:
         if wanted.dataset not in own:
             raise CorpusError(
                 f"There is no corpus {wanted.dataset!r}; there are "
-                f"{', '.join([DEFAULT_STUDY, *own])}, and --data PATH reads your own file."
+                f"{', '.join([DEFAULT_STUDY, *own])}, and --data PATH reads your own documents."
             )
         if name not in (None, wanted.dataset):
             raise StudyError(
@@ -194,50 +200,6 @@ def _readable(task: str) -> str:
         return plain
     digest = hashlib.sha256(task.encode()).hexdigest()[:6]
     return f"{plain}-{digest}" if plain else digest
-
-
-def _over_data(wanted: Wanted) -> Study:
-    """An ad-hoc study over the file: the default study's bins and sampling, the file's examples.
-
-    Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
-    token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones.
-    """
-    from contextcliff_dagster.inference.models import load_models
-    from contextcliff_dagster.studies import find_study
-
-    assert wanted.data is not None
-    if wanted.dataset is not None:
-        raise StudyError("--data and --dataset both name what is read; leave one of the two out.")
-    base = find_study(wanted.study or DEFAULT_STUDY)
-    models = wanted.models or (base.models if wanted.study else ())
-    entries = load_models()
-    tokenizer = "tiktoken:o200k_base"
-    for name in models[:1]:
-        tokenizer = entries[name].tokenizer or tokenizer
-    path = wanted.data.expanduser().absolute()
-    stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:30] or "file"
-    task = TASK_ALIASES.get(wanted.task, wanted.task) if wanted.task else None
-    label = f"-{re.sub(r'[^a-z0-9]+', '-', task.lower())[:16].strip('-')}" if task else ""
-    lengths = tokenizer if base.corpus.kind == "reference" else base.tokenizer
-    # All that the sample depends on: what differs in one of these never shares a manifest.
-    parts = [str(path), task, lengths, base.name]
-    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]
-    corpus: dict[str, Any] = {"kind": "file", "path": str(path)}
-    if task:
-        corpus["task"] = task
-    changes: dict[str, Any] = {
-        "name": f"data-{stem}-{digest}{label}".rstrip("-"),
-        "description": f"Examples of {path}.",
-        "corpus": corpus,
-        "target": None,
-        "models": models or tuple(base.models),
-    }
-    if base.corpus.kind == "reference":
-        changes["tokenizer"] = tokenizer
-        changes["scoring"] = {"primary": "f1"}
-        if tokenizer != "reference":
-            changes["prompt"] = {**base.prompt.model_dump(), "max_output_tokens": 64}
-    return _copy(base, **changes)
 
 
 def _copy(study: Study, **changes: Any) -> Study:

@@ -34,6 +34,7 @@ class Wanted:
     seed: int | None = None
     samples_per_bin: int | None = None
     allow_synthetic_length: bool = False
+    questions: str | None = None
 
 
 class Finite(click.FloatRange):
@@ -100,7 +101,12 @@ _STUDY = together(
         "--data",
         type=click.Path(path_type=Path),
         metavar="PATH",
-        help="Your own examples: JSONL, JSON, CSV or Parquet with document, question, answer.",
+        help="Your own: a folder of documents, a table of examples, or a public benchmark.",
+    ),
+    click.option(
+        "--questions",
+        metavar="FILE|recall",
+        help="Questions on the documents of --data: a table, or verbatim recall made from them.",
     ),
     click.option("--dataset", metavar="NAME", help="A corpus by name (default: reference)."),
     click.option("--task", metavar="TASK", help="Kind of question, e.g. lookup, two_hop."),

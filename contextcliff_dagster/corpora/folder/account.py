@@ -7,12 +7,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FATES", "FILE_LIST", "Fate", "counted", "fate_row", "listed"]
+__all__ = [
+    "FATES",
+    "FILE_LIST",
+    "Fate",
+    "account_of",
+    "counted",
+    "fate_row",
+    "first_reasons",
+    "listed",
+]
 
 FILE_LIST = "files.csv"
 """Where the list of all files is kept, beside the corpus and beside the frozen sample."""
 
+ABOUT_RECALL = (
+    "every question is verbatim recall, made from the documents themselves: the cap says how far "
+    "the model copies, not how far it reasons"
+)
 _MOST_NOTES = 20
+_FIRST = 3
 
 FATES: dict[str, str] = {
     "unreadable": "not readable",
@@ -92,3 +106,32 @@ def listed(counts: Mapping[str, Any]) -> str:
     if formats:
         said += f" ({formats})"
     return f"{said}; left out: {left_out}" if left_out else said
+
+
+def account_of(
+    fates: Iterable[Fate], used: int, lost: Mapping[str, int], table: str | None
+) -> dict[str, Any]:
+    """The corpus's account: ``used`` questions from ``table``, or made where that is None.
+
+    ``lost``: questions on documents that are left out, by the documents' fate.
+    """
+    files = counted(fates)
+    made = f"{used:,} question{'s' * (used != 1)}"
+    said = f"{made} from {table}" if table else f"{made} of verbatim recall, made from the texts"
+    if gone := sum(lost.values()):
+        said += f", {gone:,} more on documents that are left out"
+    account: dict[str, Any] = {
+        "summary": f"{listed(files)}. {said}.",
+        "files": files,
+        "questions": {"used": used, "lost": dict(sorted(lost.items()))},
+        "list": FILE_LIST,
+    }
+    return account if table else account | {"cautions": [ABOUT_RECALL]}
+
+
+def first_reasons(fates: Iterable[Fate]) -> str:
+    """Why the first few files give no question, and how many more do not."""
+    telling = [fate for fate in fates if fate.fate not in ("questions", "hidden", "used")]
+    why = "; ".join(f"{fate.file} {fate.reason}" for fate in telling[:_FIRST])
+    more = len(telling) - _FIRST
+    return f"{why}; and {more:,} more" if more > 0 else why

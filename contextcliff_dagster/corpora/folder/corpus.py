@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.corpora.corpus import (
@@ -23,7 +23,14 @@ from contextcliff_dagster.corpora.extraction import (
     extract_all,
     extractor_version,
 )
-from contextcliff_dagster.corpora.folder.account import FILE_LIST, Fate, counted, fate_row, listed
+from contextcliff_dagster.corpora.folder.account import (
+    Fate,
+    account_of,
+    counted,
+    fate_row,
+    first_reasons,
+    listed,
+)
 from contextcliff_dagster.corpora.folder.options import (
     NUMBERS,
     checked_limits,
@@ -45,10 +52,6 @@ __all__ = ["RECALL", "FolderCorpus"]
 RECALL = "recall"
 """The value of the option ``questions`` that asks for verbatim recall instead of a table."""
 
-ABOUT_RECALL = (
-    "every question is verbatim recall, made from the documents themselves: the cap says how far "
-    "the model copies, not how far it reasons"
-)
 _LEAST_TO_RECALL = 200
 """Characters of a document that one can be asked to recall."""
 
@@ -134,17 +137,7 @@ class FolderCorpus(StreamedCorpus):
             CorpusError: a question names no document or cannot be used, with file and line; or no
                 document gives a question.
         """
-        walked = walk(self.path)
-        self._refuse_nothing(walked)
-        tables = [file for file in walked.found if self._is_table(file)]
-        found = [file for file in walked.found if file not in tables]
-        asked = self._asked(walked, found)
-        fates = list(walked.left_out)
-        fates += [Fate(file.name, "questions", "holds questions") for file in tables]
-        if asked is not None:
-            reason = "has no question in the table"
-            fates += [Fate(f.name, "no_question", reason) for f in found if f.name not in asked]
-            found = [file for file in found if file.name in asked]
+        found, asked, fates = self._to_read()
         lost: Counter[str] = Counter()
         first: dict[str, str] = {}
         used = 0
@@ -164,9 +157,38 @@ class FolderCorpus(StreamedCorpus):
             used += len(entries)
             yield from entries
         self._fates = sorted(fates, key=lambda fate: fate.file)
-        self._account = self._counts(used, lost)
+        source = None if self._table is None else self._table.path.name
+        self._account = account_of(self._fates, used, lost, source) | {
+            "extraction": extractor_version()
+        }
         if not used:
-            raise CorpusError(self._nothing())
+            summary = self._account["summary"]
+            raise CorpusError(
+                f"{self.path} gives no question: {first_reasons(self._fates)}. {summary}"
+            )
+
+    def count_to_read(self) -> int:
+        """Files that would be read, whatever turns out to be in them.
+
+        Raises:
+            CorpusError: as :meth:`entries`, for the table of questions.
+        """
+        return len(self._to_read()[0])
+
+    def _to_read(self) -> tuple[list[Found], dict[str, list[Any]] | None, list[Fate]]:
+        """Files to be read, the rows that ask about each, and the fates of all others."""
+        walked = walk(self.path)
+        self._refuse_nothing(walked)
+        tables = [file for file in walked.found if self._is_table(file)]
+        found = [file for file in walked.found if file not in tables]
+        asked = self._asked(walked, found)
+        fates = list(walked.left_out)
+        fates += [Fate(file.name, "questions", "holds questions") for file in tables]
+        if asked is not None:
+            reason = "has no question in the table"
+            fates += [Fate(f.name, "no_question", reason) for f in found if f.name not in asked]
+            found = [file for file in found if file.name in asked]
+        return found, asked, fates
 
     def _open_table(self, named: str | Path | None) -> QuestionTable:
         folder = self.path if self.path.is_dir() else self.path.parent
@@ -282,33 +304,6 @@ class FolderCorpus(StreamedCorpus):
             task=TASK,
             metadata={**about, "evidence_position": place, "level": 1, "unit": asked.unit},
         )
-
-    def _nothing(self) -> str:
-        """The sentence where no file gives a question, with the first few reasons."""
-        fates = [fate for fate in self._fates if fate.fate not in ("questions", "hidden")]
-        why = "; ".join(f"{fate.file} {fate.reason}" for fate in fates[:3])
-        more = f"; and {len(fates) - 3:,} more" if len(fates) > 3 else ""
-        return f"{self.path} gives no question: {why}{more}. {self._account['summary']}"
-
-    def _counts(self, used: int, lost: Counter[str]) -> dict[str, Any]:
-        files = counted(self._fates)
-        made = f"{used:,} question{'s' * (used != 1)}"
-        if self._recall:
-            said = f"{made} of verbatim recall, made from the documents"
-        else:
-            said = f"{made} from {cast(QuestionTable, self._table).path.name}"
-        if lost:
-            said += f", {lost.total():,} more on documents that are left out"
-        account: dict[str, Any] = {
-            "summary": f"{listed(files)}. {said}.",
-            "files": files,
-            "questions": {"used": used, "lost": dict(sorted(lost.items()))},
-            "extraction": extractor_version(),
-            "list": FILE_LIST,
-        }
-        if self._recall:
-            account["cautions"] = [ABOUT_RECALL]
-        return account
 
 
 def _about(entry: Entry, about: Mapping[str, Any]) -> Entry:

@@ -1,0 +1,141 @@
+"""Which benchmark a file is of, by the fields of its first records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.formats import READERS
+from contextcliff_dagster.corpora.json_stream import JsonStream
+
+__all__ = ["ENDINGS", "benchmarks_of", "first_records"]
+
+ENDINGS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".train": "jsonl",
+    ".dev": "jsonl",
+    ".test": "jsonl",
+}
+"""Files that may be a benchmark's; QuALITY's JSON Lines are called ``.dev`` and so on."""
+_LOOKED_AT = 3
+Record = Mapping[str, Any]
+
+
+def benchmarks_of(file: Path) -> set[str]:
+    """The kinds of corpora that would read the file: none, one, or two with the same format."""
+    records = first_records(file)
+    if not records:
+        return set()
+    if file.name == "qaps.csv" and {"document_id", "answer1"} <= set(records[0]):
+        return {"narrativeqa"}
+    return {name for name, fits in _SIGNS.items() if all(fits(record) for record in records)}
+
+
+def first_records(file: Path) -> list[Record]:
+    """A few records of the file; none where it cannot be read as what it is called."""
+    kind = ENDINGS.get(file.suffix.lower())
+    if kind is None:
+        return []
+    try:
+        values = _of_json(file) if kind == "json" else (row for _, row in READERS[kind](file))
+        return [value for value in islice(values, _LOOKED_AT) if isinstance(value, Mapping)]
+    except (CorpusError, OSError):
+        return []
+
+
+def _of_json(file: Path) -> Iterator[Any]:
+    """Items of an array; of an object its ``data``, or its members where they are papers."""
+    stream = JsonStream(file)
+    if not stream.is_object():
+        yield from (value for _, value in stream.values())
+        return
+    plain: dict[str, Any] = {}
+    for _, name, value in islice(stream.members("data"), 40):
+        if isinstance(value, Mapping) and (name == "data" or "qas" in value):
+            yield value
+        else:
+            plain[name] = value
+    if plain and "data" not in plain:
+        yield plain
+
+
+def _has(*names: str) -> Callable[[Record], bool]:
+    return lambda record: all(name in record for name in names)
+
+
+def _is_squad(record: Record) -> bool:
+    if isinstance(paragraphs := record.get("paragraphs"), list):
+        return any(isinstance(one, Mapping) and "qas" in one for one in paragraphs)
+    answers = record.get("answers")
+    spans = isinstance(answers, Mapping) and {"text", "answer_start"} <= set(answers)
+    return spans and "context" in record and "question" in record
+
+
+def _is_multi_hop(record: Record) -> bool:
+    """HotpotQA's format, which 2WikiMultihopQA shares."""
+    context = record.get("context")
+    titled = isinstance(context, list) and all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[1], list)
+        for pair in context
+    )
+    columns = isinstance(context, Mapping) and {"title", "sentences"} <= set(context)
+    return "question" in record and (titled or columns)
+
+
+def _is_hotpotqa(record: Record) -> bool:
+    return _is_multi_hop(record) and not _is_of_two_wiki(record)
+
+
+def _is_two_wiki(record: Record) -> bool:
+    # Only HotpotQA grades its questions (easy, medium, hard), and it alone has bridges.
+    of_hotpot = bool(record.get("level")) or record.get("type") == "bridge"
+    return _is_multi_hop(record) and (_is_of_two_wiki(record) or not of_hotpot)
+
+
+def _is_of_two_wiki(record: Record) -> bool:
+    own = ("compositional", "inference", "bridge_comparison")
+    return "evidences" in record or record.get("type") in own
+
+
+def _is_narrativeqa(record: Record) -> bool:
+    document, question = record.get("document"), record.get("question")
+    return isinstance(document, Mapping) and isinstance(question, Mapping) and "answers" in record
+
+
+def _is_quality(record: Record) -> bool:
+    questions = record.get("questions")
+    return (
+        "article" in record
+        and isinstance(questions, list)
+        and all(isinstance(one, Mapping) and "options" in one for one in questions)
+    )
+
+
+def _is_longbench(record: Record) -> bool:
+    return _has("input", "context", "answers")(record) and (
+        "all_classes" in record or "dataset" in record
+    )
+
+
+_SIGNS: dict[str, Callable[[Record], bool]] = {
+    "squad": _is_squad,
+    "hotpotqa": _is_hotpotqa,
+    "2wikimultihopqa": _is_two_wiki,
+    "musique": _has("question", "paragraphs", "question_decomposition"),
+    "narrativeqa": _is_narrativeqa,
+    "quality": _is_quality,
+    "qasper": _has("full_text", "qas"),
+    "longbench": _is_longbench,
+    "longbench-v2": _has("context", "question", "choice_A", "choice_D", "answer"),
+    "longbench-pro": _has("context", "primary_task", "question_nonthinking"),
+    "babilong": _has("input", "question", "target"),
+    "l-eval": _has("instructions", "outputs", "input"),
+}
