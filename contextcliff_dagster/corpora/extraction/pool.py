@@ -1,13 +1,23 @@
-"""Files in, texts out, in order."""
+"""Files in, texts out, in order: a few worker processes, replaced as they die."""
 
 from __future__ import annotations
 
+import os
+import select
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.results import Extracted, Limits, Unusable
+from contextcliff_dagster.corpora.extraction.worker_process import Task, WorkerProcess
 
 __all__ = ["extract_all"]
+
+_WORKERS_MOST = 4
+_AHEAD = 64  # files that may be done or under way beyond the next one to give
+_WAITING_CHARACTERS = 32_000_000  # of texts that wait for the one before them
+_LOOK_EVERY_S = 0.2
 
 
 def extract_all(
@@ -15,21 +25,107 @@ def extract_all(
 ) -> Iterator[Extracted | Unusable]:
     """The text of each file, or why there is none, in the order of `paths`.
 
-    Nothing is raised for a file, whatever it holds. `paths` is read lazily, a bounded number ahead;
-    so many results at most wait in memory. Symbolic links are followed. Closing the iterator ends
-    the worker processes.
+    Nothing is raised for a file, whatever it holds. `paths` is read as it is needed, a bounded
+    number ahead; so many results at most wait in memory. Symbolic links are followed. Closing the
+    iterator ends the worker processes, as does the death of this process. Time that the caller
+    takes between two results counts for no file.
 
     Raises:
         CorpusError: worker processes cannot be started at all.
     """
-    limits = limits or Limits()
-    for path in paths:
-        try:
-            data = path.read_bytes()
-        except OSError as fault:
-            yield Unusable(path, f"cannot be read: {fault.strerror or fault}")
-            continue
-        try:
-            yield Extracted(path, data.decode("utf-8").replace("\r\n", "\n"), "text")
-        except UnicodeDecodeError:
-            yield Unusable(path, "is not text")
+    pool = _Pool(paths, limits or Limits())
+    try:
+        while (result := pool.next()) is not None:
+            left = time.monotonic()
+            yield result
+            pool.was_away(time.monotonic() - left)
+    finally:
+        pool.end()
+
+
+class _Pool:
+    def __init__(self, paths: Iterable[Path], limits: Limits) -> None:
+        self._paths = enumerate(paths)
+        self._limits = limits
+        self._most = limits.workers or min(os.cpu_count() or 1, _WORKERS_MOST)
+        self._workers: list[WorkerProcess] = []
+        self._again: deque[Task] = deque()
+        self._results: dict[int, Extracted | Unusable] = {}
+        self._waiting = 0  # characters in results
+        self._given = 0  # results handed out: the place of the next one
+        self._taken = 0  # paths taken
+        self._exhausted = False
+
+    def next(self) -> Extracted | Unusable | None:
+        """The next result in order, or None after the last."""
+        self._collect(0)
+        while self._given not in self._results:
+            if self._exhausted and self._given == self._taken:
+                return None
+            self._collect(_LOOK_EVERY_S)
+        result = self._results.pop(self._given)
+        self._given += 1
+        if isinstance(result, Extracted):
+            self._waiting -= len(result.text)
+        return result
+
+    def was_away(self, seconds: float) -> None:
+        for worker in self._workers:
+            worker.deadline += seconds
+
+    def end(self) -> None:
+        for worker in self._workers:
+            worker.end()
+        self._workers.clear()
+
+    def _collect(self, wait_s: float) -> None:
+        """Give out work, wait for something to happen, and take what came of it."""
+        self._give_out()
+        if self._workers:
+            by_answers = {worker.answers: worker for worker in self._workers}
+            poll = select.poll()
+            for descriptor in by_answers:
+                poll.register(descriptor, select.POLLIN)
+            for descriptor, _ in poll.poll(wait_s * 1000):
+                self._settle(by_answers[descriptor].outcome())
+            now = time.monotonic()
+            for worker in self._workers:
+                if worker.alive:
+                    self._settle(worker.overdue(now))
+        self._workers = [worker for worker in self._workers if worker.alive]
+        self._give_out()
+
+    def _settle(self, outcome: tuple[Task, Extracted | Unusable | None] | None) -> None:
+        if outcome is None:
+            return
+        task, result = outcome
+        if result is None:
+            self._again.append(task)
+            return
+        self._results[task.place] = result
+        if isinstance(result, Extracted):
+            self._waiting += len(result.text)
+
+    def _give_out(self) -> None:
+        for worker in self._workers:
+            if worker.idle and worker.alive:
+                if (task := self._task()) is None:
+                    return
+                worker.give(task)
+        while len(self._workers) < self._most and (task := self._task()) is not None:
+            worker = WorkerProcess(self._limits)
+            self._workers.append(worker)
+            worker.give(task)
+
+    def _task(self) -> Task | None:
+        """The next file to read, or None where there is none or enough is waiting."""
+        if self._again:
+            return self._again.popleft()
+        ahead = self._taken - self._given
+        if self._exhausted or ahead >= _AHEAD or (ahead and self._waiting > _WAITING_CHARACTERS):
+            return None
+        for place, path in self._paths:
+            self._taken += 1
+            return Task(place, Path(path))
+        self._exhausted = True
+        return None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 __all__ = ["extractor_version"]
+
+_LIBRARIES = ("pypdfium2", "lxml", "chardetng-py")
 
 RULES = 1
 """Raised whenever a change here can change a text."""
@@ -10,4 +14,4 @@ RULES = 1
 
 def extractor_version() -> dict[str, str]:
     """Name -> version of everything that decides a file's text; for fingerprints."""
-    return {"extraction": str(RULES)}
+    return {"extraction": str(RULES), **{name: version(name) for name in _LIBRARIES}}

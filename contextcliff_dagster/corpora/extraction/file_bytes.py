@@ -1,0 +1,80 @@
+"""The bytes of a file that may not be one, may change, or may be larger than memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from contextcliff_dagster.corpora.extraction.refused import RefusedError
+from contextcliff_dagster.corpora.extraction.results import Limits
+
+__all__ = ["file_bytes"]
+
+_PIECE = 1 << 20
+_NO_FILES = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_FAULTS = {
+    errno.ENOENT: "is no longer there",
+    errno.EACCES: "may not be read: permission denied",
+    errno.EPERM: "may not be read: not permitted",
+    errno.ELOOP: "is a symbolic link that leads round in a circle",
+    errno.ENXIO: "is a socket",  # what opening one says
+}
+
+
+def file_bytes(path: bytes, limits: Limits) -> bytes:
+    """All bytes of a regular file.
+
+    Raises:
+        RefusedError: it is none, is not there, is too large, or changed while it was read.
+    """
+    try:
+        # Without O_NONBLOCK, opening a named pipe waits for somebody to write into it.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(path, flags)
+    except OSError as fault:
+        raise RefusedError(_told(path, fault)) from fault
+    except ValueError as fault:  # there is a NUL in its name
+        raise RefusedError("is no longer there") from fault
+    try:
+        return _read(descriptor, limits)
+    except OSError as fault:
+        raise RefusedError(_told(path, fault)) from fault
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, limits: Limits) -> bytes:
+    before = os.fstat(descriptor)
+    if not stat.S_ISREG(before.st_mode):
+        raise RefusedError(f"is {_NO_FILES.get(stat.S_IFMT(before.st_mode), 'no regular file')}")
+    most = int(limits.file_mb * 1e6)
+    if before.st_size > most:
+        raise RefusedError(
+            f"is {before.st_size / 1e6:,.0f} MB large, more than the {limits.file_mb:,g} MB allowed"
+        )
+    data = bytearray()
+    # Read up to the end: files of /proc are said to be empty, and others grow meanwhile.
+    while piece := os.read(descriptor, _PIECE):
+        data += piece
+        if len(data) > most:
+            raise RefusedError(f"grew beyond the {limits.file_mb:,g} MB allowed while it was read")
+    after = os.fstat(descriptor)
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or (
+        before.st_size and len(data) != before.st_size
+    ):
+        raise RefusedError("was written to while it was read")
+    return bytes(data)
+
+
+def _told(path: bytes, fault: OSError) -> str:
+    if fault.errno == errno.ENOENT and Path(os.fsdecode(path)).is_symlink():
+        return "is a symbolic link to nothing"
+    return _FAULTS.get(fault.errno or 0, f"cannot be read: {fault.strerror or fault}")

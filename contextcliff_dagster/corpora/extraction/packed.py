@@ -1,0 +1,48 @@
+"""Members of ZIP archives, of which no more is unpacked than may be."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from io import BytesIO
+
+from contextcliff_dagster.corpora.extraction.refused import RefusedError
+from contextcliff_dagster.corpora.extraction.results import Limits
+
+__all__ = ["Packed"]
+
+
+class Packed:
+    """A ZIP archive in memory. Only what is asked for is unpacked, and only up to the limit.
+
+    Raises:
+        RefusedError: it is no readable archive.
+    """
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        try:
+            self._archive = zipfile.ZipFile(BytesIO(data))
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError) as fault:
+            raise RefusedError("is a broken ZIP archive") from fault
+        self._left = self._most = int(limits.unpacked_mb * 1e6)
+        self.names = set(self._archive.namelist())
+
+    def member(self, name: str) -> bytes:
+        """All bytes of a member.
+
+        Raises:
+            RefusedError: it is not there, is damaged or encrypted, or unpacks to too much.
+        """
+        try:
+            with self._archive.open(name) as member:
+                data = member.read(self._left + 1)
+        except KeyError as fault:
+            raise RefusedError(f"is incomplete: {name} is missing in it") from fault
+        except RuntimeError as fault:  # zipfile's way to say that it wants a password
+            raise RefusedError("is encrypted") from fault
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as fault:
+            raise RefusedError(f"is damaged: {name} in it cannot be unpacked") from fault
+        if len(data) > self._left:
+            raise RefusedError(f"unpacks to more than the {self._most / 1e6:,g} MB allowed")
+        self._left -= len(data)
+        return data

@@ -1,0 +1,92 @@
+"""Messages between a worker process and who started it: lengths, a header, bytes.
+
+A worker may be in the hands of a hostile file, so what it sends is data only (no pickle), and
+lengths are checked before anything is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from typing import Any
+
+__all__ = ["GarbledError", "Message", "MessageReader", "read_exactly", "write_message"]
+
+_LENGTHS = struct.Struct("<IQ")
+_HEADER_MAX = 1_000_000
+_PIECE = 1 << 20
+
+Message = tuple[dict[str, Any], bytes]
+
+
+class GarbledError(Exception):
+    """What came is not a message of a worker in its right mind."""
+
+
+def write_message(descriptor: int, header: dict[str, Any], body: bytes = b"") -> None:
+    """Write all of it, waiting where the other end is slow. Raises OSError when that is gone."""
+    packed = json.dumps(header).encode()
+    for part in (_LENGTHS.pack(len(packed), len(body)) + packed, body):
+        rest = memoryview(part)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+def read_exactly(descriptor: int, n: int) -> bytes | None:
+    """`n` bytes, waiting for them; None when the other end is gone."""
+    pieces = []
+    while n:
+        piece = os.read(descriptor, n)
+        if not piece:
+            return None
+        pieces.append(piece)
+        n -= len(piece)
+    return b"".join(pieces)
+
+
+class MessageReader:
+    """Messages from a descriptor that does not block, one piece at a time."""
+
+    def __init__(self, descriptor: int, body_max: float) -> None:
+        self._descriptor = descriptor
+        self._body_max = body_max
+        self._buffer = bytearray()
+        self.ended = False
+
+    def read(self) -> Message | None:
+        """The next message if it is all there. Sets `ended` when the other end is gone.
+
+        Raises:
+            GarbledError: these are not messages.
+        """
+        while not self.ended:
+            if (message := self._parsed()) is not None:
+                return message
+            try:
+                piece = os.read(self._descriptor, _PIECE)
+            except BlockingIOError:
+                return None
+            self.ended = not piece
+            self._buffer += piece
+        return None
+
+    def _parsed(self) -> Message | None:
+        buffer = self._buffer
+        if len(buffer) < _LENGTHS.size:
+            return None
+        n_header, n_body = _LENGTHS.unpack_from(buffer)
+        if n_header > _HEADER_MAX or n_body > self._body_max:
+            raise GarbledError
+        start = _LENGTHS.size + n_header
+        if len(buffer) < start + n_body:
+            return None
+        try:
+            header = json.loads(buffer[_LENGTHS.size : start])
+        except ValueError as fault:
+            raise GarbledError from fault
+        if not isinstance(header, dict):
+            raise GarbledError
+        body = bytes(memoryview(buffer)[start : start + n_body])
+        del buffer[: start + n_body]
+        return header, body

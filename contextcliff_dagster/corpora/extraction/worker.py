@@ -1,0 +1,99 @@
+"""The process that reads files: one after another, under limits that the kernel enforces.
+
+Started by `worker_process.WorkerProcess` with an interpreter of its own, and told one path at a
+time on stdin; answers go to stdout. It dies with its parent, even in the middle of a parser that
+holds the interpreter's lock, and even if the parent was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import select
+import struct
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from contextcliff_dagster.corpora.extraction.reading import read_file
+from contextcliff_dagster.corpora.extraction.refused import RefusedError
+from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.wire import read_exactly, write_message
+
+__all__ = ["main"]
+
+_PATH_LENGTH = struct.Struct("<I")
+
+
+def main() -> None:
+    """Serve until stdin ends. Arguments: the lifeline's descriptor, and the settings as JSON."""
+    lifeline, settings = int(sys.argv[1]), json.loads(sys.argv[2])
+    limits = Limits(**settings["limits"])
+    _die_with_parent(lifeline)
+    requests, answers = os.dup(0), os.dup(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # reading needs no writing
+    if settings["limit_address_space"]:
+        most = _address_space() + int(limits.memory_mb * 1e6)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    # Parsers chat: from here on, nobody listens.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    write_message(answers, {"ready": True})
+    while (packed := read_exactly(requests, _PATH_LENGTH.size)) is not None:
+        path = read_exactly(requests, *_PATH_LENGTH.unpack(packed))
+        if path is None:
+            return
+        _limit_cpu(limits)
+        if not _answer(path, limits, answers):
+            os._exit(0)
+
+
+def _answer(path: bytes, limits: Limits, answers: int) -> bool:
+    """Read one file and say what came of it; False where this process should not go on."""
+    try:
+        text, kind, notes = read_file(path, limits)
+        body = text.encode()
+    except RefusedError as refusal:
+        write_message(answers, {"reason": str(refusal)})
+        return True
+    except MemoryError:
+        # What is left of the memory is in pieces: the next file gets a fresh process.
+        write_message(answers, {"out_of_memory": True})
+        return False
+    if len(body) > limits.text_mb * 1e6:
+        write_message(answers, {"reason": f"holds more than {limits.text_mb:,g} MB of text"})
+        return True
+    write_message(answers, {"kind": kind, "notes": notes}, body)
+    return True
+
+
+def _die_with_parent(lifeline: int) -> None:
+    """Have the kernel end this process when the other end of the pipe is closed.
+
+    A thread that waits for it would not get the interpreter's lock while a parser holds it; a
+    signal at the parent's death (PR_SET_PDEATHSIG) comes at the end of the *thread* that started
+    this process. SIGIO, which nobody handles here, ends the process.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    watch = select.poll()
+    watch.register(lifeline, 0)
+    if watch.poll(0):  # it was closed before the signal was asked for
+        os._exit(0)
+
+
+def _limit_cpu(limits: Limits) -> None:
+    """Should nobody be there to end it: this process ends itself some time after the limit."""
+    most = int(min(time.process_time() + limits.seconds, 1e9)) + 10
+    with suppress(ValueError):  # the hard limit is lower already
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def _address_space() -> int:
+    """Bytes of address space that this process takes now."""
+    return int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()

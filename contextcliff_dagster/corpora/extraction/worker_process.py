@@ -1,0 +1,221 @@
+"""A worker process as its parent sees it: started, given a file, watched, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import contextcliff_dagster
+from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.extraction.results import Extracted, Limits, Unusable
+from contextcliff_dagster.corpora.extraction.wire import GarbledError, Message, MessageReader
+
+__all__ = ["Task", "WorkerProcess"]
+
+_START_SECONDS = 120.0
+_LENGTH = struct.Struct("<I")
+# Isolated (-I) and without `site` (-S): neither the current folder, which may be the one with the
+# hostile files, nor the environment decides what is imported; and it starts in half the time.
+_PROGRAM = (
+    "import sys; lifeline, settings, *sys.path = sys.argv[1:]; del sys.argv[3:]; "
+    "from contextcliff_dagster.corpora.extraction.worker import main; main()"
+)
+# macOS has no limit of address space that holds: there, memory is looked at from outside.
+LIMITS_ADDRESS_SPACE = sys.platform == "linux"
+
+
+class Task:
+    """A file on its way: its place among the results, and whether it was tried before."""
+
+    def __init__(self, place: int, path: Path) -> None:
+        self.place = place
+        self.path = path
+        self.retried = False
+
+
+class WorkerProcess:
+    """One process, which reads one file at a time.
+
+    Raises:
+        CorpusError: it cannot be started.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._process, self._requests, self._lifeline, self.answers = _started(limits)
+        self._reader = MessageReader(self.answers, limits.text_mb * 1e6)
+        self._ready = False
+        self._served = 0
+        self._task: Task | None = None
+        self.deadline = time.monotonic() + _START_SECONDS
+
+    @property
+    def idle(self) -> bool:
+        return self._task is None
+
+    def give(self, task: Task) -> None:
+        """Have a file read; `idle` must hold."""
+        self._task = task
+        if self._ready:
+            self.deadline = time.monotonic() + self._limits.seconds
+        path = os.fsencode(Path.cwd() / task.path)
+        with suppress(OSError):  # it is gone, which `outcome` sees
+            os.write(self._requests, _LENGTH.pack(len(path)) + path)
+
+    def outcome(self) -> tuple[Task, Extracted | Unusable | None] | None:
+        """What came of the file it has, or None while it is not known.
+
+        The file's second place is None where it should be tried again in another process: this one
+        had read others before, and what they left behind may be to blame. `alive` says whether
+        this one can go on.
+
+        Raises:
+            CorpusError: it ended before it was ready, which no file is to blame for.
+        """
+        try:
+            message = self._reader.read()
+            if message is not None and not self._ready:
+                self._ready = True
+                self.deadline = time.monotonic() + self._limits.seconds
+                message = self._reader.read()
+            if message is not None and self._task is not None:
+                return self._answered(self._task, message)
+        except (GarbledError, KeyError, TypeError, UnicodeDecodeError):
+            self.end()
+            return self._lost("wrecked its reader's memory", again=True)
+        if self._reader.ended:
+            return self._died()
+        return None
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None and not self._reader.ended
+
+    def overdue(self, now: float) -> tuple[Task, Extracted | Unusable | None] | None:
+        """As `outcome`, for a file that took its time or (where not limited otherwise) its memory.
+
+        Raises:
+            CorpusError: it is not ready after two minutes.
+        """
+        if not self._ready and now > self.deadline:
+            self.end()
+            raise CorpusError(
+                f"A process for reading documents was not ready after {_START_SECONDS:g} seconds; "
+                "this machine is too busy, or out of memory."
+            )
+        if self._task is None or not self._ready:
+            return None
+        if now > self.deadline:
+            self.end()
+            return self._lost(f"took longer than the {self._limits.seconds:,g} s allowed")
+        if not LIMITS_ADDRESS_SPACE and _resident_mb(self._process.pid) > self._limits.memory_mb:
+            self.end()
+            return self._lost(self._too_much(), again=True)
+        return None
+
+    def end(self) -> None:
+        """Kill it, and wait until it is gone."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        for descriptor in (self._requests, self._lifeline, self.answers):
+            with suppress(OSError):
+                os.close(descriptor)
+        self._requests = self._lifeline = self.answers = -1
+
+    def _answered(self, task: Task, message: Message) -> tuple[Task, Extracted | Unusable | None]:
+        header, body = message
+        if header.get("out_of_memory"):
+            self.end()
+            return self._lost(self._too_much(), again=True)
+        self._task = None
+        self._served += 1
+        if "reason" in header:
+            return task, Unusable(task.path, str(header["reason"]))
+        notes = tuple(map(str, header["notes"]))
+        return task, Extracted(task.path, body.decode(), str(header["kind"]), notes)
+
+    def _died(self) -> tuple[Task, Extracted | Unusable | None] | None:
+        complaint = b""
+        if not self._ready and self._process.stderr is not None:
+            complaint = self._process.stderr.read()
+        code = self._process.wait()
+        self.end()
+        if not self._ready:
+            last = complaint.decode("utf-8", "replace").strip().splitlines() or [_told(code)]
+            raise CorpusError(
+                f"A process for reading documents cannot be started: {last[-1]}; reinstall "
+                "contextcliff-dagster, or free some memory."
+            )
+        return None if self._task is None else self._lost(_told(code), again=True)
+
+    def _lost(self, reason: str, *, again: bool = False) -> tuple[Task, Unusable | None]:
+        task = self._task
+        assert task is not None
+        self._task = None
+        if again and self._served and not task.retried:
+            task.retried = True
+            return task, None
+        return task, Unusable(task.path, reason)
+
+    def _too_much(self) -> str:
+        return f"needs more than the {self._limits.memory_mb:,g} MB of memory allowed"
+
+
+def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int, int, int]:
+    """The process, and the ends here of: its requests, its lifeline, its answers."""
+    theirs_requests, ours_requests = os.pipe()
+    theirs_lifeline, ours_lifeline = os.pipe()
+    ours_answers, theirs_answers = os.pipe()
+    settings = {"limits": asdict(limits), "limit_address_space": LIMITS_ADDRESS_SPACE}
+    # An editable install may be found by a hook that -S leaves out: its folder is named outright.
+    own = str(Path(contextcliff_dagster.__file__).parents[1])
+    folders = [own, *(path for path in sys.path if path and path != own)]
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
+    try:
+        process = subprocess.Popen(
+            [*command, str(theirs_lifeline), json.dumps(settings), *folders],
+            stdin=theirs_requests,
+            stdout=theirs_answers,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs_lifeline],
+            cwd="/",  # it keeps no folder from being unmounted, and dumps nothing into any
+            start_new_session=True,  # Ctrl-C is the parent's to handle
+        )
+    except OSError as fault:
+        for descriptor in (ours_requests, ours_lifeline, ours_answers):
+            os.close(descriptor)
+        raise CorpusError(
+            f"A process for reading documents cannot be started: {fault.strerror or fault}."
+        ) from fault
+    finally:
+        for descriptor in (theirs_requests, theirs_lifeline, theirs_answers):
+            os.close(descriptor)
+    os.set_blocking(ours_answers, False)
+    return process, ours_requests, ours_lifeline, ours_answers
+
+
+def _told(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "had its reader killed from outside, perhaps for want of memory on this machine"
+    if code == -signal.SIGXCPU:
+        return "took more CPU time than allowed"
+    with suppress(ValueError):
+        return f"makes its reader crash ({signal.Signals(-code).name})"
+    return f"makes its reader end (exit code {code})"
+
+
+def _resident_mb(pid: int) -> float:
+    """Memory of a process, in MB; 0 where it is gone."""
+    told = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
+    return float(told.stdout.strip() or 0) * 1024 / 1e6
