@@ -23,9 +23,30 @@ WORDS = st.sampled_from(
 MARKS = st.sampled_from(
     [" ", " ", " ", "  ", ". ", ".\n", "\n", "\n\n", "。", "? ", "; ", ", ", "-\n"]
 )
-TEXTS = st.lists(st.tuples(WORDS, MARKS), min_size=5, max_size=120).map(
+WORDY = st.lists(st.tuples(WORDS, MARKS), min_size=5, max_size=120).map(
     lambda pairs: "".join(word + mark for word, mark in pairs)
 )
+BEGINNINGS = st.sampled_from(
+    ["The keeper of the silver lantern", "The keeper of a silver Lantern",
+     "A captain who never slept",
+     "The captain, who never slept", "Nobody in the river market",
+     "银灯的看守人昨天晚上", "银灯的看守人，昨天晚上"]
+)  # fmt: skip
+RESTS = st.sampled_from(
+    ["went down to the harbour at dawn.", "went down, to a harbour, at dawn!",
+     "sold nine copper keys.",
+     "Sold nine\ncopper keys.", "wrote letters to the orchard.",
+     "走到港口去看船了。", "走到港口，去看船了。"]
+)  # fmt: skip
+ALIKE = st.lists(
+    st.tuples(
+        BEGINNINGS, st.sampled_from([" ", "\n", ", "]), RESTS, st.sampled_from([" ", "\n\n"])
+    ),
+    min_size=1,
+    max_size=6,
+).map(lambda parts: "".join("".join(part) for part in parts))
+"""Sentences of a few beginnings and ends, some alike but for case, marks and articles."""
+TEXTS = st.one_of(WORDY, ALIKE)
 
 
 def by_seed(seed: int) -> Callable[[int], bytes]:
