@@ -13,6 +13,7 @@ from contextcliff_dagster.reporting.markdown_checks import (
     sensitivity_lines,
     variance_line,
 )
+from contextcliff_dagster.reporting.markdown_questions import question_lines, refused_lines
 from contextcliff_dagster.reporting.markdown_rules import definitions_table, rules_table
 from contextcliff_dagster.reporting.markdown_tables import (
     bins_table,
@@ -48,13 +49,14 @@ def markdown_report(
     notes: Sequence[str] = (),
     picture: str | None = "report.png",
     sensitivity_picture: str | None = None,
+    questions_picture: str | None = None,
 ) -> str:
     """The page's text (GitHub-flavoured Markdown, ends with a newline).
 
     ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
     the warnings. ``picture``: the picture's path relative to the page, None for a page without;
-    ``sensitivity_picture``: the same for that of the sensitivity, shown with the first model that
-    has one.
+    ``sensitivity_picture`` and ``questions_picture``: the same for those of the sensitivity and of
+    the questions, each shown with the first model that has one.
     Names and sentences from outside are escaped.
     """
     names = labels(cliffs)
@@ -63,9 +65,12 @@ def markdown_report(
         lines += ["", f"![Score and SD against natural document length]({picture})"]
     lines += ["", *models_table(cliffs, names), "", *_reading(cliffs)]
     for name, result in zip(names, cliffs, strict=True):
-        lines += ["", *_model_section(name, result, sensitivity_picture)]
+        about = question_lines(result, questions_picture)
+        lines += ["", *_model_section(name, result, sensitivity_picture, about)]
         if parts(result, "sensitivity"):
             sensitivity_picture = None  # it shows all models
+        if about:
+            questions_picture = None
     lines += ["", *_unmeasured(cliffs, names), "", *_provenance(cliffs, names)]
     if notes:
         lines += ["", "## Notes", "", *(f"- {plain(sentence(note))}" for note in notes)]
@@ -122,7 +127,7 @@ def _reading(results: Results) -> list[str]:
 
 
 def _model_section(
-    name: str, result: Mapping[str, Any], sensitivity_picture: str | None
+    name: str, result: Mapping[str, Any], sensitivity_picture: str | None, questions: list[str]
 ) -> list[str]:
     lines = [f"## {code(name)}", "", plain(half_drop_sentence(result))]
     if reason := sentence(result.get("safe_cap_reason")):
@@ -139,6 +144,7 @@ def _model_section(
     lines += ["", "### Bins", "", *bins_table(result)]
     lines += ["", "### Failures by tag", "", *failures_table(result)]
     lines += ["", "### Caps by tolerance", "", *caps_table(result)]
+    lines += questions
     lines += ["", "### Threshold rules", "", *rules_table(result)]
     if scatter := variance_line(result):
         lines += ["", plain(scatter)]
@@ -187,6 +193,7 @@ def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
             lines.append(
                 f"- {code(name)}: whether length is confounded with difficulty was not assessed."
             )
+        lines += refused_lines(name, result)
         if not part(result, "joint_cap"):
             lines.append(
                 f"- {code(name)}: no joint cap of score and latency: too few times to first token."

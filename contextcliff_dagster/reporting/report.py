@@ -1,4 +1,4 @@
-"""Write the report of a study: report.md, report.json, report.png and sensitivity.png.
+"""Write the report of a study: report.md, report.json, report.png and the pictures beside it.
 
 Each temp-then-rename.
 """
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-SENSITIVITY_PICTURE = "sensitivity.png"
+SENSITIVITY_PICTURE, QUESTIONS_PICTURE = "sensitivity.png", "questions.png"
+BESIDE = (SENSITIVITY_PICTURE, QUESTIONS_PICTURE)
+"""Pictures that are there where a result has what they show."""
 
 
 class ReportFiles(NamedTuple):
-    """Where the files lie; beside them ``sensitivity.png``, where a result varied its choices."""
+    """Where the files lie; beside them ``sensitivity.png``, where a result varied its choices,
+    and ``questions.png``, where records say more of the questions than their length."""
 
     md: Path
     json: Path
@@ -48,6 +51,7 @@ def write_report(
         StoreError: the folder cannot be written (full, read-only).
     """
     from contextcliff_dagster.reporting.plot import plot_report
+    from contextcliff_dagster.reporting.questions_plot import plot_questions
     from contextcliff_dagster.reporting.sensitivity_plot import plot_sensitivity
 
     secrets = secrets_of(os.environ)
@@ -55,13 +59,14 @@ def write_report(
     title, notes = without_secrets(title, secrets), without_secrets(list(notes), secrets)
     # The answers are matched to the results by names as they were measured, so before redaction.
     png = plot_report(results, _renamed(records, cliffs, results))
-    sensitivity = plot_sensitivity(results)
+    sensitivity, questions = plot_sensitivity(results), plot_questions(results)
     page = markdown_report(
         results,
         title=title,
         notes=notes,
         picture="report.png",
         sensitivity_picture=SENSITIVITY_PICTURE if sensitivity else None,
+        questions_picture=QUESTIONS_PICTURE if questions else None,
     )
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
@@ -73,10 +78,11 @@ def write_report(
         directory / "report.md", directory / "report.json", directory / "report.png"
     )
     write_atomic(files.png, png)
-    if sensitivity is not None:
-        write_atomic(directory / SENSITIVITY_PICTURE, sensitivity)
-    else:  # one of an earlier report would be taken for this one's
-        (directory / SENSITIVITY_PICTURE).unlink(missing_ok=True)
+    for name, picture in zip(BESIDE, (sensitivity, questions), strict=True):
+        if picture is not None:
+            write_atomic(directory / name, picture)
+        else:  # one of an earlier report would be taken for this one's
+            (directory / name).unlink(missing_ok=True)
     write_atomic(files.json, f"{machine}\n".encode())
     write_atomic(files.md, page.encode())
     return files
