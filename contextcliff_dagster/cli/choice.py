@@ -59,14 +59,22 @@ def _with_synthetic_length(study: Study) -> Study:
     from contextcliff_dagster.studies import study_name
 
     kind, options = study.corpus.kind, study.corpus_options
-    if kind not in BENCHMARKS:
+    own = [{"kind": kind, **options}]
+    parts = list(options.get("parts") or ()) if kind == "mixed" else own
+    benchmarks = [
+        part for part in parts if isinstance(part, dict) and part.get("kind") in BENCHMARKS
+    ]
+    if not benchmarks:
         raise CorpusError(
             f"--allow-synthetic-length is for public benchmarks; study {study.name!r} reads a "
             f"corpus of kind {kind!r}, so leave it out."
         )
-    if options.get(ALLOW_SYNTHETIC_LENGTH):
+    if all(part.get(ALLOW_SYNTHETIC_LENGTH) for part in benchmarks):
         return study
-    corpus = {"kind": kind, **options, ALLOW_SYNTHETIC_LENGTH: True}
+    allowed = [
+        {**part, ALLOW_SYNTHETIC_LENGTH: True} if part in benchmarks else part for part in parts
+    ]
+    corpus = {"kind": kind, **options, "parts": allowed} if kind == "mixed" else allowed[0]
     return _copy(study, name=study_name(f"{study.name}-synthetic-length"), corpus=corpus)
 
 

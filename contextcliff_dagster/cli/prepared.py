@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,8 @@ from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Prepared
+
+_SOURCES_SHOWN = 3
 
 
 def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
@@ -32,8 +35,10 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
             }
         )
         return
+    sources = _sources(prepared)
     print_table(
-        ("BIN", "TOKENS", "MEDIAN", "IN SAMPLE", "EXAMPLES", "DOCUMENTS"),
+        ("BIN", "TOKENS", "MEDIAN", "IN SAMPLE", "EXAMPLES", "DOCUMENTS")
+        + (("SOURCES",) if sources else ()),
         [
             (
                 b.bin,
@@ -42,6 +47,7 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
                 _drawn(prepared, b.bin),
                 f"{b.n:,}" if b.merged_into is None else f"merged into {b.merged_into}",
                 f"{b.n_documents:,}" if b.merged_into is None else "",
+                *([sources.get(b.bin, "")] if sources else []),
             )
             for b in prepared.manifest.bins
         ],
@@ -72,6 +78,28 @@ def _bin(b: Any) -> dict[str, Any]:
 
 def _drawn(prepared: Prepared, key: str) -> int:
     return int(prepared.manifest.examples.column("bin").to_pylist().count(key))
+
+
+def _sources(prepared: Prepared) -> dict[str, str]:
+    """Shares of the sources in each bin's sample, the largest first; empty where there is one."""
+    examples = prepared.manifest.examples
+    if "source" not in examples.column_names:
+        return {}
+    by_bin: dict[str, Counter[str]] = {}
+    for key, source in zip(
+        examples.column("bin").to_pylist(), examples.column("source").to_pylist(), strict=True
+    ):
+        by_bin.setdefault(key, Counter())[source or "unnamed"] += 1
+    if len({source for counts in by_bin.values() for source in counts}) < 2:
+        return {}
+    return {key: _shares(counts) for key, counts in by_bin.items()}
+
+
+def _shares(counts: Counter[str]) -> str:
+    total = counts.total()
+    first = [f"{name} {n / total:.0%}" for name, n in counts.most_common(_SOURCES_SHOWN)]
+    rest = len(counts) - _SOURCES_SHOWN
+    return ", ".join([*first, f"and {rest} more"] if rest > 0 else first)
 
 
 def _few_sentence(prepared: Prepared) -> str | None:

@@ -12,6 +12,7 @@ from contextcliff_dagster.corpora.corpus import Corpus
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.folder import FolderCorpus
 from contextcliff_dagster.corpora.ledgers import LedgerCorpus
+from contextcliff_dagster.corpora.mixed import MixedCorpus
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
 
 __all__ = ["CORPUS_KINDS", "ENTRY_POINT_GROUP", "open_corpus"]
@@ -25,6 +26,7 @@ CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], Corpus]] = {
     "folder": FolderCorpus,
     "python-source": PythonSourceCorpus,
     **BENCHMARKS,
+    "mixed": lambda options: MixedCorpus(options, open_corpus),
 }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.inference.controls import CONTROLS, Control
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.sections import (
     AlertsSection,
@@ -67,6 +68,9 @@ class Study(Section):
     analysis: AnalysisSection = AnalysisSection()
     calls: CallsSection = CallsSection()
     budget: BudgetSection = BudgetSection()
+    controls: tuple[Control, ...] = Field(
+        default=(), description="no_context, oracle: the same questions without their document"
+    )
     regression: RegressionSection = RegressionSection()
     schedule: ScheduleSection | None = None
     sentinel: SentinelSection | None = None
@@ -87,6 +91,11 @@ class Study(Section):
                 raise ValueError(f"{other} and {name} differ in case alone; rename one")
         return models
 
+    @field_validator("controls")
+    @classmethod
+    def _controls_are_named_once(cls, controls: tuple[Control, ...]) -> tuple[Control, ...]:
+        return tuple(control for control in CONTROLS if control in controls)
+
     @property
     def task(self) -> str | None:
         """The one task this study asks for, where its corpus names one."""
@@ -102,13 +111,23 @@ class Study(Section):
     def corpus_options(self) -> dict[str, Any]:
         """The adapter's options with paths made absolute (relative to the study file)."""
         options = self.corpus.options
+        if self.corpus.kind != "mixed" or not isinstance(parts := options.get("parts"), list):
+            return self._with_paths(self.corpus.kind, options)
+        parts = [
+            self._with_paths(str(part.get("kind")), part) if isinstance(part, dict) else part
+            for part in parts
+        ]
+        return {**options, "parts": parts}
+
+    def _with_paths(self, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        absolute = dict(options)
         paths = ["path"]
-        if self.corpus.kind == "folder" and options.get("questions") != "recall":
+        if kind == "folder" and options.get("questions") != "recall":
             paths.append("questions")
         for name in paths:
             if isinstance(path := options.get(name), str):
-                options[name] = str(self._folder / Path(path).expanduser())
-        return options
+                absolute[name] = str(self._folder / Path(path).expanduser())
+        return absolute
 
     @property
     def tokenizer_name(self) -> str:
@@ -253,8 +272,13 @@ class Study(Section):
         if seed == self.sampling.seed:
             return self
         options = self.corpus.options
-        if self.corpus.kind in ("reference", "python-source", "folder"):
-            options["seed"] = int(options.get("seed", 0)) + seed - self.sampling.seed
+        more = seed - self.sampling.seed
+        if self.corpus.kind == "mixed" and isinstance(parts := options.get("parts"), list):
+            options["parts"] = [
+                _reseeded(str(part.get("kind")), part, more) if isinstance(part, dict) else part
+                for part in parts
+            ]
+        options = _reseeded(self.corpus.kind, options, more)
         return self.changed(
             name=study_name(f"{self.name}-seed-{seed}"),
             corpus=CorpusSection(kind=self.corpus.kind, **options),
@@ -278,3 +302,10 @@ class Study(Section):
             ) from None
         copy._folder = self._folder
         return copy
+
+
+def _reseeded(kind: str, options: Mapping[str, Any], more: int) -> dict[str, Any]:
+    """The options of a corpus, its seed raised where it has one."""
+    if kind not in ("reference", "python-source", "folder"):
+        return dict(options)
+    return {**options, "seed": int(options.get("seed", 0)) + more}
