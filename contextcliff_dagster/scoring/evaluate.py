@@ -54,7 +54,7 @@ def score_rows(
         examples: by example id, those that the rows name.
         documents: document id -> text; asked only where a failure tag depends on the document.
         primary: the score that becomes `score`.
-        scorer: `text`, `numeric`, `structured`, or an entry point (see `scorers`).
+        scorer: `text`, `numeric`, `choice`, `structured`, or an entry point (see `scorers`).
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
         max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of
             so many tokens was cut by it.

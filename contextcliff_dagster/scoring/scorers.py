@@ -7,6 +7,8 @@ exceeds the other two.
 - `text`: equal after SQuAD's normalisation; SQuAD's token F1; whole words inside the output.
 - `numeric`: the answer's numbers are the accepted ones, by value; F1 over numbers; the accepted
   numbers are among the output's. Words and units do not count.
+- `choice`: the option chosen, by its letter or its text; the text's token F1; the text inside the
+  output.
 - `structured`: equal JSON values, keys in any order; F1 over (path, value) leaves; every accepted
   leaf is there.
 
@@ -28,6 +30,7 @@ from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.scoring.choice import chosen_letter
 from contextcliff_dagster.scoring.containment import contained
 from contextcliff_dagster.scoring.parse import ParsedAnswer, canonical_json, load_json
 from contextcliff_dagster.scoring.squad import exact_match, token_f1
@@ -36,6 +39,9 @@ ENTRY_POINT_GROUP = "contextcliff.scorers"
 RELATIVE_TOLERANCE = Decimal("1e-9")
 """Two numbers are one where they differ by at most this share of the accepted one; whole numbers,
 which may be identifiers, only where they are equal."""
+
+
+_LETTER = re.compile(r"[A-Za-z]")
 
 
 class Scores(NamedTuple):
@@ -65,6 +71,21 @@ def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     return _best(_numeric(given, seen, numbers(gold)) for gold in accepted)
 
 
+def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
+    """The chosen letter where one is accepted, or the option's text, as `score_text` scores it.
+
+    A letter counts as chosen only where the answer says so: "a" stands inside many a wrong one.
+    """
+    letters = {gold.strip().upper() for gold in accepted if _LETTER.fullmatch(gold.strip())}
+    texts = score_text(parsed, [gold for gold in accepted if not _LETTER.fullmatch(gold.strip())])
+    letter = chosen_letter(parsed.text or "") if letters else None
+    if letter is None:
+        return texts
+    if letter not in letters:  # another was chosen, whatever texts it weighed on the way
+        return Scores(0.0, 0.0, 0.0)
+    return Scores(1.0, 1.0, 1.0)
+
+
 def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     """JSON by value. What is no JSON, output or accepted answer, stands for that string."""
     if parsed.text is None:
@@ -80,6 +101,7 @@ def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 BUILT_IN: dict[str, Scorer] = {
     "text": score_text,
     "numeric": score_numeric,
+    "choice": score_choice,
     "structured": score_structured,
 }
 

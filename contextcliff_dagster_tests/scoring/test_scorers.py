@@ -112,7 +112,7 @@ def test_every_scorer_keeps_its_scores_in_order(name: str, raw: str, accepted: l
 
 
 def test_an_unknown_scorer_is_named_with_those_that_are() -> None:
-    with pytest.raises(StudyError, match=r"no scorer 'rouge'.*text, numeric, structured"):
+    with pytest.raises(StudyError, match=r"no scorer 'rouge'.*text, numeric, choice, structured"):
         open_scorer("rouge")
 
 
