@@ -13,13 +13,16 @@ library is imported; counting a text's tokens imports the policy's tokenizer whe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.sampling.tokenizers import Tokenizer
 
 POLICY_VERSION = "1.0"
 Day = date  # the field `date` hides the type within the class
@@ -192,12 +195,18 @@ class SafeContext:
                     f"{self.confidence:.0%} confidence; shorten or split it."
                 )
 
-    def count(self, text: str, tokenizer: str | None = None) -> int:
+    def count(
+        self,
+        text: str,
+        tokenizer: str | None = None,
+        open_by_name: Callable[[str], Tokenizer] | None = None,
+    ) -> int:
         """Tokens of ``text`` as the policy counts them.
 
         Args:
             tokenizer: where the policy's own lies on this machine (``file:PATH``); its vocabulary
                 has to be the same.
+            open_by_name: opens it, where `sampling.tokenizers.open_tokenizer` is not to.
 
         Raises:
             PolicyError: the policy names no tokenizer.
@@ -212,7 +221,7 @@ class SafeContext:
                 f"The policy of {self.model} names no tokenizer; count the tokens yourself and "
                 "give their number."
             )
-        counting = open_tokenizer(name)
+        counting = (open_by_name or open_tokenizer)(name)
         if self.tokenizer_sha256 is not None and counting.fingerprint != self.tokenizer_sha256:
             raise ForeignPolicyError(
                 f"{name} is not the tokenizer that the policy of {self.model} counts with "

@@ -48,7 +48,7 @@ _logs = together(
         "--tokenizer",
         metavar="NAME",
         help="Count lengths from a log's texts, e.g. with tiktoken:o200k_base (default: the "
-        "log's own lengths, else that).",
+        "log's own lengths, else that); `contextcliff tokenizers` lists more.",
     ),
     click.option(
         "--documents",
@@ -145,14 +145,14 @@ def analyze(
         import_beside()
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.cli.analyzed import Places, Wish, analyze_files
-    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+    from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
     from contextcliff_dagster.score_files import LogOptions
 
     settings = AnalysisSettings(
         tolerance=tolerance, confidence=confidence, second_opinions=not quick
     )
     log = LogOptions(
-        metric, own_score, tokenizer, documents, partial, open_tokenizer=open_tokenizer
+        metric, own_score, tokenizer, documents, partial, open_tokenizer=open_any_tokenizer
     )
     wish = Wish(settings, aggregated, scale, model, by is not None, window, log)
     groups = [files] if pool else [(path,) for path in files]

@@ -25,6 +25,7 @@ _COMMANDS = {
     "guard": ("policy", "guard"),
     "models": ("catalogue", "models"),
     "studies": ("catalogue", "studies"),
+    "tokenizers": ("catalogue", "tokenizers"),
     "campaign": ("catalogue", "campaign"),
     "ledger": ("ledger", "ledger"),
     "doctor": ("doctor", "doctor"),

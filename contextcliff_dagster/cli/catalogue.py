@@ -1,8 +1,9 @@
-"""What there is to choose from: `models`, `studies`, `campaign`."""
+"""What there is to choose from: `models`, `studies`, `tokenizers`, `campaign`."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -141,6 +142,24 @@ def studies(as_json: bool) -> None:
             for name, study in known.items()
         ],
     )
+
+
+@click.command()
+@common_options
+def tokenizers(as_json: bool) -> None:
+    """List what lengths can be counted with, as studies and `analyze --tokenizer` name it."""
+    from contextcliff_dagster.inference.server_tokenizers import served_models
+    from contextcliff_dagster.sampling.tokenizer_names import known_tokenizers
+
+    known, served = known_tokenizers(), served_models()
+    if as_json:
+        print_json([*map(asdict, known), *({"name": f"server:{model}"} for model in served)])
+        return
+    print_table(
+        ("TOKENIZER", "COUNTS", "NEEDS"), [(t.name, t.counts, t.needs or "nothing") for t in known]
+    )
+    if served:
+        click.echo(f"\nModels of models.yaml behind servers: {', '.join(served)}.")
 
 
 @click.group()

@@ -186,7 +186,9 @@ def guard(
     if document is not None:
         if tokens is not None:
             raise PolicyError("--tokens and --file both say how long it is; leave one out.")
-        tokens = rule.count(_text(document), tokenizer)
+        from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
+
+        tokens = rule.count(_text(document), tokenizer, open_any_tokenizer)
     above: str | None = None
     try:
         rule.check(tokens, prompt_tokens=prompt_tokens, identity=identity)

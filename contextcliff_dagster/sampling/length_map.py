@@ -23,7 +23,8 @@ __all__ = ["LengthMapSummary", "build_length_map", "read_length_map"]
 
 @dataclass(frozen=True, slots=True)
 class LengthMapSummary:
-    """What was counted. ``tokens`` and the extremes are over distinct documents."""
+    """What was counted. ``tokens`` and the extremes are over distinct documents; ``counted_by``
+    names the library or server that counted, where it is known."""
 
     tokenizer: str
     tokenizer_fingerprint: str
@@ -32,6 +33,7 @@ class LengthMapSummary:
     tokens: int
     min_tokens: int
     max_tokens: int
+    counted_by: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,6 +80,7 @@ def _build(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> LengthMapS
         tokens=int(counts.sum()),
         min_tokens=int(counts.min()),
         max_tokens=int(counts.max()),
+        counted_by=str(getattr(tokenizer, "counted_by", "")),
     )
 
 

@@ -19,13 +19,22 @@ from contextcliff_dagster.contracts import StudyError
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["RANKS_SHA256", "rank_file", "tiktoken_encoding"]
+__all__ = [
+    "RANKS_SHA256",
+    "SAME_RANKS",
+    "carried_encodings",
+    "encoding_names",
+    "rank_file",
+    "tiktoken_encoding",
+]
 
 RANKS_SHA256 = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
 }
 """The encodings that `bpe-openai` carries, with the SHA-256 that tiktoken pins for each."""
+SAME_RANKS = {"o200k_harmony": "o200k_base"}
+"""Encodings that differ from another in special tokens only, which ordinary text never yields."""
 
 
 def rank_file(encoding: str) -> bytes:
@@ -45,6 +54,19 @@ def rank_file(encoding: str) -> bytes:
     return content
 
 
+def encoding_names() -> list[str]:
+    """The encodings that tiktoken knows."""
+    import tiktoken
+
+    return tiktoken.list_encoding_names()
+
+
+def carried_encodings() -> set[str]:
+    """Those whose vocabulary needs no network here."""
+    carried = {name for name in RANKS_SHA256 if _packed(name) is not None}
+    return carried | {name for name, ranks in SAME_RANKS.items() if ranks in carried}
+
+
 def tiktoken_encoding(name: str) -> tiktoken.Encoding:
     """tiktoken's own encoding.
 
@@ -53,30 +75,39 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
     """
     import tiktoken
 
-    if name in RANKS_SHA256:
+    if name in RANKS_SHA256 or name in SAME_RANKS:
         return _from_rank_file(name)
-    names = tiktoken.list_encoding_names()
-    if name not in names:
-        raise StudyError(f"tiktoken has no encoding {name!r}; it has {', '.join(names)}.")
+    if name not in encoding_names():
+        from contextcliff_dagster.sampling.tokenizer_names import no_such_tokenizer
+
+        raise no_such_tokenizer(f"tiktoken:{name}")
     try:
         return tiktoken.get_encoding(name)
     except Exception as fault:  # requests, OSError, a hash mismatch: there is no vocabulary
         raise _not_to_be_had(name, fault) from fault
 
 
-def _carried(encoding: str) -> bytes | None:
-    """The rank file out of the installed bpe-openai; None where that is not installed."""
+def _packed(encoding: str) -> Path | None:
+    """Where the installed bpe-openai has the rank file; None where that is not installed."""
     found = importlib.util.find_spec("bpe_openai")
     for folder in (found and found.submodule_search_locations) or ():
         packed = Path(folder) / "data" / f"{encoding}.tiktoken.gz"
         if packed.is_file():
-            try:
-                return gzip.decompress(packed.read_bytes())
-            except (OSError, EOFError) as fault:
-                raise StudyError(
-                    f"The vocabulary {packed} is damaged ({fault}); install bpe-openai again."
-                ) from fault
+            return packed
     return None
+
+
+def _carried(encoding: str) -> bytes | None:
+    """The rank file out of the installed bpe-openai; None where that is not installed."""
+    packed = _packed(encoding)
+    if packed is None:
+        return None
+    try:
+        return gzip.decompress(packed.read_bytes())
+    except (OSError, EOFError) as fault:
+        raise StudyError(
+            f"The vocabulary {packed} is damaged ({fault}); install bpe-openai again."
+        ) from fault
 
 
 def _cached_or_fetched(encoding: str) -> bytes:
@@ -99,7 +130,7 @@ def _from_rank_file(name: str) -> tiktoken.Encoding:
     import tiktoken_ext.openai_public as public
 
     ranks = {}
-    for line in rank_file(name).splitlines():
+    for line in rank_file(SAME_RANKS.get(name, name)).splitlines():
         token, rank = line.split()
         ranks[base64.b64decode(token)] = int(rank)
     original = public.load_tiktoken_bpe

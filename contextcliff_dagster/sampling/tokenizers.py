@@ -1,9 +1,11 @@
 """Tokenizers that count: exact, fast and without a network.
 
-Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``) and are made by
-``fastokens``, which is five to sixty times faster (``benchmarks/length_map.py``). What that does
-not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the text alone: no
-special tokens are added, and truncation or padding saved in a tokenizer.json is switched off.
+Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). The first of them
+are made by it, all others by ``fastokens``, which is five to sixty times faster
+(``benchmarks/length_map.py``) and is held against it before it counts (``checked_counting``). What
+that does not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the text
+alone: no special tokens are added, and truncation or padding saved in a tokenizer.json is switched
+off.
 
 One thread counts, text by text: every thread of fastokens keeps a cache of 35 MB, and the length
 map is to stay small on machines of many cores.
@@ -16,23 +18,28 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.sampling.checked_counting import CheckedCounter, Count, CountMany
+from contextcliff_dagster.sampling.server_tokenizer import ServerTokenizer
 from contextcliff_dagster.sampling.tiktoken_ranks import (
     RANKS_SHA256,
+    SAME_RANKS,
     rank_file,
     tiktoken_encoding,
 )
+from contextcliff_dagster.sampling.tokenizer_names import no_such_tokenizer
 
 __all__ = ["TiktokenTokenizer", "Tokenizer", "TokenizerJson", "open_tokenizer"]
 
-_SAME_ORDINARY_TOKENS = {"o200k_harmony": "o200k_base"}
-"""Encodings that differ from another in special tokens only, which ordinary text never yields."""
-
 _BATCH_CHARACTERS = 1 << 19
+_TIKTOKEN_CHARACTERS = 12_000_000
+"""tiktoken counts these in the three seconds that fastokens takes to load such a vocabulary."""
+_TOKENIZERS_CHARACTERS = 500_000
 _NOT_A_TOKENIZER = "is not a Hugging Face tokenizer.json."
 
 
@@ -55,11 +62,13 @@ class Tokenizer(Protocol):
 def open_tokenizer(name: str) -> Tokenizer:
     """The tokenizer of this name.
 
-    Names: ``reference`` (that of the reference models), ``tiktoken:<encoding>`` and
-    ``file:<path of a tokenizer.json>``.
+    Names: ``reference`` (that of the reference models), ``tiktoken:<encoding>``, ``file:<path of a
+    tokenizer.json>`` and ``server:<URL>`` (the ``/tokenize`` of a running server; one of
+    models.yaml, by its name: `inference.server_tokenizers.open_any_tokenizer`).
 
     Raises:
-        StudyError: the name is not one of these, or its vocabulary is missing or unreadable.
+        StudyError: the name is not one of these, its vocabulary is missing or unreadable, or the
+            server cannot be asked.
     """
     kind, _, rest = name.partition(":")
     if name == "reference":
@@ -71,10 +80,9 @@ def open_tokenizer(name: str) -> Tokenizer:
     if kind == "file" and rest:
         path = Path(rest).expanduser()
         return TokenizerJson(name, path / "tokenizer.json" if path.is_dir() else path)
-    raise StudyError(
-        f"There is no tokenizer {name!r}; name 'reference', 'tiktoken:<encoding>' (e.g. "
-        "tiktoken:o200k_base) or 'file:<path of a tokenizer.json>'."
-    )
+    if kind == "server" and rest.startswith(("http://", "https://")):
+        return ServerTokenizer(name, rest)
+    raise no_such_tokenizer(name)
 
 
 class TokenizerJson:
@@ -85,35 +93,61 @@ class TokenizerJson:
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
-        try:
-            content = path.read_bytes()
-        except OSError as fault:
-            reason = "there is no such file" if not path.exists() else str(fault.strerror)
-            raise StudyError(f"Tokenizer {name!r} cannot be read from {path}: {reason}.") from fault
-        self.fingerprint = hashlib.sha256(content).hexdigest()
-        try:
-            text = content.decode()
-        except UnicodeDecodeError as fault:
-            raise StudyError(f"Tokenizer {name!r}: {path} {_NOT_A_TOKENIZER}") from fault
-        self._fast = _load_fastokens(text)
-        self._slow: Any = _load_tokenizers(text, name, path) if self._fast is None else None
+        self._path = path
+        self.fingerprint = hashlib.sha256(self._content()).hexdigest()
+        names = (_versioned("tokenizers"), _versioned("fastokens"))
+        self.counter = CheckedCounter(
+            self._load_reference,
+            lambda: _load_fastokens(self._text()),
+            names,
+            worth_characters=_TOKENIZERS_CHARACTERS,
+        )
+        self.counter.count("")  # whatever is wrong with the file is found now
 
     @property
-    def engine(self) -> str:
-        """The library that counts."""
-        return "tokenizers" if self._fast is None else "fastokens"
+    def counted_by(self) -> str:
+        """The library that counts, and why."""
+        return self.counter.counted_by
 
     def count(self, text: str) -> int:
-        return self.count_many([text])[0]
+        return self.counter.count(text)
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        if self._fast is not None:
-            return [len(self._fast.encode(text)) for text in texts]
-        counts: list[int] = []
-        for batch in _batches(texts):
-            encoded = self._slow.encode_batch_fast(batch, add_special_tokens=False)
-            counts += [len(one) for one in encoded]
-        return counts
+        return self.counter.count_many(texts)
+
+    def _content(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except OSError as fault:
+            exists = self._path.exists()
+            reason = str(fault.strerror) if exists else "there is no such file"
+            raise StudyError(
+                f"Tokenizer {self.name!r} cannot be read from {self._path}: {reason}."
+            ) from fault
+
+    def _text(self) -> str:
+        content = self._content()
+        if hashlib.sha256(content).hexdigest() != self.fingerprint:
+            raise StudyError(
+                f"Tokenizer {self.name!r}: {self._path} changed while it was in use; run the same "
+                "command again."
+            )
+        try:
+            return content.decode()
+        except UnicodeDecodeError as fault:
+            raise StudyError(f"Tokenizer {self.name!r}: {self._path} {_NOT_A_TOKENIZER}") from fault
+
+    def _load_reference(self) -> CountMany:
+        tokenizer = _load_tokenizers(self._text(), self.name, self._path)
+
+        def count_many(texts: Sequence[str]) -> list[int]:
+            counts: list[int] = []
+            for batch in _batches(texts):
+                encoded = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+                counts += [len(one) for one in encoded]
+            return counts
+
+        return count_many
 
 
 class TiktokenTokenizer:
@@ -121,44 +155,57 @@ class TiktokenTokenizer:
 
     def __init__(self, encoding: str) -> None:
         self.name = f"tiktoken:{encoding}"
-        self._encoding = _SAME_ORDINARY_TOKENS.get(encoding, encoding)
-        self._reference: Any = None
-        self._fast: Any = None
-        if self._encoding in RANKS_SHA256:
-            fastokens = _single_threaded_fastokens()
-            self.fingerprint = RANKS_SHA256[self._encoding]
-            ranks = rank_file(self._encoding)
-            try:
-                with tempfile.TemporaryDirectory(prefix="contextcliff-") as folder:
-                    path = Path(folder) / f"{self._encoding}.tiktoken"
-                    path.write_bytes(ranks)
-                    load = fastokens.Tokenizer.from_tiktoken
-                    self._fast = load(str(path), encoding=self._encoding)
-            except OSError as fault:
-                raise StudyError(
-                    f"Tokenizer {self.name!r} needs {len(ranks) >> 20} MB for a moment in "
-                    f"{tempfile.gettempdir()}: {fault.strerror or fault}; set TMPDIR to a folder "
-                    "with room."
-                ) from fault
-        else:
-            self._reference = tiktoken_encoding(self._encoding)
-            vocabulary = sorted(self._reference._mergeable_ranks.items(), key=itemgetter(1))
-            content = repr((self._reference._pat_str, vocabulary)).encode()
-            self.fingerprint = hashlib.sha256(content).hexdigest()
+        self._encoding = SAME_RANKS.get(encoding, encoding)
+        names = (_versioned("tiktoken"), _versioned("fastokens"))
+        self.counter = CheckedCounter(
+            self._load_reference,
+            self._load_fast,
+            names,
+            worth_characters=_TIKTOKEN_CHARACTERS,
+            # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
+            by_reference=lambda text: "'\u017f" in text,
+        )
+        self.counter.count("")  # a vocabulary that is not to be had is missed now
+        self.fingerprint = RANKS_SHA256.get(self._encoding) or self._hash()
+
+    @property
+    def counted_by(self) -> str:
+        """The library that counts, and why."""
+        return self.counter.counted_by
 
     def count(self, text: str) -> int:
-        # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
-        if self._fast is None or "'\u017f" in text:
-            return self._reference_count(text)
-        return len(self._fast.encode_ordinary(text))
+        return self.counter.count(text)
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        return [self.count(text) for text in texts]
+        return self.counter.count_many(texts)
 
-    def _reference_count(self, text: str) -> int:
-        if self._reference is None:
-            self._reference = tiktoken_encoding(self._encoding)
-        return len(self._reference.encode_ordinary(text))
+    def _hash(self) -> str:
+        reference: Any = tiktoken_encoding(self._encoding)
+        vocabulary = sorted(reference._mergeable_ranks.items(), key=itemgetter(1))
+        return hashlib.sha256(repr((reference._pat_str, vocabulary)).encode()).hexdigest()
+
+    def _load_reference(self) -> CountMany:
+        encode = tiktoken_encoding(self._encoding).encode_ordinary
+        return lambda texts: [len(encode(text)) for text in texts]
+
+    def _load_fast(self) -> Count | None:
+        if self._encoding not in RANKS_SHA256:
+            return None
+        ranks = rank_file(self._encoding)
+        fastokens = _single_threaded_fastokens()
+        try:
+            with tempfile.TemporaryDirectory(prefix="contextcliff-") as folder:
+                path = Path(folder) / f"{self._encoding}.tiktoken"
+                path.write_bytes(ranks)
+                made = fastokens.Tokenizer.from_tiktoken(str(path), encoding=self._encoding)
+        except OSError as fault:
+            raise StudyError(
+                f"Tokenizer {self.name!r} needs {len(ranks) >> 20} MB for a moment in "
+                f"{tempfile.gettempdir()}: {fault.strerror or fault}; set TMPDIR to a folder "
+                "with room."
+            ) from fault
+        encode = made.encode_ordinary
+        return lambda text: len(encode(text))
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -183,8 +230,8 @@ def _single_threaded_fastokens() -> Any:
     return fastokens
 
 
-def _load_fastokens(text: str) -> Any:
-    """The tokenizer, or None where fastokens does not read this kind."""
+def _load_fastokens(text: str) -> Count | None:
+    """Its count, or None where fastokens does not read this kind."""
     fastokens = _single_threaded_fastokens()
     try:
         tokenizer = fastokens.Tokenizer.from_json_str(text)
@@ -194,7 +241,14 @@ def _load_fastokens(text: str) -> Any:
         return None
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return tokenizer
+    return lambda text: len(tokenizer.encode(text))
+
+
+def _versioned(package: str) -> str:
+    try:
+        return f"{package} {metadata.version(package)}"
+    except metadata.PackageNotFoundError:
+        return package
 
 
 def _load_tokenizers(text: str, name: str, path: Path) -> Any:

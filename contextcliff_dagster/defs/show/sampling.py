@@ -44,6 +44,7 @@ def length_metadata(lengths: LengthMapSummary) -> Metadata:
         "longest_tokens": lengths.max_tokens,
         "tokenizer": lengths.tokenizer,
         "tokenizer_fingerprint": lengths.tokenizer_fingerprint,
+        **({"counted_by": lengths.counted_by} if lengths.counted_by else {}),
     }
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,12 +142,12 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
         StoreError: the corpus was not materialized.
     """
     from contextcliff_dagster.corpora.materialize import read_summary
+    from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
     from contextcliff_dagster.sampling.length_map import LengthMapSummary, build_length_map
-    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
 
     if (frozen := find_frozen(study, store)) is not None:
         return LengthMapSummary(**frozen.header["lengths"])
-    tokenizer = open_tokenizer(study.tokenizer_name)
+    tokenizer = open_any_tokenizer(study.tokenizer_name)
     corpus = read_summary(corpus_dir(study, store)).fingerprint
     path = length_map_file(study, store)
     note = path.with_suffix(".json")
@@ -205,9 +206,9 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         StoreError: corpus or length map were not made, or the manifest cannot be written.
     """
     from contextcliff_dagster.corpora.materialize import read_summary
+    from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
     from contextcliff_dagster.sampling.bins import make_bins
     from contextcliff_dagster.sampling.manifest import draw_manifest, load_manifest, save_manifest
-    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
 
     if (frozen := find_frozen(study, store)) is not None:
         return frozen
@@ -221,7 +222,8 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         "spec_hash": study.manifest_spec_hash(),
         "samples_per_bin": study.sampling.samples_per_bin,
         "corpus": read_summary(corpus_dir(study, store)).to_dict(),
-        "lengths": prepare_length_map(study, store).to_dict(),
+        # Not what counted: another version of a library that counts the same draws the same sample.
+        "lengths": replace(prepare_length_map(study, store), counted_by="").to_dict(),
     }
     manifest = draw_manifest(
         corpus_dir(study, store),
@@ -229,7 +231,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         make_bins(*_columns(lengths), study.bin_spec()),
         study.sample_spec(),
         header,
-        lambda: open_tokenizer(study.tokenizer_name),
+        lambda: open_any_tokenizer(study.tokenizer_name),
     )
     folder = store.manifest_dir(study.name)
     # Beside the manifest, not in it: its windows are the models', and the sample is not.
