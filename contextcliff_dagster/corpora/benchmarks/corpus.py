@@ -77,7 +77,7 @@ class BenchmarkCorpus(StreamedCorpus):
     unanswerable), and what the benchmark knows of level, place and distance of its evidence.
     """
 
-    lengths: ClassVar[str]
+    lengths: str
     """How the lengths of its documents came about, as half a sentence."""
     endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
     own_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}

@@ -9,25 +9,37 @@ Liang 2018 (2.0).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 from contextcliff_dagster.corpora.json_stream import JsonStream
 
 __all__ = ["SquadCorpus"]
 
+_BETWEEN = "\n\n"
+
 
 class SquadCorpus(BenchmarkCorpus):
-    """One example a question; the document is the paragraph. An article is held at a time.
+    """One example a question; the document is the paragraph, or with the option ``text: article``
+    all paragraphs that SQuAD has of the article, in order. An article is held at a time.
 
-    The answer's place is that of the first answer whose ``answer_start`` is right.
+    The answer's place is that of the first answer whose ``answer_start`` is right. On articles the
+    unanswerable questions are left out: another paragraph may answer them.
     """
 
     name = "squad"
     lengths = "paragraphs as they stand in Wikipedia, mostly of 100 to 300 tokens"
+    own_options: ClassVar = {"text": ("paragraph", "article")}
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        self._whole = self.chosen["text"] == "article"
+        if self._whole:
+            self.lengths = "articles of Wikipedia, as many of their paragraphs as SQuAD has"
 
     def records(self, file: Path) -> Iterator[tuple[str, Any]]:
         if file.suffix.lower() == ".json":
@@ -39,20 +51,32 @@ class SquadCorpus(BenchmarkCorpus):
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         if "paragraphs" not in record:
+            if self._whole:
+                raise CorpusError(
+                    f"{record.place} is a row a question, in which an article's paragraphs are not "
+                    "together: for 'text: article' name the authors' JSON file."
+                )
             answers = record.item("answers")
             texts, starts = answers.texts("text"), answers.sequence("answer_start")
             yield self._question(record, record.text("context"), record, texts, starts)
             return
-        for paragraph in record.items("paragraphs"):
-            context = paragraph.text("context")
+        paragraphs = list(record.items("paragraphs"))
+        contexts = [paragraph.text("context") for paragraph in paragraphs]
+        article = _BETWEEN.join(contexts)
+        begin = 0
+        for paragraph, context in zip(paragraphs, contexts, strict=True):
+            text, before = (article, begin) if self._whole else (context, 0)
+            begin += len(context) + len(_BETWEEN)
             for qa in paragraph.items("qas"):
                 given = [] if qa.value.get("is_impossible") is True else list(qa.items("answers"))
                 texts = [answer.text("text") for answer in given]
-                starts = [answer.whole("answer_start") for answer in given]
-                if not given and qa.value.get("is_impossible") is not True:
+                starts = [before + answer.whole("answer_start") for answer in given]
+                if not given and self._whole:
+                    yield LeftOut("without an answer in their paragraph")
+                elif not given and qa.value.get("is_impossible") is not True:
                     yield LeftOut("without an answer in this file")
                 else:
-                    yield self._question(qa, context, record, texts, starts)
+                    yield self._question(qa, text, record, texts, starts)
 
     def _question(
         self, qa: Item, context: str, article: Item, texts: Sequence[str], starts: Sequence[Any]

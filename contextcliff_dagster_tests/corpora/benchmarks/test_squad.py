@@ -158,3 +158,24 @@ def test_what_is_no_json_object_is_said_where_it_ends(tmp_path: Path, text: str,
     (tmp_path / "squad.json").write_text(text)
     with pytest.raises(CorpusError, match=said):
         read("squad", tmp_path / "squad.json")
+
+
+def test_whole_articles_keep_the_places_of_answers(tmp_path: Path) -> None:
+    more = article()["paragraphs"][0]
+    whole = with_unanswerable()
+    whole["paragraphs"].append(
+        {**more, "qas": [{**qa, "id": f"{qa['id']}b"} for qa in more["qas"]]}
+    )
+    entries = read("squad", squad(tmp_path, whole, version="v2.0"), text="article")
+    assert {entry.document.text for entry in entries} == {f"{CONTEXT}\n\n{CONTEXT}"}
+    assert [entry.example.example_id for entry in entries] == ["q1", "q2", "q1b", "q2b"]
+    assert [at(entry)[:4] for entry in entries] == ["1897", "Anna", "1897", "Anna"]
+    positions = [entry.example.metadata["evidence_position"] for entry in entries]
+    assert positions[0] < 0.5 < positions[2]
+
+
+def test_rows_a_question_hold_no_article(tmp_path: Path) -> None:
+    row = {"id": "1", "title": "t", "context": CONTEXT, "question": "When?", "answers": {}}
+    path = write_lines(tmp_path / "rows.jsonl", [row])
+    with pytest.raises(CorpusError, match=r"rows.jsonl, line 1 is a row a question.*JSON file"):
+        read("squad", path, text="article")
