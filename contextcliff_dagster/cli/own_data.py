@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.studies import Study
 
-_PRIMARY = {
-    "quality": "em",  # a letter stands inside many a wrong reply
-    "longbench-v2": "em",
-    "longbench-pro": "contained",  # replies begin with [Answer]
+_SCORING = {
+    "quality": {"scorer": "choice", "primary": "em"},
+    "longbench-v2": {"scorer": "choice", "primary": "em"},
+    "longbench-pro": {"primary": "contained"},  # replies begin with [Answer]
 }
 _QUESTIONS_PER_DOCUMENT = 5
 """Of documents as they lie in a folder: there are fewer of them than of a benchmark's, and several
@@ -86,8 +86,8 @@ def over_data(wanted: Wanted) -> Study:
         changes["bins"] = {**dict(base.bins), "count": _bins(name, corpus)}
     if base.corpus.kind == "reference":
         changes["tokenizer"] = tokenizer
-        primary = "contained" if recall else _PRIMARY.get(source.kind, "f1")
-        changes["scoring"] = {"primary": primary}
+        scoring = _SCORING.get(source.kind, {"primary": "f1"})
+        changes["scoring"] = {"primary": "contained"} if recall else scoring
         if tokenizer != "reference":
             output = 96 if recall else 64
             changes["prompt"] = {**base.prompt.model_dump(), "max_output_tokens": output}
