@@ -5,17 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KINDS", "Extracted", "Limits", "Unusable"]
+__all__ = ["KINDS", "PATIENCE", "Extracted", "Limits", "Unusable"]
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
 """What a file can be read as."""
+
+
+PATIENCE = 4.0
+"""How much longer than its processor time a file may take by the clock."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """What one file may cost; a file that needs more is `Unusable`, and the next one is read.
 
-    seconds: wall time for reading one file, reading from disk included.
+    seconds: processor time for reading one file, so that a busy machine changes no result; enforced
+        to the second. By the clock, a file has `PATIENCE` times as long, for a disk that is slow
+        to answer.
     memory_mb: memory that reading one file may take, beyond that of an idle worker.
     file_mb: the largest file that is opened.
     unpacked_mb: what the needed parts of an archive (DOCX, EPUB) may unpack to, together.

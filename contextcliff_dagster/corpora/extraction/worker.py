@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import resource
 import select
@@ -43,7 +44,8 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
-    write_message(answers, {"ready": True})
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    write_message(answers, {"ready": True, "peak": peak})
     while (packed := read_exactly(requests, _PATH_LENGTH.size)) is not None:
         path = read_exactly(requests, *_PATH_LENGTH.unpack(packed))
         if path is None:
@@ -88,8 +90,8 @@ def _die_with_parent(lifeline: int) -> None:
 
 
 def _limit_cpu(limits: Limits) -> None:
-    """Should nobody be there to end it: this process ends itself some time after the limit."""
-    most = int(min(time.process_time() + limits.seconds, 1e9)) + 10
+    """Have the kernel end this process (SIGXCPU) when it has taken so much from now on."""
+    most = math.ceil(min(time.process_time() + limits.seconds, 1e9))
     with suppress(ValueError):  # the hard limit is lower already
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 

@@ -15,12 +15,19 @@ from pathlib import Path
 
 import contextcliff_dagster
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.extraction.results import Extracted, Limits, Unusable
+from contextcliff_dagster.corpora.extraction.results import (
+    PATIENCE,
+    Extracted,
+    Limits,
+    Unusable,
+)
 from contextcliff_dagster.corpora.extraction.wire import GarbledError, Message, MessageReader
 
 __all__ = ["Task", "WorkerProcess"]
 
 _START_SECONDS = 120.0
+_MUCH_MEMORY = 0.25  # of what is allowed; a list that doubles is refused its last doubling
+_PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 _LENGTH = struct.Struct("<I")
 # Isolated (-I) and without `site` (-S): neither the current folder, which may be the one with the
 # hostile files, nor the environment decides what is imported; and it starts in half the time.
@@ -53,6 +60,7 @@ class WorkerProcess:
         self._process, self._requests, self._lifeline, self.answers = _started(limits)
         self._reader = MessageReader(self.answers, limits.text_mb * 1e6)
         self._ready = False
+        self._peak = 0  # memory at the start, as the system counts it: it may be the parent's
         self._served = 0
         self._task: Task | None = None
         self.deadline = time.monotonic() + _START_SECONDS
@@ -65,7 +73,7 @@ class WorkerProcess:
         """Have a file read; `idle` must hold."""
         self._task = task
         if self._ready:
-            self.deadline = time.monotonic() + self._limits.seconds
+            self.deadline = time.monotonic() + PATIENCE * self._limits.seconds
         path = os.fsencode(Path.cwd() / task.path)
         with suppress(OSError):  # it is gone, which `outcome` sees
             os.write(self._requests, _LENGTH.pack(len(path)) + path)
@@ -83,8 +91,8 @@ class WorkerProcess:
         try:
             message = self._reader.read()
             if message is not None and not self._ready:
-                self._ready = True
-                self.deadline = time.monotonic() + self._limits.seconds
+                self._ready, self._peak = True, int(message[0]["peak"])
+                self.deadline = time.monotonic() + PATIENCE * self._limits.seconds
                 message = self._reader.read()
             if message is not None and self._task is not None:
                 return self._answered(self._task, message)
@@ -115,7 +123,9 @@ class WorkerProcess:
             return None
         if now > self.deadline:
             self.end()
-            return self._lost(f"took longer than the {self._limits.seconds:,g} s allowed")
+            return self._lost(
+                f"took longer than {PATIENCE * self._limits.seconds:,g} s by the clock"
+            )
         if not LIMITS_ADDRESS_SPACE and _resident_mb(self._process.pid) > self._limits.memory_mb:
             self.end()
             return self._lost(self._too_much(), again=True)
@@ -149,7 +159,8 @@ class WorkerProcess:
         complaint = b""
         if not self._ready and self._process.stderr is not None:
             complaint = self._process.stderr.read()
-        code = self._process.wait()
+        _, status, usage = os.wait4(self._process.pid, 0)
+        code = self._process.returncode = os.waitstatus_to_exitcode(status)
         self.end()
         if not self._ready:
             last = complaint.decode("utf-8", "replace").strip().splitlines() or [_told(code)]
@@ -157,7 +168,17 @@ class WorkerProcess:
                 f"A process for reading documents cannot be started: {last[-1]}; reinstall "
                 "contextcliff-dagster, or free some memory."
             )
-        return None if self._task is None else self._lost(_told(code), again=True)
+        if self._task is None:
+            return None
+        if code == -signal.SIGXCPU:
+            return self._lost(f"takes more than the {self._limits.seconds:,g} s allowed")
+        reason = _told(code)
+        used_mb = usage.ru_maxrss * _PEAK_UNIT / 1e6
+        if usage.ru_maxrss > self._peak and used_mb > _MUCH_MEMORY * self._limits.memory_mb:
+            # Libraries end the process when they get no memory: PDFium does.
+            allowed = f"{self._limits.memory_mb:,g} MB of memory allowed"
+            reason += f", most likely as it needs more than the {allowed}"
+        return self._lost(reason, again=True)
 
     def _lost(self, reason: str, *, again: bool = False) -> tuple[Task, Unusable | None]:
         task = self._task
@@ -208,8 +229,6 @@ def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int, int, int]:
 def _told(code: int) -> str:
     if code == -signal.SIGKILL:
         return "had its reader killed from outside, perhaps for want of memory on this machine"
-    if code == -signal.SIGXCPU:
-        return "took more CPU time than allowed"
     with suppress(ValueError):
         return f"makes its reader crash ({signal.Signals(-code).name})"
     return f"makes its reader end (exit code {code})"
