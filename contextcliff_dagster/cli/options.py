@@ -27,7 +27,8 @@ class Wanted:
     """What the person asked to be measured; None means the study's own value."""
 
     study: str | None
-    data: Path | None = None
+    data: str | Path | None = None
+    """A path, or the address of a file."""
     dataset: str | None = None
     task: str | None = None
     models: tuple[str, ...] = ()
@@ -99,8 +100,7 @@ _STUDY = together(
     click.argument("study", required=False),
     click.option(
         "--data",
-        type=click.Path(path_type=Path),
-        metavar="PATH",
+        metavar="PATH|URL",
         help="Your own: a folder of documents, a table of examples, or a public benchmark.",
     ),
     click.option(
@@ -210,6 +210,32 @@ targeted_options = together(
         metavar="N",
         help="Examples of one round after the pilot (default: 20).",
     ),
+)
+
+
+class ControlList(click.ParamType):  # type: ignore[type-arg]
+    """``no_context,oracle``: controls by name."""
+
+    name = "controls"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        known = ("no_context", "oracle")
+        if isinstance(value, tuple):
+            return value
+        named = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
+        if odd := [name for name in named if name not in known]:
+            self.fail(f"{odd[0]!r} is no control; choose of {', '.join(known)}.", param, ctx)
+        return named
+
+
+controls_option = click.option(
+    "--controls",
+    type=ControlList(),
+    metavar="NAMES",
+    help="Ask the same questions again without the document (no_context) or with its evidence "
+    "alone (oracle): is it length at all?",
 )
 
 compression_options = together(

@@ -40,6 +40,9 @@ def over_data(wanted: Wanted) -> Study:
     Raises:
         ContextCliffError: the options contradict each other, or it is not clear what the path is.
     """
+    from pathlib import Path
+
+    from contextcliff_dagster.corpora.download import is_url, local_copy
     from contextcliff_dagster.corpora.recognition import recognise
     from contextcliff_dagster.inference.models import load_models
     from contextcliff_dagster.studies import find_study
@@ -53,7 +56,8 @@ def over_data(wanted: Wanted) -> Study:
     tokenizer = "tiktoken:o200k_base"
     for name in models[:1]:
         tokenizer = entries[name].tokenizer or tokenizer
-    path = wanted.data.expanduser().absolute()
+    given = str(wanted.data)
+    path = local_copy(given) if is_url(given) else Path(given).expanduser().absolute()
     questions = _questions(wanted.questions, path)
     source = recognise(path, questions)
     recall = questions == "recall"
@@ -82,8 +86,9 @@ def over_data(wanted: Wanted) -> Study:
     if source.kind == "folder" and base.sampling.questions_per_document == 1:
         several = {"questions_per_document": _QUESTIONS_PER_DOCUMENT}
         changes["sampling"] = {**dict(base.sampling), **several}
-    if source.kind == "folder" and base.name == DEFAULT_STUDY:
-        changes["bins"] = {**dict(base.bins), "count": _bins(name, corpus)}
+    if source.kind == "folder" and base.bins.kind == "quantile":
+        count = _bins(name, corpus, base.bins.count)
+        changes["bins"] = {**dict(base.bins), "count": count}
     if base.corpus.kind == "reference":
         changes["tokenizer"] = tokenizer
         scoring = _SCORING.get(source.kind, {"primary": "f1"})
@@ -94,8 +99,8 @@ def over_data(wanted: Wanted) -> Study:
     return base.changed(**changes)
 
 
-def _bins(name: str, corpus: Mapping[str, Any]) -> int:
-    """As many bins as the files support, ten at most; those of the study kept in the store."""
+def _bins(name: str, corpus: Mapping[str, Any], most: int) -> int:
+    """As many bins as the files support, ``most`` at most; of a study in the store its own."""
     from contextcliff_dagster.corpora.folder import FolderCorpus
     from contextcliff_dagster.store import store_root
     from contextcliff_dagster.studies import kept_in, load_study
@@ -104,7 +109,7 @@ def _bins(name: str, corpus: Mapping[str, Any]) -> int:
     if kept.is_file():  # a few more files are no reason to measure everything in other bins
         return load_study(kept).bins.count
     options = {key: value for key, value in corpus.items() if key != "kind"}
-    return min(10, max(2, FolderCorpus(options).count_to_read() // _FILES_PER_BIN))
+    return min(most, max(2, FolderCorpus(options).count_to_read() // _FILES_PER_BIN))
 
 
 def _questions(given: str | None, path: Path) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
 from contextcliff_dagster.corpora.corpus import Corpus
+from contextcliff_dagster.corpora.download import is_url, local_copy
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.folder import FolderCorpus
 from contextcliff_dagster.corpora.ledgers import LedgerCorpus
@@ -33,10 +34,14 @@ CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], Corpus]] = {
 def open_corpus(kind: str, options: Mapping[str, Any]) -> Corpus:
     """The corpus of this kind; nothing is read yet beyond what proves that it can be.
 
+    A ``path`` that is an address is downloaded first, unless it was before.
+
     Raises:
         CorpusError: there is no such kind, its package cannot be imported, an option is wrong, or
             the source is not there.
     """
+    if isinstance(path := options.get("path"), str) and is_url(path):
+        options = {**options, "path": str(local_copy(path))}
     if kind in CORPUS_KINDS:
         return CORPUS_KINDS[kind](options)
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}

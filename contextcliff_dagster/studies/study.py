@@ -125,7 +125,7 @@ class Study(Section):
         if kind == "folder" and options.get("questions") != "recall":
             paths.append("questions")
         for name in paths:
-            if isinstance(path := options.get(name), str):
+            if isinstance(path := options.get(name), str) and "://" not in path:
                 absolute[name] = str(self._folder / Path(path).expanduser())
         return absolute
 
