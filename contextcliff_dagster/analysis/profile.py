@@ -37,6 +37,7 @@ from contextcliff_dagster.analysis.questions import judge_questions
 from contextcliff_dagster.analysis.rules import threshold_rules
 from contextcliff_dagster.analysis.sensitivity import sensitivity
 from contextcliff_dagster.analysis.settings import AnalysisSettings
+from contextcliff_dagster.analysis.token_ratio import token_ratio
 from contextcliff_dagster.analysis.totals import totals_of, with_scores
 from contextcliff_dagster.analysis.units import Sample, clean_records
 from contextcliff_dagster.analysis.variance_signal import variance_sentence, variance_signal
@@ -92,9 +93,12 @@ def profile_model(
         baseline=baseline["mean"],
     )
     questions = judge_questions(sample, finding, settings)
+    ratio = token_ratio(sample)
+    unequal = ratio.sentence(context.tokenizer) if ratio else None
     warnings = [
         *sample.warnings,
         *context.warnings,
+        *([unequal] if unequal else []),
         *finding.warnings,
         *questions.warnings,
         *_data_warnings(sample, rows, finding, cap, context),
@@ -151,6 +155,7 @@ def profile_model(
         "detectors": others.result() if settings.second_opinions else [],
         "sensitivity": varied if settings.second_opinions else [],
         "variance_signal": scatter,
+        "token_ratio": ratio.to_dict() if ratio else None,
         "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
         **questions.cliffs,
         "warnings": warnings,

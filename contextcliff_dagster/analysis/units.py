@@ -184,8 +184,8 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 _TEXTS = ("document_id", "example_id", "bin", "failure")
 _NUMBERS = (
     "length_tokens", "score", "replicate", "failed", "em", "f1", "contained", "ttft_ms",
-    "duration_ms", "queue_ms", "loop_lag_ms", "prompt_tokens", "cached_tokens",
-    "completion_tokens", "reasoning_tokens", "cost_usd", *EVIDENCE,
+    "duration_ms", "queue_ms", "loop_lag_ms", "prompt_tokens", "scaffold_tokens",
+    "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd", *EVIDENCE,
 )  # fmt: skip
 _ORDER = (
     "length_tokens", "document_id", "example_id", "replicate", "score", "failure", "ttft_ms",

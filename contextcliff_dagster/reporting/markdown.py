@@ -22,6 +22,7 @@ from contextcliff_dagster.reporting.markdown_tables import (
     models_table,
     zones_table,
 )
+from contextcliff_dagster.reporting.markdown_tokens import token_lines
 from contextcliff_dagster.reporting.markup import code, plain
 from contextcliff_dagster.reporting.numerals import level, number, percent, tokens
 from contextcliff_dagster.reporting.sentences import (
@@ -141,7 +142,7 @@ def _model_section(
     warnings = [sentence(w) for w in _listed(result, "warnings")]
     lines += ["", "### Warnings", "", *([f"- {plain(w)}" for w in warnings] or ["None."])]
     lines += ["", "### Zones", "", *zones_table(result)]
-    lines += ["", "### Bins", "", *bins_table(result)]
+    lines += ["", "### Bins", "", *bins_table(result), *token_lines(result)]
     lines += ["", "### Failures by tag", "", *failures_table(result)]
     lines += ["", "### Caps by tolerance", "", *caps_table(result)]
     lines += questions

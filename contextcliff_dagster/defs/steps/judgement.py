@@ -24,6 +24,7 @@ from contextcliff_dagster.defs.steps.profiles import (
     provenance,
     read_cliffs,
 )
+from contextcliff_dagster.defs.steps.scaffold import with_scaffold
 from contextcliff_dagster.store import Store, read_table, write_atomic, write_json, write_table
 from contextcliff_dagster.studies import Study
 
@@ -168,7 +169,7 @@ def profile_campaign(
     from contextcliff_dagster.inference.models import load_models
     from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
-    records = read_records(study, store, campaign)
+    records = with_scaffold(study, manifest, read_records(study, store, campaign))
     entries = load_models()
     account = manifest.header["corpus"].get("account", {})
     profiles = []
