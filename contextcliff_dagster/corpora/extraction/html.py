@@ -39,6 +39,7 @@ class Lines:
         self._out: list[str] = []
         self._unseen: list[str] = []
         self._verbatim = 0
+        self._opened = False  # nothing was read yet of what is verbatim
         self._glue = ""  # what parts the next words from the last ones: "", " ", "\t" or "\n"
 
     def start(self, tag: str, attributes: Any = None) -> None:
@@ -48,6 +49,7 @@ class Lines:
             self._part("\n")
             if tag in _VERBATIM:
                 self._verbatim += 1
+                self._opened = True
         elif tag in _CELLS:
             self._part("\t")
 
@@ -67,7 +69,8 @@ class Lines:
         if self._unseen:
             return
         if self._verbatim:
-            self._write(text)
+            self._write(text.removeprefix("\n") if self._opened else text)
+            self._opened = False
             return
         words = _SPACES.sub(" ", text)
         if words[:1] == " ":

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-__all__ = ["KINDS", "PATIENCE", "Extracted", "Limits", "Unusable"]
+__all__ = ["KINDS", "Extracted", "Limits", "Unusable"]
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
 """What a file can be read as."""
-
-
-PATIENCE = 4.0
-"""How much longer than its processor time a file may take by the clock."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +16,8 @@ class Limits:
     """What one file may cost; a file that needs more is `Unusable`, and the next one is read.
 
     seconds: processor time for reading one file, so that a busy machine changes no result; enforced
-        to the second. By the clock, a file has `PATIENCE` times as long, for a disk that is slow
-        to answer.
+        to the second.
+    clock_seconds: time by the clock for one file, where a disk does not answer.
     memory_mb: memory that reading one file may take, beyond that of an idle worker.
     file_mb: the largest file that is opened.
     unpacked_mb: what the needed parts of an archive (DOCX, EPUB) may unpack to, together.
@@ -32,6 +28,7 @@ class Limits:
     """
 
     seconds: float = 20.0
+    clock_seconds: float = 120.0
     memory_mb: float = 1024.0
     file_mb: float = 200.0
     unpacked_mb: float = 200.0
@@ -39,10 +36,10 @@ class Limits:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "memory_mb", "file_mb", "unpacked_mb", "text_mb", "workers"):
-            value = getattr(self, name)
+        for field in fields(self):
+            value = getattr(self, field.name)
             if value is not None and not value > 0:
-                raise ValueError(f"The limit {name} is {value!r}; it must be above 0.")
+                raise ValueError(f"The limit {field.name} is {value!r}; it must be above 0.")
 
 
 @dataclass(frozen=True)

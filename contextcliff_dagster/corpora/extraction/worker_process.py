@@ -16,7 +16,6 @@ from pathlib import Path
 import contextcliff_dagster
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.extraction.results import (
-    PATIENCE,
     Extracted,
     Limits,
     Unusable,
@@ -73,7 +72,7 @@ class WorkerProcess:
         """Have a file read; `idle` must hold."""
         self._task = task
         if self._ready:
-            self.deadline = time.monotonic() + PATIENCE * self._limits.seconds
+            self.deadline = time.monotonic() + self._limits.clock_seconds
         path = os.fsencode(Path.cwd() / task.path)
         with suppress(OSError):  # it is gone, which `outcome` sees
             os.write(self._requests, _LENGTH.pack(len(path)) + path)
@@ -86,13 +85,13 @@ class WorkerProcess:
         this one can go on.
 
         Raises:
-            CorpusError: it ended before it was ready, which no file is to blame for.
+            CorpusError: it ended of its own before it was ready, which no file is to blame for.
         """
         try:
             message = self._reader.read()
             if message is not None and not self._ready:
                 self._ready, self._peak = True, int(message[0]["peak"])
-                self.deadline = time.monotonic() + PATIENCE * self._limits.seconds
+                self.deadline = time.monotonic() + self._limits.clock_seconds
                 message = self._reader.read()
             if message is not None and self._task is not None:
                 return self._answered(self._task, message)
@@ -123,9 +122,7 @@ class WorkerProcess:
             return None
         if now > self.deadline:
             self.end()
-            return self._lost(
-                f"took longer than {PATIENCE * self._limits.seconds:,g} s by the clock"
-            )
+            return self._lost(f"took longer than {self._limits.clock_seconds:,g} s by the clock")
         if not LIMITS_ADDRESS_SPACE and _resident_mb(self._process.pid) > self._limits.memory_mb:
             self.end()
             return self._lost(self._too_much(), again=True)
@@ -162,7 +159,7 @@ class WorkerProcess:
         _, status, usage = os.wait4(self._process.pid, 0)
         code = self._process.returncode = os.waitstatus_to_exitcode(status)
         self.end()
-        if not self._ready:
+        if not self._ready and code >= 0:
             last = complaint.decode("utf-8", "replace").strip().splitlines() or [_told(code)]
             raise CorpusError(
                 f"A process for reading documents cannot be started: {last[-1]}; reinstall "
@@ -184,7 +181,7 @@ class WorkerProcess:
         task = self._task
         assert task is not None
         self._task = None
-        if again and self._served and not task.retried:
+        if again and (self._served or not self._ready) and not task.retried:
             task.retried = True
             return task, None
         return task, Unusable(task.path, reason)

@@ -1,0 +1,161 @@
+"""Documents give their text as a reader sees it, in its order, whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextcliff_dagster.corpora.extraction import docx, epub, html, pdf
+from contextcliff_dagster.corpora.extraction.refused import RefusedError
+from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.tidy import tidied
+from contextcliff_dagster_tests.corpora.extraction import documents as made
+
+LIMITS = Limits()
+
+
+def test_pdf_pages_come_in_order_as_their_lines_stand() -> None:
+    words = made.words(600)
+    lines = made.paragraphs(words, 8)
+    notes: list[str] = []
+    text = pdf.read(made.pdf([lines[:40], [], lines[40:]]), LIMITS, notes)
+    assert text.split() == words
+    assert text == "\n".join(lines[:40]) + "\n\n" + "\n".join(lines[40:])
+    assert notes == ["pages without text: 1 of 3"]
+
+
+def test_a_word_parted_at_a_line_end_of_a_pdf_stays_as_it_is_printed() -> None:
+    text = pdf.read(made.pdf([["an extra-", "ordinary “café” – naïve"]]), LIMITS, [])
+    assert text == "an extra-\nordinary “café” – naïve"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (made.pdf([["secret"]], password="x"), "is encrypted: it opens with a password only"),
+        (made.pdf([[]]), "holds no text; it may be a scan"),
+        (made.pdf([["a line"]])[:-600], "is cut off: the end mark of a PDF is missing"),
+        (b"%PDF-1.7\nnothing\n%%EOF\n", "is a broken PDF"),
+        (
+            made.raw_pdf(
+                [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[2 0 R]/Count 3>>"]
+            ),
+            "is a broken PDF: its page 1 cannot be read",
+        ),
+    ],
+)
+def test_a_pdf_without_its_whole_text_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        pdf.read(data, LIMITS, [])
+    assert str(refused.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("<p>one <b>wo</b>rd<p>two\n\t  three", "one word\ntwo three"),
+        ("<title>t</title><style>p{}</style>a<script>if (a<b) '</p>'</script> b", "a b"),
+        ("<table><tr><td>1<td>2<tr><td>3<td>4</table>end", "1\t2\n3\t4\nend"),
+        ("<ul><li>a<li>b</ul>c<br>d<hr>e", "a\nb\nc\nd\ne"),
+        ("<pre>\n  x\n    y</pre>z", "  x\n    y\nz"),
+        ("a &lt; b &amp; c&nbsp;&eacute; &#128512; AT&T &bogus;", "a < b & c\xa0é 😀 AT&T &bogus;"),
+        ("x<!-- a > b -- -->y<!-- <p>z -->", "xy"),
+        ("<template>a</template><noscript>b</noscript>c", "c"),
+        ("a\0b", "ab"),
+        ("a < b and c", "a < b and c"),
+        ("<my-tag>a</my-tag><my-tag>b</my-tag>", "ab"),
+        ("<svg><title>no</title></svg>yes", "yes"),
+        ("", ""),
+        ("<!doctype html>", ""),
+    ],
+)
+def test_html_is_read_as_a_browser_shows_it(markup: str, text: str) -> None:
+    assert html.text_of(markup.encode(), []) == text
+
+
+def test_xhtml_is_read_as_xml_where_it_is_well_formed() -> None:
+    page = made.xhtml("<p>a&amp;b<br/>c</p>")
+    assert html.read(page.encode(), LIMITS, []) == "a&b\nc"
+    assert html.read(page.replace("&amp;", "&nbsp;").encode(), LIMITS, []) == "a\xa0b\nc"
+    declared = page.replace(
+        "<!DOCTYPE html>", '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "http://x/y.dtd">'
+    )
+    assert html.read(declared.replace("&amp;", "&nbsp;").encode(), LIMITS, []) == "a\xa0b\nc"
+
+
+def test_html_in_an_encoding_that_it_declares() -> None:
+    notes: list[str] = []
+    data = '<html><meta charset="iso-8859-5"><p>Привет всем</p>'.encode("iso-8859-5")
+    assert html.read(data, LIMITS, notes) == "Привет всем"
+    assert notes == ["decoded as iso8859-5, which it declares"]
+
+
+def test_long_html_is_whole_and_in_order() -> None:
+    words = made.words(50_000)
+    markup = "<p>" + "</p>\n<p>é <i>".join(made.paragraphs(words))
+    assert [w for w in html.text_of(markup.encode(), []).split() if w != "é"] == words
+
+
+def test_docx_gives_a_line_a_paragraph_and_tabs_between_cells() -> None:
+    body = (
+        made.paragraph(made.run("one"), "<w:r><w:tab/></w:r>", made.run("two & three"))
+        + made.paragraph()
+        + made.table([["a", "b"], ["c", "d"]])
+        + made.paragraph(
+            "<w:hyperlink>" + made.run("a link") + "</w:hyperlink>",
+            "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>",
+            "<w:ins>" + made.run(" added") + "</w:ins>",
+            "<w:r><w:instrText>PAGE</w:instrText><w:br/></w:r>",
+            "<w:sdt><w:sdtContent>" + made.run("content") + "</w:sdtContent></w:sdt>",
+        )
+    )
+    notes: list[str] = []
+    footnotes = f"<w:footnote>{made.paragraph(made.run('a note'))}</w:footnote>"
+    text = docx.read(made.docx(body, footnotes=footnotes), LIMITS, notes)
+    assert text == "one\ttwo & three\n\na\tb\nc\td\na link added\ncontent\n\na note\n"
+    assert notes == ["footnotes follow the text"]
+
+
+def test_a_text_box_is_read_once() -> None:
+    inside = f"<w:txbxContent>{made.paragraph(made.run('boxed'))}</w:txbxContent>"
+    box = (
+        f"<w:r><mc:AlternateContent><mc:Choice Requires='wps'><wps:txbx>{inside}</wps:txbx>"
+        f"</mc:Choice><mc:Fallback>{inside}</mc:Fallback></mc:AlternateContent></w:r>"
+    )
+    text = docx.read(made.docx(made.paragraph(box, made.run("after"))), LIMITS, [])
+    assert text == "boxed\nafter\n"
+
+
+def test_epub_pages_come_in_the_order_of_the_spine() -> None:
+    words = made.words(3000)
+    pages = [made.xhtml(f"<p>{page}</p>") for page in made.paragraphs(words, 250)]
+    assert epub.read(made.epub(pages), LIMITS, []).split() == words
+    assert epub.read(made.epub(pages[:2], folder="a/b"), LIMITS, []).count("\n\n") == 1
+
+
+def test_an_epub_page_that_is_no_xml_is_read_as_html() -> None:
+    book = made.epub([made.xhtml("<p>one</p>"), "<p>two<br>three &nbsp; four"])
+    assert epub.read(book, LIMITS, []) == "one\n\ntwo\nthree \xa0 four"
+
+
+ENCRYPTION = '<encryption><CipherReference URI="{}"/></encryption>'
+
+
+def test_an_epub_with_encrypted_pages_is_refused_and_one_with_encrypted_fonts_is_read() -> None:
+    page = made.xhtml("<p>one</p>")
+    fonts = made.epub([page], encryption=ENCRYPTION.format("OEBPS/font.otf"))
+    assert epub.read(fonts, LIMITS, []) == "one"
+    with pytest.raises(RefusedError, match="is encrypted"):
+        epub.read(
+            made.epub([page], encryption=ENCRYPTION.format("OEBPS/page%200.xhtml")), LIMITS, []
+        )
+
+
+def test_what_all_formats_give_is_already_tidy() -> None:
+    page = made.xhtml("<p>one</p>\r\n<p>two</p>")
+    for text in (
+        html.read(page.encode(), LIMITS, []),
+        epub.read(made.epub([page]), LIMITS, []),
+        docx.read(made.docx(made.paragraph(made.run("x\r\ny"))), LIMITS, []),
+        pdf.read(made.pdf([["a", "b"]]), LIMITS, []),
+    ):
+        assert tidied(text, []) == text
