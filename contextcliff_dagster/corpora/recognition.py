@@ -96,7 +96,7 @@ def _only(found: set[str], path: Path) -> str:
             f"{path} may be of {names}, whose formats are the same: say which in a study with "
             f"corpus: {{kind: {sorted(found)[0]}, path: {path}}}."
         )
-    return found.pop()
+    return next(iter(found))
 
 
 def _comes_along(name: str) -> bool:

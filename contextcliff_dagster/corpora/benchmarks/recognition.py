@@ -58,12 +58,14 @@ def _of_json(file: Path) -> Iterator[Any]:
         yield from (value for _, value in stream.values())
         return
     plain: dict[str, Any] = {}
+    nested = False
     for _, name, value in islice(stream.members("data"), 40):
         if isinstance(value, Mapping) and (name == "data" or "qas" in value):
             yield value
+            nested = True
         else:
             plain[name] = value
-    if plain and "data" not in plain:
+    if plain and not nested:
         yield plain
 
 
