@@ -370,6 +370,22 @@ EVAL_RECORDS = Table(
     ),
 )
 
+_CONTROL = Column("control", "string", "no_context or oracle", nullable=False)
+
+CONTROL_PREDICTIONS = Table(
+    "control_predictions",
+    "Calls without the document, or over its evidence alone. document_id and length_tokens are "
+    "those of what stood in the document's place.",
+    (_CONTROL, *PREDICTIONS.columns),
+)
+
+CONTROL_RECORDS = Table(
+    "control_records",
+    "These calls scored. document_id and length_tokens are those of the whole document, so that "
+    "they stand beside the evaluation records of the same questions.",
+    (_CONTROL, *EVAL_RECORDS.columns),
+)
+
 TABLES: tuple[Table, ...] = (
     DOCUMENTS,
     EXAMPLES,
@@ -377,4 +393,6 @@ TABLES: tuple[Table, ...] = (
     MANIFEST_EXAMPLES,
     PREDICTIONS,
     EVAL_RECORDS,
+    CONTROL_PREDICTIONS,
+    CONTROL_RECORDS,
 )

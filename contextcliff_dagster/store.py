@@ -207,6 +207,10 @@ class Store:
     def eval_records_file(self, study: str, campaign: str, model: str, bin: str) -> Path:
         return self._partition("eval_records", study, campaign, model, bin)
 
+    def control_file(self, table: str, study: str, campaign: str, model: str, bin: str) -> Path:
+        """``control_predictions`` or ``control_records`` of one model's bin, all controls."""
+        return self._partition(table, study, campaign, model, bin)
+
     def profiles_dir(self, study: str, campaign: str) -> Path:
         """Folder of the campaign's profiles, one folder per model."""
         return self.study_dir(study) / "profiles" / slug(campaign)

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.analysis.categories import CATEGORIES
+from contextcliff_dagster.analysis.controls import ControlResult, judge_controls
 from contextcliff_dagster.analysis.curve import Estimate
 from contextcliff_dagster.analysis.evidence import FIFTHS, place_of
-from contextcliff_dagster.analysis.scan import SPLIT_LIMIT
+from contextcliff_dagster.analysis.loss_sides import Beyond, beyond_of, judged, percent
 from contextcliff_dagster.analysis.standardise import cells_of, standardise
-from contextcliff_dagster.analysis.verdict import ALARM_SHARE
-from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
 
+    from contextcliff_dagster.analysis.controls import ControlAnswers
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.analysis.units import Sample
     from contextcliff_dagster.analysis.verdict import Finding
@@ -41,26 +41,26 @@ LEAST_DOCUMENTS = 5
 """Documents of a category that either side needs to be compared by it."""
 LEAST_COVERED = 0.5
 """Share of either side's examples that must be of such categories."""
-LEAST_REMAINING = 0.5
-"""Share of the loss as measured that must remain at an equal mix."""
-CHOSEN = (SPLIT_LIMIT / 3.84) ** 0.5
-"""Times its interval's reach that what remains must lie above 0: the place was chosen where the
-loss looks largest, also by the luck of the examples within a category."""
-MOST_CHANGED = ALARM_SHARE
-"""Tolerances by which a drop may differ at an equal mix where no loss was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """``confounds`` of ``cliffs.json``, ``mix`` of ``metrics.json``, and ``warnings``."""
+    """``confounds``, ``mix`` and ``controls`` of ``cliffs.json``, and ``warnings``."""
 
     confounds: dict[str, Any]
     mix: list[dict[str, Any]] = field(default_factory=list)
+    controls: list[ControlResult] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def audit_confounds(sample: Sample, finding: Finding, settings: AnalysisSettings) -> Audit:
-    """Judge the loss of ``finding`` at an equal mix of each category that the records name.
+def audit_confounds(
+    sample: Sample,
+    finding: Finding,
+    settings: AnalysisSettings,
+    controls: Sequence[ControlAnswers] = (),
+) -> Audit:
+    """Judge the loss of ``finding`` at an equal mix of each category that the records name, and
+    beside the controls.
 
     ``no``: of some category, (a) less than half of the examples on a side are of values that both
     sides have (5 documents each); (b) at an equal mix less than half of the loss found remains, or
@@ -71,17 +71,21 @@ def audit_confounds(sample: Sample, finding: Finding, settings: AnalysisSettings
     examples = sample.examples
     rows: list[dict[str, Any]] = []
     reasons: dict[str, list[str]] = {"no": [], "yes": []}
-    beyond = _beyond(finding, examples["length_tokens"].to_numpy(np.int64))
+    beyond = beyond_of(finding, examples["length_tokens"].to_numpy(np.int64))
     document = np.asarray(examples["document"].factorize()[0], np.int64)
     for known in _known(examples):
         row, reason = _by_category(sample, known, document, beyond, finding, settings)
         rows.append(row)
         if reason:
             reasons[row["identified"]].append(reason)
+    judged_controls = judge_controls(controls, sample, beyond, finding, settings)
+    for control in judged_controls:
+        if control.identified in reasons:
+            reasons[control.identified].append(control.says[-1])
     identified = next((answer for answer in ("no", "yes") if reasons[answer]), "not_assessed")
     said = reasons.get(identified, [])
     confounds = {"identified": identified, "reasons": said}
-    return Audit(confounds, rows, list(said) if identified == "no" else [])
+    return Audit(confounds, rows, judged_controls, list(said) if identified == "no" else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,40 +120,11 @@ def _known(examples: pd.DataFrame) -> Iterator[_Known]:
             yield _Known("evidence_position", values, np.asarray(of, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class _Beyond:
-    """Where the loss lies, tokens, half-open, ``None``: to the end; ``side`` is 1 there, else 0."""
-
-    from_tokens: int
-    to_tokens: int | None
-    side: Ints
-
-    @property
-    def words(self) -> str:
-        if self.to_tokens is None:
-            return f"from {self.from_tokens:,} tokens on"
-        return f"between {self.from_tokens:,} and {self.to_tokens:,} tokens"
-
-
-def _beyond(finding: Finding, lengths: Ints) -> _Beyond | None:
-    """Both sides of the loss found, else of the likeliest place of one."""
-    if finding.evidence is None or finding.verdict is Verdict.FLOOR:
-        return None
-    if finding.verdict is Verdict.DIP:
-        low, high = finding.degraded
-        return _Beyond(low, high, ((lengths >= low) & (lengths < high)).astype(np.int64))
-    start = finding.evidence.scan.step.first_tokens
-    if finding.cliff is not None:
-        start = round(finding.cliff.location.value)
-    side = (lengths >= start).astype(np.int64)
-    return _Beyond(start, None, side) if 0 < side.sum() < len(side) else None
-
-
 def _by_category(
     sample: Sample,
     known: _Known,
     document: Ints,
-    beyond: _Beyond | None,
+    beyond: Beyond | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> tuple[dict[str, Any], str | None]:
@@ -167,7 +142,10 @@ def _by_category(
     }
     reason = None
     if beyond is not None:
-        sides = cells_of(beyond.side, category, document, score, (2, len(values)))
+        lengths = examples["length_tokens"].to_numpy(np.int64)
+        sides = cells_of(
+            beyond.of(lengths).astype(np.int64), category, document, score, (2, len(values))
+        )
         common = (sides.documents >= LEAST_DOCUMENTS).all(axis=0)
         covered = sides.n[:, common].sum(axis=1) / sides.n.sum(axis=1)
         row |= {"from_tokens": beyond.from_tokens, "to_tokens": beyond.to_tokens}
@@ -188,8 +166,20 @@ def _by_category(
                     "drop_ci_high": drop.high,
                     "drop_as_measured": measured,
                 }
-                row["identified"], reason = _judged(
-                    name, beyond, drop, strength, measured, finding, settings
+                head = (
+                    f"With the mix of {_WORDS[name]} held equal, the drop {beyond.words} is "
+                    f"{percent(drop.value)} [{percent(drop.low)}, {percent(drop.high)}], and "
+                    f"{percent(measured)} as measured"
+                )
+                row["identified"], reason = judged(
+                    head,
+                    f"other {_WORDS[name]}",
+                    "the changing mix",
+                    drop,
+                    strength,
+                    measured,
+                    finding,
+                    settings,
                 )
     row["shares"] = mix.tolist()
     row["bins"] = _bins(sample, examples, category, document, score, mix, settings.confidence)
@@ -205,35 +195,6 @@ def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, 
     return Estimate(value, value - reach, min(value + reach, 1.0)), value / reach
 
 
-def _judged(
-    name: str,
-    beyond: _Beyond,
-    drop: Estimate,
-    strength: float,
-    measured: float,
-    finding: Finding,
-    settings: AnalysisSettings,
-) -> tuple[str, str]:
-    at_equal_mix = (
-        f"With the mix of {_WORDS[name]} held equal, the drop {beyond.words} is "
-        f"{_percent(drop.value)} [{_percent(drop.low)}, {_percent(drop.high)}], and "
-        f"{_percent(measured)} as measured"
-    )
-    if not finding.visible:
-        if abs(drop.value - measured) >= MOST_CHANGED * settings.tolerance:
-            return "no", f"{at_equal_mix}: the changing mix hides what length does."
-        return "yes", f"{at_equal_mix}."
-    if drop.value < LEAST_REMAINING * measured:
-        return "no", f"{at_equal_mix}: most of the loss is that of other {_WORDS[name]}."
-    if strength <= CHOSEN:
-        return "no", f"{at_equal_mix}: too few examples show that any of the loss is the length's."
-    return "yes", f"{at_equal_mix}."
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("-0%", "0%")
-
-
 _WORDS = {
     "task": "tasks",
     "kind": "kinds of question",
@@ -244,7 +205,7 @@ _WORDS = {
 }
 
 
-def _apart(name: str, beyond: _Beyond, covered: Floats) -> str:
+def _apart(name: str, beyond: Beyond, covered: Floats) -> str:
     return (
         f"Length and {_WORDS[name]} cannot be told apart: of the examples {beyond.words} "
         f"{covered[1]:.0%}, and of the others {covered[0]:.0%}, are of {_WORDS[name]} that both "

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.controls import ControlAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class ProfileContext:
             the records carry no ``prompt_tokens``.
         provenance: hashes, versions, seeds, times; copied into the result.
         warnings: sentences about the measurement, shown with those of the analysis.
+        controls: the scored answers to the same questions without their document.
         created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
     """
 
@@ -38,6 +42,7 @@ class ProfileContext:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     created_at: str | None = None
+    controls: Sequence[ControlAnswers] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def profile_model(
         [r["mean"] for r in scored],
         baseline=baseline["mean"],
     )
-    questions = judge_questions(sample, finding, settings)
+    questions = judge_questions(sample, finding, settings, context.controls)
     ratio = token_ratio(sample)
     unequal = ratio.sentence(context.tokenizer) if ratio else None
     warnings = [

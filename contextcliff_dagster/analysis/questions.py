@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from contextcliff_dagster.analysis.evidence import evidence_curve, evidence_sent
 from contextcliff_dagster.analysis.levels import compare_levels
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.controls import ControlAnswers
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.analysis.units import Sample
     from contextcliff_dagster.analysis.verdict import Finding
@@ -23,12 +25,17 @@ class Questions:
     warnings: list[str]
 
 
-def judge_questions(sample: Sample, finding: Finding, settings: AnalysisSettings) -> Questions:
+def judge_questions(
+    sample: Sample,
+    finding: Finding,
+    settings: AnalysisSettings,
+    controls: Sequence[ControlAnswers] = (),
+) -> Questions:
     """Whether it is length at all (`confounds`), and what else the questions show.
 
     Levels take two more conclusions, so they are left out without second opinions.
     """
-    audit = audit_confounds(sample, finding, settings)
+    audit = audit_confounds(sample, finding, settings, controls)
     position = evidence_curve(sample, "evidence_position", settings)
     distance = evidence_curve(sample, "inter_evidence_tokens", settings)
     levels = compare_levels(sample, settings) if settings.second_opinions else []
@@ -37,6 +44,7 @@ def judge_questions(sample: Sample, finding: Finding, settings: AnalysisSettings
         {
             "confounds": audit.confounds,
             "mix": audit.mix,
+            "controls": [control.to_dict() for control in audit.controls],
             "by_position": None if position is None else position.to_dict(),
             "by_distance": None if distance is None else distance.to_dict(),
             "levels": [level.to_dict() for level in levels],

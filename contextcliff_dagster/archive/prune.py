@@ -9,7 +9,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError, Table
+from contextcliff_dagster.contracts import (
+    CONTROL_PREDICTIONS,
+    CONTROL_RECORDS,
+    EVAL_RECORDS,
+    PREDICTIONS,
+    StoreError,
+    Table,
+)
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.ledger_prune import PrunePlan, prune
 from contextcliff_dagster.store import Store, read_table, write_table
@@ -31,7 +38,7 @@ def prune_store(
         StoreError: a run is measuring it, or ledger or files cannot be written.
     """
     plan = prune(ledger, study, campaign, texts=texts)
-    for table in (PREDICTIONS, EVAL_RECORDS):
+    for table in (PREDICTIONS, EVAL_RECORDS, CONTROL_PREDICTIONS, CONTROL_RECORDS):
         for name in plan.campaigns:
             folder = store.campaign_dir(table.name, study, name)
             if texts:

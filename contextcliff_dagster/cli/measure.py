@@ -18,6 +18,7 @@ from contextcliff_dagster.cli.options import (
     check_compression,
     common_options,
     compression_options,
+    controls_option,
     spending_options,
     study_options,
     synthetic_option,
@@ -32,6 +33,7 @@ from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Prepared
+    from contextcliff_dagster.inference.controls import Control
     from contextcliff_dagster.studies import Study
 
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     help="Ask only a few examples at the cap; exit code 3 where answers are lost.",
 )
 @targeted_options
+@controls_option
 @compression_options
 @common_options
 def profile(
@@ -53,6 +56,7 @@ def profile(
     pilot: int | None,
     until: float | None,
     batch: int | None,
+    controls: tuple[Control, ...] | None,
     budget: float | None,
     deadline: float | None,
     dry_run: bool,
@@ -83,6 +87,11 @@ def profile(
         watch_cap(store, chosen, wanted, budget, deadline, odd, as_json=as_json)
         return
     target = None
+    if in_rounds and controls:
+        raise StudyError(
+            "--controls asks beside a whole measurement, not between its rounds; leave out "
+            "--pilot, --until and --round, or ask for the controls in a second run."
+        )
     if in_rounds:
         target = target_of(chosen, pilot, until, batch)
         wanted = replace(wanted, samples_per_bin=candidates(chosen, wanted, target))
@@ -92,6 +101,9 @@ def profile(
         from contextcliff_dagster.defs.run import prepare_study, profile_study
         from contextcliff_dagster.inference.budget import Budget
 
+        # As the study says, unless asked: its kept definition does not change.
+        of_study = chosen
+        chosen = chosen if controls is None else chosen.changed(controls=controls)
         asked = as_asked(chosen, wanted)
         if target is None and not dry_run and (standing := find_standing(store, asked, campaign)):
             print_profiled(standing, as_json=as_json)
@@ -107,7 +119,7 @@ def profile(
             instance=instance,
         )
         if not dry_run:
-            keep_definition(chosen, store)  # not before: unreadable data leave no study behind
+            keep_definition(of_study, store)  # not before: unreadable data leave no study behind
         say_audit(prepared.audit)
         say_prices(prepared)
         if dry_run:

@@ -14,7 +14,7 @@ from contextcliff_dagster.store import Store
 if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Prepared
 
-_SOURCES_SHOWN = 3
+_SOURCES_SHOWN, _MOST_SOURCES = 3, 12
 
 
 def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
@@ -81,7 +81,8 @@ def _drawn(prepared: Prepared, key: str) -> int:
 
 
 def _sources(prepared: Prepared) -> dict[str, str]:
-    """Shares of the sources in each bin's sample, the largest first; empty where there is one."""
+    """Shares of the sources in each bin's sample, the largest first; empty where there is one, or
+    where each is hardly more than a document."""
     examples = prepared.manifest.examples
     if "source" not in examples.column_names:
         return {}
@@ -90,7 +91,7 @@ def _sources(prepared: Prepared) -> dict[str, str]:
         examples.column("bin").to_pylist(), examples.column("source").to_pylist(), strict=True
     ):
         by_bin.setdefault(key, Counter())[source or "unnamed"] += 1
-    if len({source for counts in by_bin.values() for source in counts}) < 2:
+    if not 2 <= len({source for counts in by_bin.values() for source in counts}) <= _MOST_SOURCES:
         return {}
     return {key: _shares(counts) for key, counts in by_bin.items()}
 
@@ -127,4 +128,20 @@ def estimate_sentence(prepared: Prepared) -> str:
         parts.append(f"price unknown ({', '.join(e.price_unknown)})")
     if e.seconds is not None:
         parts.append(f"about {duration(e.seconds)}")
-    return f"To measure: {', '.join(parts)}."
+    return " ".join([f"To measure: {', '.join(parts)}.", *_of_controls(prepared)])
+
+
+def _of_controls(prepared: Prepared) -> list[str]:
+    """What of it the controls take, one sentence each; an oracle says how many it can ask."""
+    lines, said = prepared.estimate.lines, []
+    for control in prepared.study.controls:
+        own = [line for line in lines if line.control == control]
+        left = sum(line.calls - line.cached - line.overflow for line in own)
+        cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in own)) else ""
+        if control == "oracle" and not any(line.calls for line in own):
+            said.append(
+                "The control oracle can ask nothing: no example says where its evidence is."
+            )
+        else:
+            said.append(f"Of these the control {control}: {left:,} calls{cost}.")
+    return said

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 _NOTE = ".made_from.json"
+_BESIDE = ("eval_records", "control_predictions", "control_records")
 
 
 def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled | None:
@@ -108,7 +109,7 @@ def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
     folders = (
         store.manifest_dir(study),
         predictions,
-        root / "eval_records" / predictions.name,
+        *(root / table / predictions.name for table in _BESIDE),
         store.profile_dir(study, campaign, "m").parent,
         store.report_dir(study, campaign),
     )

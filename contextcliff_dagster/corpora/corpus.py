@@ -12,6 +12,7 @@ from contextcliff_dagster.contracts import CorpusError, Document, Example
 
 __all__ = [
     "EVIDENCE_CHARACTERS",
+    "EVIDENCE_SPANS",
     "Corpus",
     "Entry",
     "StreamedCorpus",
@@ -23,6 +24,8 @@ __all__ = [
 EVIDENCE_CHARACTERS = "evidence_characters"
 """Metadata of an example: where its pieces of evidence begin in the text, in characters. A corpus
 knows no tokenizer; the manifest's is the one that makes ``inter_evidence_tokens`` of them."""
+EVIDENCE_SPANS = "evidence_spans"
+"""Metadata of an example: its pieces of evidence whole, pairs of [start, end) in characters."""
 
 
 class Corpus(Protocol):

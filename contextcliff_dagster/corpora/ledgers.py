@@ -8,7 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
-from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, options_hash, take_options
+from contextcliff_dagster.corpora.corpus import (
+    EVIDENCE_SPANS,
+    Entry,
+    StreamedCorpus,
+    options_hash,
+    take_options,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.reference.ledgers import Ledger
@@ -93,6 +99,7 @@ class LedgerCorpus(StreamedCorpus):
                     "level": asked.level,
                     "evidence_position": asked.evidence_position,
                     "inter_evidence_tokens": asked.inter_evidence_tokens,
+                    EVIDENCE_SPANS: [list(span) for span in asked.evidence],
                     "domain": "warehouse",
                     "source": "reference ledgers",
                 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import dagster as dg
 from dagster_duckdb import DuckDBResource
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Table
+from contextcliff_dagster.contracts import CONTROL_RECORDS, EVAL_RECORDS, PREDICTIONS, Table
 from contextcliff_dagster.defs.assets.options import OWNERS, asset_key, single_run_asset
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
@@ -95,8 +95,8 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
         key=dg.AssetKey(["database"]),
         deps=[asset_key(s, name) for s in studies for name in ("eval_records", "cliffs")],
         description=(
-            "contextcliff.duckdb, rebuilt whole: views `predictions` and `eval_records` over the "
-            "Parquet files, tables `cliffs` and `bins`."
+            "contextcliff.duckdb, rebuilt whole: views `predictions`, `eval_records` and "
+            "`control_records` over the Parquet files, tables `cliffs` and `bins`."
         ),
         group_name="database",
         owners=OWNERS,
@@ -110,7 +110,7 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
         where.root.mkdir(parents=True, exist_ok=True)
         cliffs, bins = result_rows(where.root)
         with duckdb.get_connection() as connection:
-            for declared in (PREDICTIONS, EVAL_RECORDS):
+            for declared in (PREDICTIONS, EVAL_RECORDS, CONTROL_RECORDS):
                 connection.execute(view_sql(declared, where.root))
             connection.execute(
                 "CREATE OR REPLACE TABLE cliffs (study VARCHAR, campaign VARCHAR, model VARCHAR, "

@@ -158,9 +158,10 @@ def profile_study(
     watch = Watch(on_progress, stop, budget, on_wait, deadline_s=deadline_s)
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = preparation.find_frozen(study, store) is not None
-    chosen = (*(() if frozen else PREPARATION), "cost_estimate", "predictions", *JUDGEMENT)
+    asking = ("cost_estimate", "predictions", *(("control_predictions",) if study.controls else ()))
+    chosen = (*(() if frozen else PREPARATION), *asking, *JUDGEMENT)
     dated = {"campaign": campaign}
-    config = dict.fromkeys(("cost_estimate", "predictions", *JUDGEMENT_OPS), dated)
+    config = dict.fromkeys((*asking, *JUDGEMENT_OPS), dated)
     run_assets(study, store, instance, chosen, config, watch)
     return as_it_stands(study, store, campaign, watch.calls)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
+from contextcliff_dagster.defs.assets.controls import control_assets
 from contextcliff_dagster.defs.assets.judging import judging_assets
 from contextcliff_dagster.defs.assets.measuring import measuring_assets
 from contextcliff_dagster.defs.assets.options import group
@@ -14,7 +15,12 @@ from contextcliff_dagster.studies import Study
 
 def study_assets(study: Study) -> list[dg.AssetsDefinition]:
     """The whole chain of one study, corpus to report."""
-    return [*preparation_assets(study), *measuring_assets(study), *judging_assets(study)]
+    return [
+        *preparation_assets(study),
+        *measuring_assets(study),
+        *control_assets(study),
+        *judging_assets(study),
+    ]
 
 
 def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
@@ -39,7 +45,10 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
             description=f"The same with {pilot} examples a bin: a cheap first look.",
             tags=tags,
             config={
-                "ops": {f"{group(study)}__predictions": {"config": {"samples_per_bin": pilot}}}
+                "ops": {
+                    f"{group(study)}__{op}": {"config": {"samples_per_bin": pilot}}
+                    for op in ("predictions", *(("control_predictions",) if study.controls else ()))
+                }
             },
         ),
     ]

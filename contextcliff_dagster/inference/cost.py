@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.budget import careful_prompt_tokens
 from contextcliff_dagster.inference.calls import PlannedCall, SampleSource, plan_calls
 from contextcliff_dagster.inference.campaigns import recorded_identity
+from contextcliff_dagster.inference.controls import Control, ControlSource
 from contextcliff_dagster.inference.engine import Identity, declared_identity
 from contextcliff_dagster.inference.ledger import Ledger
 from contextcliff_dagster.inference.models import IN_PROCESS, ModelEntry
@@ -35,6 +36,7 @@ class CostLine:
 
     ``prompt_tokens`` by the study's count; ``output_tokens`` and the money at the full output
     limit; ``usd_at_most`` is what the budget must have room for. USD are None without a price.
+    ``control``: which control's calls these are (`controls`), None for the measurement's own.
     """
 
     model: str
@@ -47,6 +49,7 @@ class CostLine:
     usd: float | None
     usd_at_most: float | None
     seconds: float
+    control: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +127,14 @@ def estimate(
     campaign: str,
     bins: Sequence[str],
     n: int,
+    controls: Sequence[Control] = (),
 ) -> CostEstimate:
-    """What measuring ``entries`` would take; makes no call, starts no engine, reads no document."""
+    """What measuring ``entries`` would take; makes no call and starts no engine.
+
+    ``controls`` have lines of their own; an oracle's texts are read from the documents.
+    """
+    sources: list[tuple[Control | None, SampleSource]] = [(None, manifest)]
+    sources += [(control, ControlSource(manifest, control)) for control in controls]
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
     notes: list[str] = []
@@ -134,21 +143,20 @@ def estimate(
         before = len(lines)
         identity = _likely_identity(entry, ledger, study, campaign)
         base_s, token_s, pace[entry.name] = _pace(entry, ledger)
-        for name in bins:
-            calls = plan_calls(
-                manifest, identity.hash if identity else "", recipe, campaign, [name], n
-            )
-            done = ledger.outcomes([call.call_key for call in calls]) if ledger and identity else {}
-            lines.append(
-                _line(
-                    entry,
-                    name,
-                    calls,
-                    [call for call in calls if call.call_key not in done],
-                    base_s,
-                    token_s,
+        for control, source in sources:
+            seen: set[str] = set()
+            for name in bins:
+                planned = plan_calls(
+                    source, identity.hash if identity else "", recipe, campaign, [name], n
                 )
-            )
+                # Without its document a question may be that of another example: one call.
+                calls = [call for call in planned if call.call_key not in seen]
+                seen |= {call.call_key for call in calls} if control else set()
+                keys = [call.call_key for call in calls]
+                done = ledger.outcomes(keys) if ledger and identity else {}
+                left = [call for call in calls if call.call_key not in done]
+                line = _line(entry, name, calls, left, base_s, token_s)
+                lines.append(replace(line, control=control))
         if any(line.usd for line in lines[before:]):
             notes += price_notes(entry)
         if price_unknown(entry) and any(

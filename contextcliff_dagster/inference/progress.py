@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 
@@ -76,6 +76,20 @@ class RunSummary:
     def tokens_per_s(self) -> float | None:
         """Prompt and output tokens of this run's own answers a second; None without any."""
         return _pace(self.prompt_tokens + self.completion_tokens, self.seconds)
+
+    def plus(self, other: RunSummary) -> RunSummary:
+        """Two runs of one model as one: sums, the later's concurrency if it sent anything."""
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return RunSummary(
+            **{
+                **sums,
+                # Either run sees all that an earlier one left behind.
+                "orphans": max(self.orphans, other.orphans),
+                "orphans_usd": max(self.orphans_usd, other.orphans_usd),
+                "concurrency": other.concurrency or self.concurrency,
+                "stopped": self.stopped or other.stopped,
+            }
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, JSON-ready."""

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -69,6 +70,7 @@ class LedgerQuestion:
     to give. `evidence_position` is where the record with the quantity begins, in tokens from the
     start of the document over the document's tokens, 0 <= x < 1. `inter_evidence_tokens` is the
     distance in tokens between the starts of the two records that a `two_hop` question needs.
+    `evidence` are the records that it needs, [start, end) in characters of the document.
     """
 
     question: str
@@ -77,6 +79,7 @@ class LedgerQuestion:
     task: Task
     evidence_position: float
     inter_evidence_tokens: int | None
+    evidence: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,7 @@ def _ledger(
             f" SKU-{k:03d} sub={key[at]:03d};" if is_substitute else f" SKU-{k:03d} qty={amount}"
         )
     length = ledger_tokens(len(key))
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
     questions = []
     for level in (1, 2):
         candidates = np.flatnonzero(arrays.is_substitute[row] == (level == 2))
@@ -179,6 +183,8 @@ def _ledger(
                     inter_evidence_tokens=None
                     if level == 1
                     else TOKENS_PER_RECORD * abs(at - index),
+                    # The header is line 0; a record ends with its line.
+                    evidence=tuple((starts[i + 1], starts[i + 2]) for i in sorted({at, index})),
                 )
             )
     first = lines[1].strip().replace(" ", "-").rstrip(";")

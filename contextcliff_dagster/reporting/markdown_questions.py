@@ -83,6 +83,9 @@ def _control_lines(result: Result) -> list[str]:
     lines = ["", "### Controls: the same questions without the document", ""]
     for control in controls:
         lines += [f"- {plain(sentence(text))}" for text in control.get("says") or ()]
+        if control.get("name") == "oracle":
+            asked, known = tokens(control.get("n_all"), "?"), tokens(control.get("n_askable"), "?")
+            lines.append(f"- {known} of {asked} examples say where their evidence is.")
     return [*lines, "", *table(["bin", "whole document", *names], rows, right=(1, 2, 3))]
 
 

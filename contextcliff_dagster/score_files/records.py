@@ -22,8 +22,9 @@ _NAMES = ("document_id", "example_id", "failure")
 _FACTS = ("task", "tokenizer")
 _CATEGORIES = ("kind", "level", "domain", "source")
 _TIMES_AND_TOKENS = (
-    "evidence_position", "inter_evidence_tokens", "failed", "ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms",
-    "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd",
+    "evidence_position", "inter_evidence_tokens", "failed", "ttft_ms", "duration_ms",
+    "queue_ms", "loop_lag_ms", "prompt_tokens", "cached_tokens", "completion_tokens",
+    "reasoning_tokens", "cost_usd",
 )  # fmt: skip
 _TEXTS = (*_NAMES, *_FACTS, *_CATEGORIES, "model", "replicate")
 _NUMBERS = ("length_tokens", "score", *_TIMES_AND_TOKENS)

@@ -21,6 +21,7 @@ from contextcliff_dagster.corpora.benchmarks.answers import (
 from contextcliff_dagster.corpora.benchmarks.item import Item
 from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_CHARACTERS,
+    EVIDENCE_SPANS,
     Entry,
     StreamedCorpus,
     document_id,
@@ -40,8 +41,8 @@ _ENDINGS = {".jsonl": "jsonl", ".json": "json", ".parquet": "parquet", ".csv": "
 class Asked:
     """One question of a benchmark.
 
-    ``answers`` empty: the benchmark says that the text does not answer it. ``evidence``: where its
-    pieces of evidence begin; ``place``: where the answer stands; both in characters of ``text``.
+    ``answers`` empty: the benchmark says that the text does not answer it. ``evidence``: its pieces
+    of evidence, [start, end); ``place``: where the answer stands; both in characters of ``text``.
     ``identity``: the benchmark's own id, empty where it gives none.
     """
 
@@ -52,7 +53,7 @@ class Asked:
     identity: str = ""
     kind: AnswerType | None = None
     level: int | None = None
-    evidence: Sequence[int] = ()
+    evidence: Sequence[tuple[int, int]] = ()
     place: int | None = None
     domain: str = ""
     source: str = ""
@@ -198,8 +199,10 @@ class BenchmarkCorpus(StreamedCorpus):
             metadata["level"] = asked.level
         if asked.place is not None:
             metadata["evidence_position"] = asked.place / len(asked.text)
+        if asked.evidence:
+            metadata[EVIDENCE_SPANS] = sorted([start, end] for start, end in asked.evidence)
         if len(asked.evidence) > 1:
-            metadata[EVIDENCE_CHARACTERS] = sorted(asked.evidence)
+            metadata[EVIDENCE_CHARACTERS] = sorted(start for start, _ in asked.evidence)
         try:
             identity = document_id(asked.text)
             content = json.dumps([identity, question, answers, asked.task], ensure_ascii=False)

@@ -50,7 +50,7 @@ class HotpotQACorpus(BenchmarkCorpus):
             task=record.label("type") or self.name,
             identity=record.label("_id") or record.label("id"),
             level=len({title for title, _ in facts}) or None,
-            evidence=[start for start, _ in evidence],
+            evidence=evidence,
             place=answer_place(text, evidence, [answer]),
             more={"difficulty": record.label("level")} if record.label("level") else {},
         )

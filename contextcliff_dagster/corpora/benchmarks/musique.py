@@ -62,7 +62,7 @@ class MuSiQueCorpus(BenchmarkCorpus):
             # MuSiQue-Full gives a question and its unanswerable twin the same id.
             identity=record.text("id") + ("" if answers else "-unanswerable"),
             level=len(hops) or None,
-            evidence=[start for start, _ in evidence],
+            evidence=evidence,
             place=answer_place(whole.text, evidence[-1:], answers) if answers else None,
         )
 

@@ -57,7 +57,7 @@ class QasperCorpus(BenchmarkCorpus):
                 answers=answers,
                 task=answered[0][2] if answered else "unanswerable",
                 identity=qa.text("question_id"),
-                evidence=[start for start, _ in spans],
+                evidence=spans,
                 place=answer_place(text, spans, [*_spans(answered[0][0]), *answers])
                 if answered
                 else None,

@@ -12,6 +12,7 @@ from typing import Any, cast, get_args
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_CHARACTERS,
+    EVIDENCE_SPANS,
     Entry,
     StreamedCorpus,
     document_id,
@@ -19,6 +20,7 @@ from contextcliff_dagster.corpora.corpus import (
     take_options,
 )
 from contextcliff_dagster.corpora.python_source.asking import KINDS, choose_questions, order_of
+from contextcliff_dagster.corpora.python_source.evidence import evidence_spans
 from contextcliff_dagster.corpora.python_source.found import (
     FoundFile,
     Root,
@@ -161,8 +163,9 @@ class PythonSourceCorpus(StreamedCorpus):
             raise SkippedFileError("duplicate")
         order = order_of(cast(int, self._limits["seed"]), identity)
         try:
+            module = SourceModule(text)
             questions = choose_questions(
-                SourceModule(text),
+                module,
                 self._kinds,
                 self._wording,
                 order,
@@ -175,17 +178,18 @@ class PythonSourceCorpus(StreamedCorpus):
         seen.add(identity)
         document = Document(identity, text)
         return [
-            Entry(document, _example(identity, text, one, file.name), file.name)
+            Entry(document, _example(identity, module, one, file.name), file.name)
             for one in questions
         ]
 
 
-def _example(identity: str, text: str, asked: Question, name: str) -> Example:
+def _example(identity: str, module: SourceModule, asked: Question, name: str) -> Example:
     metadata: dict[str, Any] = {
         "level": asked.level,
-        "evidence_position": asked.places[-1] / len(text),
+        "evidence_position": asked.places[-1] / len(module.text),
         "domain": "/".join(name.split("/")[:2]).removesuffix(".py"),
         "source": name,
+        EVIDENCE_SPANS: evidence_spans(module, asked.places),
     }
     if asked.level > 1:
         metadata[EVIDENCE_CHARACTERS] = list(asked.places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,6 +70,14 @@ class SourceModule:
         start = self._starts[number - 1]
         end = self._starts[number] if number < len(self._starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
+
+    def line_number(self, offset: int) -> int:
+        """The line, from 1, in which the character stands."""
+        return bisect_right(self._starts, offset)
+
+    def lines(self, first: int, last: int) -> tuple[int, int]:
+        """Lines ``first`` to ``last`` as [start, end) in characters, without the last one's end."""
+        return self._starts[first - 1], self._starts[last - 1] + len(self.line(last))
 
     def _at(self, line: int, column: int) -> int:
         # The tree counts a column in bytes of UTF-8.

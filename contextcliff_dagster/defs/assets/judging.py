@@ -21,6 +21,7 @@ from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import report_freshness
 from contextcliff_dagster.defs.show import results
+from contextcliff_dagster.defs.steps.controls import score_controls
 from contextcliff_dagster.defs.steps.judgement import (
     profile_campaign,
     report_campaign,
@@ -49,7 +50,7 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
             study,
             "eval_records",
             "Every prediction scored: exact match, token F1, containment, and why it failed.",
-            deps=["predictions"],
+            deps=["predictions", *(["control_predictions"] if study.controls else [])],
             kinds={"python", "parquet"},
             table=EVAL_RECORDS,
             automation_condition=FOLLOW_RECORDS,
@@ -60,7 +61,9 @@ def judging_assets(study: Study) -> list[dg.AssetsDefinition]:
         where = store.open()
         with open_ledger(where) as ledger:
             campaign = campaign_of(ledger, study, config.campaign)
-            records = score_campaign(study, where, load_frozen(study, where), ledger, campaign)
+            manifest = load_frozen(study, where)
+            records = score_campaign(study, where, manifest, ledger, campaign)
+            score_controls(study, where, manifest, ledger, campaign)
         return dg.MaterializeResult(
             metadata=results.records_metadata(study, where, campaign, records),
             check_results=checks.check_records(study, records),

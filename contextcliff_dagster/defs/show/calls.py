@@ -26,6 +26,7 @@ def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
         {
             "model": line.model,
             "bin": line.bin,
+            "control": line.control or "",
             "to send": line.calls - line.cached - line.overflow,
             "paid before": line.cached,
             "too long": line.overflow,

@@ -15,6 +15,7 @@ from contextcliff_dagster.contracts import (
     conform,
 )
 from contextcliff_dagster.defs.steps.calibration import quoted
+from contextcliff_dagster.defs.steps.controls import control_answers
 from contextcliff_dagster.defs.steps.file_list import notes_on_files
 from contextcliff_dagster.defs.steps.measurement import write_predictions
 from contextcliff_dagster.defs.steps.profiles import (
@@ -195,6 +196,7 @@ def profile_campaign(
                 *(_as_sentence(said) for said in account.get("cautions", ())),
                 *(said for found in truncations(record_rows(own)) for said in unchecked(found)),
             ],
+            controls=control_answers(study, store, manifest, campaign, model),
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
         folder = store.profile_dir(study.name, campaign, model)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.calls import PlannedSample, SampleSource
     from contextcliff_dagster.inference.cost import CostEstimate
     from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.models import ModelEntry
     from contextcliff_dagster.inference.progress import Progress, RunSummary
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -74,6 +75,7 @@ def estimate_cost(study: Study, manifest: Manifest, ledger: Ledger, campaign: st
         campaign=campaign,
         bins=study.bin_keys,
         n=study.sampling.samples_per_bin,
+        controls=study.controls,
     )
 
 
@@ -122,13 +124,9 @@ def measure_bins(
         if on_bin is not None:
             on_bin(bin, rows)
 
-    entry = get_model(model)
-    if study.calls.concurrency is not None:
-        fewer = min(entry.concurrency, study.calls.concurrency)
-        entry = entry.model_copy(update={"concurrency": fewer})
     return measure(
         manifest if samples is None else OfEachBin(manifest, samples),
-        entry,
+        entry_of(study, model),
         study.recipe(),
         ledger,
         study=study.name,
@@ -142,6 +140,19 @@ def measure_bins(
         until=until,
         say=say,
     )
+
+
+def entry_of(study: Study, model: str) -> ModelEntry:
+    """The model's entry, at most as many calls at once as the study allows.
+
+    Raises:
+        StudyError: no such model.
+    """
+    entry = get_model(model)
+    if study.calls.concurrency is None:
+        return entry
+    fewer = min(entry.concurrency, study.calls.concurrency)
+    return entry.model_copy(update={"concurrency": fewer})
 
 
 class OfEachBin:
