@@ -44,8 +44,7 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    write_message(answers, {"ready": True, "peak": peak})
+    write_message(answers, {"ready": True})
     while (packed := read_exactly(requests, _PATH_LENGTH.size)) is not None:
         path = read_exactly(requests, *_PATH_LENGTH.unpack(packed))
         if path is None:

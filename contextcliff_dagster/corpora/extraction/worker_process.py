@@ -25,8 +25,6 @@ from contextcliff_dagster.corpora.extraction.wire import GarbledError, Message, 
 __all__ = ["Task", "WorkerProcess"]
 
 _START_SECONDS = 120.0
-_MUCH_MEMORY = 0.25  # of what is allowed; a list that doubles is refused its last doubling
-_PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 _LENGTH = struct.Struct("<I")
 # Isolated (-I) and without `site` (-S): neither the current folder, which may be the one with the
 # hostile files, nor the environment decides what is imported; and it starts in half the time.
@@ -59,7 +57,6 @@ class WorkerProcess:
         self._process, self._requests, self._lifeline, self.answers = _started(limits)
         self._reader = MessageReader(self.answers, limits.text_mb * 1e6)
         self._ready = False
-        self._peak = 0  # memory at the start, as the system counts it: it may be the parent's
         self._served = 0
         self._task: Task | None = None
         self.deadline = time.monotonic() + _START_SECONDS
@@ -90,7 +87,7 @@ class WorkerProcess:
         try:
             message = self._reader.read()
             if message is not None and not self._ready:
-                self._ready, self._peak = True, int(message[0]["peak"])
+                self._ready = True
                 self.deadline = time.monotonic() + self._limits.clock_seconds
                 message = self._reader.read()
             if message is not None and self._task is not None:
@@ -156,8 +153,7 @@ class WorkerProcess:
         complaint = b""
         if not self._ready and self._process.stderr is not None:
             complaint = self._process.stderr.read()
-        _, status, usage = os.wait4(self._process.pid, 0)
-        code = self._process.returncode = os.waitstatus_to_exitcode(status)
+        code = self._process.wait()
         self.end()
         if not self._ready and code >= 0:
             last = complaint.decode("utf-8", "replace").strip().splitlines() or [_told(code)]
@@ -170,11 +166,8 @@ class WorkerProcess:
         if code == -signal.SIGXCPU:
             return self._lost(f"takes more than the {self._limits.seconds:,g} s allowed")
         reason = _told(code)
-        used_mb = usage.ru_maxrss * _PEAK_UNIT / 1e6
-        if usage.ru_maxrss > self._peak and used_mb > _MUCH_MEMORY * self._limits.memory_mb:
-            # Libraries end the process when they get no memory: PDFium does.
-            allowed = f"{self._limits.memory_mb:,g} MB of memory allowed"
-            reason += f", most likely as it needs more than the {allowed}"
+        if code == -signal.SIGABRT:  # so libraries end that get no memory: PDFium does
+            reason += f", most likely as it {self._too_much()}"
         return self._lost(reason, again=True)
 
     def _lost(self, reason: str, *, again: bool = False) -> tuple[Task, Unusable | None]:

@@ -163,7 +163,7 @@ def endless_pdf() -> bytes:
 def pdf_of_stream(stream: bytes, *, packed: bool = False) -> bytes:
     """A PDF of one page with this content; its form X draws itself twice."""
     filtering = b"/Filter/FlateDecode" if packed else b""
-    data = zlib.compress(stream, 9) if packed else stream
+    data = zlib.compress(stream, 1) if packed else stream
     return raw_pdf(
         [
             b"<</Type/Catalog/Pages 2 0 R>>",

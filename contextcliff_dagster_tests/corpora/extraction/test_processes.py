@@ -156,22 +156,20 @@ def test_time_that_the_caller_takes_counts_for_no_file(tmp_path: Path, endless: 
     assert time.monotonic() - asked > 1
 
 
-MEMORY_REASON = "needs more than the 150 MB of memory allowed"
+MEMORY_REASON = "needs more than the 100 MB of memory allowed"
 
 
 def test_a_file_that_needs_too_much_memory_is_given_up(tmp_path: Path) -> None:
-    body = made.paragraph(made.run("A" * 300_000_000))
+    body = f"<w:p><w:r><w:t>{'A' * 60_000_000}</w:t></w:r></w:p>"
     python, library = tmp_path / "python.docx", tmp_path / "library.pdf"
     python.write_bytes(made.docx(body))
-    library.write_bytes(made.pdf_of_stream(b"q " * 200_000_000, packed=True))
-    limits = Limits(memory_mb=150, unpacked_mb=5000, text_mb=5000, workers=1)
+    library.write_bytes(made.pdf_of_stream(b"q " * 40_000_000, packed=True))
+    limits = Limits(memory_mb=100, unpacked_mb=5000, text_mb=5000, workers=1)
     paths = [python, *texts(tmp_path, 2), library, *texts(tmp_path, 2)]
     results = list(extract_all(paths, limits))
     assert results[0] == Unusable(python, MEMORY_REASON)
-    assert isinstance(results[3], Unusable)
-    assert results[3].reason in (
-        f"makes its reader crash (SIGABRT), most likely as it {MEMORY_REASON}",
-        f"makes its reader crash (SIGTRAP), most likely as it {MEMORY_REASON}",
+    assert results[3] == Unusable(
+        library, f"makes its reader crash (SIGABRT), most likely as it {MEMORY_REASON}"
     )
     assert sum(isinstance(result, Extracted) for result in results) == 4
 
@@ -181,9 +179,9 @@ def test_memory_is_watched_where_the_system_does_not_limit_it(
 ) -> None:
     monkeypatch.setattr(worker_process, "LIMITS_ADDRESS_SPACE", False)
     path = tmp_path / "large.pdf"
-    stream = b"BT /F 12 Tf 50 700 Td " + b"(Hello there) Tj " * 8_000_000 + b"ET"
+    stream = b"BT /F 12 Tf 50 700 Td " + b"(Hello there) Tj " * 1_000_000 + b"ET"
     path.write_bytes(made.pdf_of_stream(stream, packed=True))
-    assert list(extract_all([path], Limits(memory_mb=150))) == [Unusable(path, MEMORY_REASON)]
+    assert list(extract_all([path], Limits(memory_mb=100))) == [Unusable(path, MEMORY_REASON)]
 
 
 def test_what_a_worker_was_left_with_by_others_is_not_held_against_a_file(
