@@ -1,12 +1,17 @@
-"""The length map's figures: memory on a large corpus, speed per core, exactness, preparation time.
+"""The length map's figures: speed beside others on the same text, memory, exactness, preparation.
 
-    python benchmarks/length_map.py                 # 1 GB of text, made on the fly; some minutes
-    python benchmarks/length_map.py --megabytes 100
+    python benchmarks/length_map.py                          # all of it; a quarter of an hour
+    python benchmarks/length_map.py --megabytes 100 --memory-only
 
-Memory: a corpus of that much distinct text is generated (never as one file), materialized and then
-counted, each in a process of its own; the figure is that process's peak resident memory less that
-of a bare interpreter. Speeds are MB of UTF-8 text per CPU second, all threads added up, so they
-hold per core.
+Speed: MB of UTF-8 text per second of wall time on the cores that there are, each contender in a
+fresh process, one after the other, several times over; the median counts. Beside the length map:
+tiktoken's own batch on two threads, and `datasets.map` with a Hugging Face tokenizer of the same
+vocabulary where `datasets` and `transformers` are installed.
+
+Memory: a corpus of that much distinct text is materialized and then counted, each in a process of
+its own; the figure is that process's peak resident memory less that of a bare interpreter.
+
+The table of libraries is in MB per CPU second, all threads added up, so that it holds per core.
 """
 
 from __future__ import annotations
@@ -16,15 +21,17 @@ import contextlib
 import io
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
+
+from length_map_peers import beside
+from natural_text import natural_texts
 
 from contextcliff_dagster.contracts import Document, Example
 from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, document_id
@@ -32,52 +39,24 @@ from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, document_
 ENCODINGS = ("cl100k_base", "o200k_base")
 
 
-def source_texts(megabytes: float) -> list[str]:
-    """Python source files of this environment: real text, and always at hand."""
-    texts: list[str] = []
-    size = 0
-    for folder in (Path(os.__file__).parent, Path(json.__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            with contextlib.suppress(UnicodeDecodeError, OSError):
-                text = path.read_text(encoding="utf-8")
-                if len(text) > 500:
-                    texts.append(text)
-                    size += len(text.encode())
-            if size > megabytes * 1e6:
-                return texts
-    return texts
+class NaturalCorpus(StreamedCorpus):
+    """This machine's own text, three questions a document."""
 
-
-class GeneratedCorpus(StreamedCorpus):
-    """Documents of 2 kB to 2 MB, log-uniform, put together from lines of real text."""
-
-    name = "generated"
+    name = "natural"
 
     def __init__(self, megabytes: float, questions: int = 3) -> None:
-        self._bytes = megabytes * 1e6
+        self._megabytes = megabytes
         self._questions = questions
 
     def fingerprint(self) -> str:
-        return "generated"
+        return "natural"
 
     def entries(self) -> Iterator[Entry]:
-        rng = random.Random(0)
-        lines = [line for text in source_texts(2) for line in text.splitlines(keepends=True)]
-        made, number = 0, 0
-        while made < self._bytes:
-            wanted = int(2_000 * 1_000 ** rng.random())
-            parts, size = [f"# document {number}\n"], 0
-            while size < wanted:
-                at = rng.randrange(len(lines))
-                parts += lines[at : at + 50]
-                size += sum(map(len, lines[at : at + 50]))
-            text = "".join(parts)
-            made += len(text.encode())
+        for number, text in enumerate(natural_texts(self._megabytes)):
             name = document_id(text)
             for question in range(self._questions):
                 example = Example(f"e{number}-{question}", name, f"q{question}?", ("a",), "lookup")
                 yield Entry(Document(name, text), example, f"document {number}")
-            number += 1
 
 
 PEAK_PROGRAM = """
@@ -109,7 +88,7 @@ def materialize_here(megabytes: float, folder: Path) -> dict[str, Any]:
     from contextcliff_dagster.corpora.materialize import materialize_corpus
 
     began = time.process_time()
-    corpus = materialize_corpus(GeneratedCorpus(megabytes), folder)
+    corpus = materialize_corpus(NaturalCorpus(megabytes), folder)
     return {
         "text_mb": round(corpus.text_bytes / 1e6, 1),
         "documents": corpus.documents,
@@ -164,9 +143,9 @@ def memory(megabytes: float) -> dict[str, Any]:
 def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
     """MB per CPU second of ours, of the reference library, and of the alternatives at hand."""
     from contextcliff_dagster.sampling.tiktoken_ranks import tiktoken_encoding
-    from contextcliff_dagster.sampling.tokenizers import TokenizerJson, open_tokenizer
+    from contextcliff_dagster.sampling.tokenizers import TiktokenTokenizer, TokenizerJson
 
-    texts = source_texts(megabytes)
+    texts = list(natural_texts(megabytes))
     size = sum(len(text.encode()) for text in texts) / 1e6
     rows: list[dict[str, Any]] = []
 
@@ -188,7 +167,8 @@ def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
     for name in ENCODINGS:
         reference = tiktoken_encoding(name)
         timed(name, "tiktoken", lambda r=reference: [len(r.encode_ordinary(t)) for t in texts])
-        ours = open_tokenizer(f"tiktoken:{name}")
+        ours = TiktokenTokenizer(name)
+        ours.counter.use_fast()
         timed(name, "contextcliff (fastokens)", lambda o=ours: o.count_many(texts))
         with contextlib.suppress(ImportError):
             import bpe_openai
@@ -204,12 +184,14 @@ def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
         from contextcliff_dagster_tests.sampling.vocabularies import KINDS, train
 
         for kind in KINDS:
-            sample = [text[:20_000] for text in texts[:20]]
+            sample = [text[:20_000] for text in islice(texts, 200)]
             hugging = train(kind, folder / f"{kind}.json", sample)
             name = f"tokenizer.json, {kind}"
             timed(name, "tokenizers", lambda h=hugging: hugging_counts(h, texts))
             own = TokenizerJson(kind, folder / f"{kind}.json")
-            timed(name, f"contextcliff ({own.engine})", lambda o=own: o.count_many(texts))
+            own.counter.use_fast()
+            by = own.counted_by.split()[0]
+            timed(name, f"contextcliff ({by})", lambda o=own: o.count_many(texts))
     for row in rows:
         del row["_counts"]
     return rows
@@ -253,20 +235,28 @@ def preparation(folder: Path) -> dict[str, Any]:
 
 
 def show(figures: dict[str, Any]) -> None:
-    m = figures["memory"]
-    print(
-        f"{m['text_mb']:,} MB of text, {m['documents']:,} documents, {m['examples']:,} examples; "
-        f"peak memory above the bare interpreter's {m['interpreter_mb']} MB:"
-    )
-    print(
-        f"  materialized: {m['materialize_above_interpreter_mb']} MB, "
-        f"{m['materialize_cpu_s']} CPU s (generating included)"
-    )
-    for name, c in m["counted"].items():
+    for b in figures.get("beside", ()):
+        load, total = f"{b['load']:.1f}", f"{b['text_mb']:,.0f} MB"
         print(
-            f"  length map, {name}: {c['above_interpreter_mb']} MB, {c['tokens']:,} tokens at "
-            f"{c['mb_per_cpu_s']} MB per CPU s"
+            f"{b['contender']:44} {b['mb_per_s']:7.1f} MB/s wall, {b['mb_per_cpu_s']:6.1f} MB/CPU s"
+            f" (median of {b['repeats']}, {b['slowest']:.1f} to {b['fastest']:.1f}; {total}; "
+            f"load {load})"
+            f"{'' if b['exact'] else '  NOT EXACT'}"
         )
+    for m in figures.get("memory", ()):
+        print(
+            f"{m['text_mb']:,} MB of text, {m['documents']:,} documents, {m['examples']:,} "
+            f"examples; peak memory above the bare interpreter's {m['interpreter_mb']} MB:"
+        )
+        print(
+            f"  materialized: {m['materialize_above_interpreter_mb']} MB, "
+            f"{m['materialize_cpu_s']} CPU s (finding the text included)"
+        )
+        for name, c in m["counted"].items():
+            print(
+                f"  length map, {name}: {c['above_interpreter_mb']} MB, {c['tokens']:,} tokens at "
+                f"{c['mb_per_cpu_s']} MB per CPU s"
+            )
     for row in figures.get("speeds", ()):
         exact = "" if row["counts_equal_reference"] else "  NOT EXACT"
         speed = f"{row['mb_per_cpu_s']:8.1f} MB/CPU s{exact}"
@@ -279,21 +269,30 @@ def show(figures: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
-        "--megabytes", type=float, default=1_000, help="text to count for the memory"
+        "--megabytes", type=float, nargs="+", default=[100, 2_000], help="text for the memory"
     )
     parser.add_argument("--memory-only", action="store_true")
+    parser.add_argument("--beside-only", action="store_true", help="only the speed beside others")
+    parser.add_argument("--text", type=float, default=400, help="MB of text for the speed")
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--inner", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inner == "materialize":
-        print(json.dumps(materialize_here(given.megabytes, given.folder)))
+        print(json.dumps(materialize_here(given.megabytes[0], given.folder)))
         return
     if given.inner:
         print(json.dumps(count_here(given.inner, given.folder)))
         return
-    figures: dict[str, Any] = {"memory": memory(given.megabytes)}
+    figures: dict[str, Any] = {}
     if not given.memory_only:
+        with tempfile.TemporaryDirectory() as name:
+            figures["text"] = materialize_here(given.text, Path(name))
+            figures["beside"] = beside(Path(name), given.repeats)
+    if not given.beside_only:
+        figures["memory"] = [memory(megabytes) for megabytes in given.megabytes]
+    if not given.memory_only and not given.beside_only:
         with tempfile.TemporaryDirectory() as name:
             figures["speeds"] = speeds(8, Path(name))
         with tempfile.TemporaryDirectory() as name:

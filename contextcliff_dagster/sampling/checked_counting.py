@@ -85,6 +85,11 @@ class CheckedCounter:
         alone = self._by_reference
         return [self._refer([text])[0] if alone(text) else fast(text) for text in texts]
 
+    def expect(self, characters: int) -> None:
+        """So much text is going to come: the choice is made at the first of it."""
+        if characters > self._left:
+            self._left = 0
+
     def use_fast(self) -> None:
         """Have the comparison now, whatever it takes."""
         self._compare("")

@@ -115,12 +115,20 @@ def _count_documents(
     digests = bytearray()
     counted = array("q")
     with _opened(path) as file:
+        if (expect := getattr(tokenizer, "expect", None)) is not None:
+            expect(_text_bytes(file))
         for ids, texts in _text_batches(file):
             digests += b"".join(bytes.fromhex(one) for one in ids)
             counted.extend(tokenizer.count_many(texts))
     ids_array = np.frombuffer(bytes(digests), dtype="S32")
     order = np.argsort(ids_array)
     return ids_array[order], np.frombuffer(counted, dtype=np.int64)[order]
+
+
+def _text_bytes(file: pq.ParquetFile) -> int:
+    """About as many bytes as all texts have."""
+    groups = (file.metadata.row_group(at) for at in range(file.num_row_groups))
+    return sum(group.total_byte_size for group in groups)
 
 
 def _text_batches(file: pq.ParquetFile) -> Iterator[tuple[list[str], list[str]]]:

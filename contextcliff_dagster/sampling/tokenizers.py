@@ -109,6 +109,10 @@ class TokenizerJson:
         """The library that counts, and why."""
         return self.counter.counted_by
 
+    def expect(self, characters: int) -> None:
+        """So much text is going to come."""
+        self.counter.expect(characters)
+
     def count(self, text: str) -> int:
         return self.counter.count(text)
 
@@ -172,6 +176,10 @@ class TiktokenTokenizer:
     def counted_by(self) -> str:
         """The library that counts, and why."""
         return self.counter.counted_by
+
+    def expect(self, characters: int) -> None:
+        """So much text is going to come."""
+        self.counter.expect(characters)
 
     def count(self, text: str) -> int:
         return self.counter.count(text)

@@ -61,6 +61,17 @@ def test_little_text_is_counted_by_the_reference_and_nothing_else_is_loaded() ->
     assert counter.counted_by == "careful 1.0"
 
 
+def test_where_much_text_is_expected_the_first_of_it_is_counted_by_the_fast_one() -> None:
+    libraries = Libraries(words)
+    counter = libraries.counter(worth=100)
+    counter.expect(100)
+    assert counter.count("a b") == 2
+    assert libraries.loaded == ["reference"]
+    counter.expect(101)
+    assert counter.count("a b c") == 3
+    assert libraries.loaded == ["reference", "fast"]
+
+
 def test_more_text_is_counted_by_the_fast_one_after_both_agreed_on_the_check_texts() -> None:
     libraries = Libraries(words)
     counter = libraries.counter(worth=100)
