@@ -95,10 +95,16 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
             }
         )
         return
-    from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+    from contextcliff_dagster.reporting.terminal import (
+        comparison_line,
+        control_lines,
+        risk_report,
+    )
 
     for result in done.cliffs:
         click.echo(risk_report(result))
+        if said := control_lines(result):
+            click.echo("\n".join(["", *said]))
         click.echo()
     if line := comparison_line(done.cliffs):
         click.echo(f"{line}\n")

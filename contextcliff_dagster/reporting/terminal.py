@@ -62,6 +62,16 @@ def risk_report(cliffs: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def control_lines(cliffs: Mapping[str, Any]) -> list[str]:
+    """What the controls say, a line each; empty where none was asked."""
+    said = [
+        sentence(text)
+        for control in parts(cliffs, "controls")
+        for text in control.get("says") or ()
+    ]
+    return ["CONTROLS:", *said] if said else []
+
+
 def definition_lines(cliffs: Mapping[str, Any]) -> list[str]:
     """Other people's effective lengths, a line each; empty where none was evaluated."""
     found = part(cliffs, "definitions")

@@ -86,6 +86,16 @@ def asked(model: str = "a") -> dict[str, Any]:
         "by_distance": _curve(
             "inter_evidence_tokens", [_group(0, 60, 0.7), _group(60, 400, None), _group(4, 9, 0.4)]
         ),
+        "controls": [
+            {
+                "name": name,
+                "n_all": 200,
+                "n_askable": 150,
+                "says": [f"{name} says it"],
+                "bins": _bins(result, mean),
+            }
+            for name, mean in (("no_context", 0.2), ("oracle", 0.85))
+        ],
         "levels": [_level(result, "simple", 700), _level(result, "complex", None)],
     }
 
@@ -110,7 +120,7 @@ def test_a_result_that_says_nothing_has_no_picture_and_no_section(tmp_path: Path
     page = files.md.read_text("utf-8")
     assert "questions.png" not in page
     assert "Where the evidence stands" not in page
-    empty = {"mix": [], "by_position": None, "by_distance": None, "levels": []}
+    empty = {"mix": [], "controls": [], "by_position": None, "by_distance": None, "levels": []}
     assert plot_questions([{**plain, **empty}]) is None
 
 
@@ -125,6 +135,9 @@ def test_the_page_has_the_sections_and_links_the_picture_once(tmp_path: Path) ->
     assert "20 to 40% differs most (difference -0.30 [-0.41, -0.19])" in page
     assert "| 60 to 400 | 30 | 28 | too few | lengths too different |" in page
     assert "| simple (1) | 100 | 90 | 0.90 | cliff | 700 | 800 [700, 1,000] |" in page
+    assert "- oracle says it." in page
+    assert "- 150 of 200 examples say where their evidence is." in page
+    assert "| 0.20 [0.10, 0.30], n = 20 | 0.85 [0.75, 0.95], n = 20 |" in page
     assert "- complex: Only 12 scored examples." in page
 
 

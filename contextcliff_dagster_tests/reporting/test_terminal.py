@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+from contextcliff_dagster.reporting.terminal import (
+    comparison_line,
+    control_lines,
+    risk_report,
+)
 from contextcliff_dagster_tests.reporting.samples import sample, sample_pair
 
 GOLDEN = """\
@@ -140,3 +144,9 @@ def test_two_campaigns_of_one_model_are_told_apart() -> None:
     line = comparison_line([first, second])
     assert "reference-short (2026-11-21)" in line
     assert "reference-short (2026-12-01)" in line
+
+
+def test_what_controls_say_is_listed_and_nothing_where_none_was_asked() -> None:
+    assert control_lines(sample()[0]) == []
+    controls = [{"name": "no_context", "says": ["Without it 0.10"]}, {"name": "oracle", "says": []}]
+    assert control_lines({**sample()[0], "controls": controls}) == ["CONTROLS:", "Without it 0.10."]
