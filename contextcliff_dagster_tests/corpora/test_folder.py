@@ -110,6 +110,8 @@ def test_recall_says_what_it_is_and_where_the_answer_stands(tmp_path: Path) -> N
         assert example.question.endswith(statement.removesuffix(rest).rstrip())
         place = round(example.metadata["evidence_position"] * len(text))
         assert text[place:].startswith(rest.split()[0])
+        ((start, end),) = example.metadata["evidence_spans"]
+        assert " ".join(text[start:end].split()) == statement
         assert example.metadata["format"] in ("text", "markdown")
     assert "copies" in corpus.account()["cautions"][0]
     assert "verbatim recall" in corpus.account()["summary"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.corpora.corpus import (
+    EVIDENCE_SPANS,
     Entry,
     StreamedCorpus,
     document_id,
@@ -302,7 +303,13 @@ class FolderCorpus(StreamedCorpus):
             question=question,
             answers=(asked.rest, asked.statement),
             task=TASK,
-            metadata={**about, "evidence_position": place, "level": 1, "unit": asked.unit},
+            metadata={
+                **about,
+                "evidence_position": place,
+                EVIDENCE_SPANS: [[asked.start, asked.end]],
+                "level": 1,
+                "unit": asked.unit,
+            },
         )
 
 

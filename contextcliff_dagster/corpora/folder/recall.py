@@ -52,7 +52,8 @@ class Recall(NamedTuple):
     """One statement of a text, cut in two.
 
     ``unit``: ``sentence`` or ``line``. ``beginning`` and ``rest`` with runs of blanks as one;
-    ``start`` and ``place``: where the statement and its rest begin, in characters of the text.
+    ``start``, ``end`` and ``place``: where the statement begins and ends and its rest begins, in
+    characters of the text.
     """
 
     unit: str
@@ -60,6 +61,7 @@ class Recall(NamedTuple):
     beginning: str
     rest: str
     start: int
+    end: int
     place: int
 
 
@@ -143,9 +145,7 @@ def _take(whole: _Whole, spans: list[_Span], wanted: int, chosen: list[Recall]) 
     for span in spans:
         if wanted <= 0 or tried >= _TRIES * wanted:
             return
-        if any(
-            span.start < one.start + len(one.statement) and one.start < span.end for one in chosen
-        ):
+        if any(span.start < one.end and one.start < span.end for one in chosen):
             continue
         tried += 1
         if question := _cut(whole, span):
@@ -200,7 +200,7 @@ def _cut(whole: _Whole, span: _Span) -> Recall | None:
             continue
         if whole.holds_once(beginning) and whole.holds_once(rest):
             place = span.start + _raw_place(raw, at)
-            return Recall(span.unit, statement, beginning, rest, span.start, place)
+            return Recall(span.unit, statement, beginning, rest, span.start, span.end, place)
     return None
 
 
