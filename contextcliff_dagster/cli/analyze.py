@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.faults import YOUR_TURN, say, sentence
+from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import Finite, as_share, debug_option, together
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:
     from contextcliff_dagster.cli.analyzed import Analyzed
-    from contextcliff_dagster.score_files.logs.answers import OwnScore
+    from contextcliff_dagster.score_files import LogOptions
 
 
 _what = together(
@@ -35,30 +36,6 @@ _what = together(
     click.option("--model", metavar="NAME", help="Only this model, or what to call the only one."),
     click.option("--by", type=click.Choice(["model"]), help="Each model by itself."),
     click.option("--pool", is_flag=True, help="The files are one measurement, not one each."),
-)
-_logs = together(
-    click.option("--metric", metavar="NAME", help="The score to take of a log that has several."),
-    click.option(
-        "--score",
-        "own_score",
-        type=click.Choice(["em", "f1", "contained"]),
-        help="Score a log's answers here instead, against the accepted ones in it.",
-    ),
-    click.option(
-        "--tokenizer",
-        metavar="NAME",
-        help="Count lengths from a log's texts, e.g. with tiktoken:o200k_base (default: the "
-        "log's own lengths, else that); `contextcliff tokenizers` lists more.",
-    ),
-    click.option(
-        "--documents",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="The data set of a log that leaves the documents out: _id and context.",
-    ),
-    click.option(
-        "--partial", is_flag=True, help="Take what a run that failed or was stopped has logged."
-    ),
 )
 _how = together(
     click.option(
@@ -103,7 +80,7 @@ _where = together(
 
 @click.command()
 @_what
-@_logs
+@log_options
 @_how
 @_where
 @click.pass_context
@@ -115,11 +92,7 @@ def analyze(
     model: str | None,
     by: str | None,
     pool: bool,
-    metric: str | None,
-    own_score: OwnScore | None,
-    tokenizer: str | None,
-    documents: Path | None,
-    partial: bool,
+    log: LogOptions,
     tolerance: float,
     confidence: float,
     window: int | None,
@@ -137,22 +110,15 @@ def analyze(
         raise click.UsageError("--model takes one model and --by each: choose one of the two")
     if pool and aggregated:
         raise click.UsageError("--pool takes single answers, not tables of means")
-    if metric is not None and own_score is not None:
-        raise click.UsageError("--metric takes a log's score and --score makes one: choose one")
     if not quick and not aggregated:
         from contextcliff_dagster.analysis.change_points import import_beside
 
         import_beside()
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.cli.analyzed import Places, Wish, analyze_files
-    from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
-    from contextcliff_dagster.score_files import LogOptions
 
     settings = AnalysisSettings(
         tolerance=tolerance, confidence=confidence, second_opinions=not quick
-    )
-    log = LogOptions(
-        metric, own_score, tokenizer, documents, partial, open_tokenizer=open_any_tokenizer
     )
     wish = Wish(settings, aggregated, scale, model, by is not None, window, log)
     groups = [files] if pool else [(path,) for path in files]

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,7 @@ from contextcliff_dagster.score_files import (
     chosen,
     need_two_lengths,
     pooled,
-    read_log,
-    read_records,
+    read_scores,
     read_tables,
     stem,
 )
@@ -108,21 +107,9 @@ _Models = list[tuple[str, ScoreRecords | MeansTable]]
 
 
 def _records(paths: Sequence[Path], wish: Wish) -> _Models:
-    found = [(path, _of_file(path, wish)) for path in paths]
+    found = [(path, read_scores(path, wish.log, scale=wish.scale)) for path in paths]
     models = found[0][1] if len(found) == 1 else pooled(found)
     return [*chosen(paths[0], models, model=wish.model, by_model=wish.by_model)]
-
-
-def _of_file(path: Path, wish: Wish) -> list[ScoreRecords]:
-    options = replace(wish.log, scale=wish.scale)
-    if (log := read_log(path, options)) is not None:
-        return [log]
-    if wish.log != LogOptions():
-        raise ScoreFileError(
-            f"{path} is no log of another tool: --metric, --score, --tokenizer, --documents and "
-            "--partial say how to read one, and its own columns say the rest."
-        )
-    return read_records(path, scale=wish.scale)
 
 
 def _tables(paths: Sequence[Path], wish: Wish) -> _Models:

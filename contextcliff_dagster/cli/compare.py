@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import StudyError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.comparison import Measured
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.contracts import LengthBin
+    from contextcliff_dagster.score_files import LogOptions
     from contextcliff_dagster.studies import Study
 
 
@@ -34,20 +36,27 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Folder of the files (default: in the store).",
 )
+@log_options
 @common_options
 def compare(
-    a: str, b: str, study: str, campaign: str | None, out: Path | None, as_json: bool
+    a: str,
+    b: str,
+    study: str,
+    campaign: str | None,
+    out: Path | None,
+    log: LogOptions,
+    as_json: bool,
 ) -> None:
     """Compare two measurements, paired by example where they share any; makes no call.
 
     A and B are [STUDY:]MODEL[@CAMPAIGN], e.g. my-model@2026-11-01 my-model@2026-11-21, or files of
-    scores as `analyze` reads them, FILE or FILE:MODEL.
+    scores or logs of other tools as `analyze` reads them, FILE or FILE:MODEL.
     """
     from contextcliff_dagster.analysis.comparison import compare as compare_measured
     from contextcliff_dagster.reporting.comparison import write_comparison
 
     store = Store.default()
-    refs = [score_file(text) or resolve(text, store, study, campaign) for text in (a, b)]
+    refs = [score_file(text, log) or resolve(text, store, study, campaign) for text in (a, b)]
     names = [ref.name(refs) for ref in refs]
     one, other = (ref.measured(store, name) for ref, name in zip(refs, names, strict=True))
     first = refs[0]
@@ -118,6 +127,7 @@ class ScoreFile:
 
     path: Path
     model: str | None
+    log: LogOptions
 
     def name(self, beside: Sequence[Ref | ScoreFile]) -> str:
         """The model where the file is asked for one, else the file."""
@@ -149,23 +159,24 @@ class ScoreFile:
         from contextcliff_dagster.analysis.comparison import Measured
         from contextcliff_dagster.analysis.context import ProfileContext
         from contextcliff_dagster.analysis.profile import profile_model
-        from contextcliff_dagster.score_files.choice import chosen
-        from contextcliff_dagster.score_files.records import read_records
+        from contextcliff_dagster.score_files import chosen, read_scores
 
-        found = read_records(self.path)
+        found = read_scores(self.path, self.log)
         ((model, records),) = chosen(self.path, found, model=self.model, by_model=False)
         context = ProfileContext(model, task=records.task, tokenizer=records.tokenizer)
         profile = profile_model(records.frame, [], self.settings(), context)
         return Measured(name, records.frame, profile.cliffs)
 
 
-def score_file(text: str) -> ScoreFile | None:
+def score_file(text: str, log: LogOptions) -> ScoreFile | None:
     """The file that ``text`` names, FILE or FILE:MODEL, where there is one."""
     whole = Path(text)
     if whole.is_file():
-        return ScoreFile(whole, None)
+        return ScoreFile(whole, None, log)
     path, colon, model = text.partition(":")
-    return ScoreFile(Path(path), model) if colon and model and Path(path).is_file() else None
+    if not (colon and model and Path(path).is_file()):
+        return None
+    return ScoreFile(Path(path), model, log)
 
 
 def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:

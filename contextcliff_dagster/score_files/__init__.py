@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextcliff_dagster.score_files.choice import chosen, need_two_lengths
 from contextcliff_dagster.score_files.columns import stem
+from contextcliff_dagster.score_files.either import read_scores
 from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.logs import LogOptions, read_log
 from contextcliff_dagster.score_files.pooling import pooled
@@ -25,6 +26,7 @@ __all__ = [
     "pooled",
     "read_log",
     "read_records",
+    "read_scores",
     "read_tables",
     "stem",
 ]

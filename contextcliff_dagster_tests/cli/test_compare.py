@@ -10,6 +10,7 @@ import pytest
 from contextcliff_dagster_tests.analysis.planted import plant, ramp
 from contextcliff_dagster_tests.analysis.results import schema
 from contextcliff_dagster_tests.cli.terminal import assert_one_sentence, call
+from contextcliff_dagster_tests.score_files.log_files import inspect_sample, write_inspect
 
 PAIR = ("reference-short", "reference-long")
 
@@ -90,3 +91,20 @@ def test_files_of_scores_are_compared_like_studies(
     assert found["loss_shift"]["ci_high"] < 1
     assert Path("comparison/comparison.png").is_file()
     assert_one_sentence(call("compare", "before.csv", "after.jsonl:x"), "'x'", "after.jsonl")
+
+
+def test_logs_of_other_tools_are_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    samples = [inspect_sample(number) for number in range(1, 61)]
+    write_inspect(tmp_path / "before.eval", samples)
+    write_inspect(tmp_path / "after.eval", samples)
+    command = ["compare", "before.eval", "after.eval", "--tokenizer", "reference", "--json"]
+    ended = call(*command)
+    assert (ended.code, ended.err) == (0, "")
+    found = json.loads(ended.out)
+    assert found["paired"]
+    assert found["n_examples"] == 60
+    both = ["--metric", "x", "--score", "em"]
+    assert_one_sentence(call(*command, *both), "--metric", "--score")

@@ -1,0 +1,62 @@
+"""How a log of another tool is to be read: options of every command that reads one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from contextcliff_dagster.cli.options import together
+
+_OPTIONS = together(
+    click.option("--metric", metavar="NAME", help="The score to take of a log that has several."),
+    click.option(
+        "--score",
+        "own_score",
+        type=click.Choice(["em", "f1", "contained"]),
+        help="Score a log's answers here instead, against the accepted ones in it.",
+    ),
+    click.option(
+        "--tokenizer",
+        metavar="NAME",
+        help="Count lengths from a log's texts, e.g. with tiktoken:o200k_base (default: the "
+        "log's own lengths, else that); `contextcliff tokenizers` lists more.",
+    ),
+    click.option(
+        "--documents",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="The data set of a log that leaves the documents out: _id and context.",
+    ),
+    click.option(
+        "--partial", is_flag=True, help="Take what a run that failed or was stopped has logged."
+    ),
+)
+
+
+def log_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options, given to ``command`` as one ``log: LogOptions``."""
+
+    @functools.wraps(command)
+    def gathered(
+        metric: str | None,
+        own_score: Any,
+        tokenizer: str | None,
+        documents: Path | None,
+        partial: bool,
+        **given: Any,
+    ) -> None:
+        from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
+        from contextcliff_dagster.score_files import LogOptions
+
+        if metric is not None and own_score is not None:
+            raise click.UsageError("--metric takes a log's score and --score makes one: choose one")
+        log = LogOptions(
+            metric, own_score, tokenizer, documents, partial, open_tokenizer=open_any_tokenizer
+        )
+        command(log=log, **given)
+
+    return _OPTIONS(gathered)

@@ -1,0 +1,31 @@
+"""Records of a file that is a log of another tool, or carries lengths and scores itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.score_files.logs import LogOptions, read_log
+from contextcliff_dagster.score_files.records import ScoreRecords, read_records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["read_scores"]
+
+
+def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[ScoreRecords]:
+    """The records of ``path`` by model, told by its content.
+
+    Raises:
+        ScoreFileError: it cannot be used, or ``log`` says how to read a log and it is none.
+    """
+    if (found := read_log(path, replace(log, scale=scale))) is not None:
+        return [found]
+    if log != LogOptions():
+        raise ScoreFileError(
+            f"{path} is no log of another tool: --metric, --score, --tokenizer, --documents and "
+            "--partial say how to read one, and its own columns say the rest."
+        )
+    return read_records(path, scale=scale)
