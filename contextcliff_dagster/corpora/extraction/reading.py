@@ -15,8 +15,8 @@ from contextcliff_dagster.corpora.extraction.tidy import tidied
 
 __all__ = ["read_file"]
 
-_READERS = {"pdf": "pdf", "docx": "docx", "epub": "epub", "html": "html"}
-"""Kind -> module of this package with `read(data, limits, notes) -> text`, loaded at first use."""
+_READERS = frozenset(("pdf", "docx", "epub", "html"))
+"""Kinds with a module of their name here, with `read(data, limits, notes)`, loaded at first use."""
 
 _ADDRESS = re.compile(r" ?\b(?:at )?0x[0-9a-fA-F]+")
 
@@ -30,11 +30,12 @@ def read_file(path: bytes, limits: Limits) -> tuple[str, str, list[str]]:
     """
     data = file_bytes(path, limits)
     notes: list[str] = []
-    kind = kind_of(data, os.fsdecode(path), notes)
-    if kind not in _READERS:
-        return tidied(decoded(data, notes), notes), kind, notes
+    kind = "any kind of text"
     try:
-        reader = import_module(f"contextcliff_dagster.corpora.extraction.{_READERS[kind]}")
+        kind = kind_of(data, os.fsdecode(path), notes)
+        if kind not in _READERS:
+            return tidied(decoded(data, notes), notes), kind, notes
+        reader = import_module(f"contextcliff_dagster.corpora.extraction.{kind}")
         return tidied(reader.read(data, limits, notes), notes), kind, notes
     except (RefusedError, MemoryError):
         raise

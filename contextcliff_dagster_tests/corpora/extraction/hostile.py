@@ -92,7 +92,7 @@ _HOSTILE: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
     "scan.pdf": (lambda: made.pdf([[], []]), ("holds no text; it may be a scan",)),
     "cut.pdf": (lambda: made.pdf([["x"]])[:-300], ("is cut off",)),
     "noise.pdf": (lambda: b"%PDF-1.7\n" + _noise(50_000) + b"%%EOF", ("is a broken PDF",)),
-    "bomb.pdf": (lambda: made.pdf_of_stream(b"q " * 150_000_000, packed=True), _MEMORY),
+    "bomb.pdf": (lambda: made.pdf_of_stream(b"q " * 100_000_000, packed=True), _MEMORY),
     "selfdrawn.pdf": (lambda: made.pdf_of_stream(_HELLO + b" /X Do"), (*_MEMORY, *_TIME, "Hello")),
     "endless.pdf": (made.endless_pdf, _TIME),
     "deeparray.pdf": (

@@ -17,7 +17,7 @@ from contextcliff_dagster.corpora.extraction.refused import RefusedError
 from contextcliff_dagster_tests.corpora.extraction import documents as made
 from contextcliff_dagster_tests.corpora.extraction.hostile import EXPECTED, write_hostile
 
-LIMITS = Limits(seconds=4, memory_mb=300, unpacked_mb=30, file_mb=50)
+LIMITS = Limits(seconds=2, memory_mb=300, unpacked_mb=30, file_mb=50)
 
 
 def test_a_folder_of_hostile_files_is_read_to_its_end(tmp_path: Path) -> None:
@@ -39,8 +39,9 @@ def test_a_folder_of_hostile_files_is_read_to_its_end(tmp_path: Path) -> None:
     }
     assert wrong == {}
     # The same again: neither the company of others nor the order changes a word.
-    again = {result.path: result for result in extract_all(paths[::-1], LIMITS)}
-    assert [again[path] for path in paths] == results
+    quick = [path for path in hostile[::-1] if not outcomes[path.name].startswith("takes")]
+    before = dict(zip(paths, results, strict=True))
+    assert list(extract_all(quick, LIMITS)) == [before[path] for path in quick]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
@@ -107,10 +108,12 @@ def test_an_archive_that_lies_about_its_sizes(tmp_path: Path) -> None:
     honest = bytearray(made.docx(made.paragraph(made.run("word " * 100_000))))
     with zipfile.ZipFile(BytesIO(honest)) as archive:
         size = archive.getinfo("word/document.xml").file_size
-    for lie in (10, 2**31):
+    less, more = (tmp_path / name for name in ("less.docx", "more.docx"))
+    for path, lie in ((less, 10), (more, 2**31)):
         changed = bytes(honest).replace(struct.pack("<I", size), struct.pack("<I", lie))
-        path = tmp_path / f"{lie}.docx"
         path.write_bytes(changed)
-        (result,) = extract_all([path], LIMITS)
-        assert isinstance(result, Unusable)
-        assert result.reason == "is damaged: word/document.xml in it cannot be unpacked"
+    first, second = extract_all([less, more], LIMITS)
+    # The checksum is of the whole: a part of a text is never taken for it.
+    assert first == Unusable(less, "is damaged: word/document.xml in it cannot be unpacked")
+    assert isinstance(second, Extracted)
+    assert len(second.text) == len("word ") * 100_000 + 1
