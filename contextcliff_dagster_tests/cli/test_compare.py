@@ -105,6 +105,6 @@ def test_logs_of_other_tools_are_compared_too(
     assert (ended.code, ended.err) == (0, "")
     found = json.loads(ended.out)
     assert found["paired"]
-    assert found["n_examples"] == 60
+    assert found["n"] == 60
     both = ["--metric", "x", "--score", "em"]
     assert_one_sentence(call(*command, *both), "--metric", "--score")
