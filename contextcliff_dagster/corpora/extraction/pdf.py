@@ -56,7 +56,8 @@ def _page_text(document: object, number: int) -> str:
     except pypdfium2.PdfiumError as fault:
         raise RefusedError(f"is a broken PDF: its page {number + 1:,} cannot be read") from fault
     try:
-        text: str = words.get_text_bounded()
+        # Not `get_text_bounded`, which leaves out what runs over the page's edge, letter by letter.
+        text: str = words.get_text_range()
     finally:
         words.close()
         page.close()

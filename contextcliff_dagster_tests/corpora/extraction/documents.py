@@ -73,6 +73,7 @@ def table(rows: Iterable[Iterable[str]]) -> str:
 def _word_part(root: str, inner: str) -> str:
     spaces = (
         f'xmlns:w="{WORD}" '
+        'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships" '
         'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
         'xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape"'
     )

@@ -28,6 +28,11 @@ def test_a_word_parted_at_a_line_end_of_a_pdf_stays_as_it_is_printed() -> None:
     assert text == "an extra-\nordinary “café” – naïve"
 
 
+def test_what_runs_over_the_edge_of_a_page_is_text_all_the_same() -> None:
+    words = made.words(40)
+    assert pdf.read(made.pdf([[" ".join(words)]]), LIMITS, []).split() == words
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
