@@ -126,7 +126,7 @@ def _of_controls(result: Result, colour: str) -> Panel | None:
 
 
 def _of_position(result: Result, colour: str) -> Panel | None:
-    groups = [g for g in parts(part(result, "by_position"), "groups") if number(g.get("mean"))]
+    groups = [g for g in parts(part(result, "by_position"), "groups") if g.get("mean") is not None]
     if len(groups) < 2:
         return None
     series = _evidence(groups, colour, lambda low, high: 50.0 * (low + high))
@@ -134,7 +134,7 @@ def _of_position(result: Result, colour: str) -> Panel | None:
 
 
 def _of_distance(result: Result, colour: str) -> Panel | None:
-    groups = [g for g in parts(part(result, "by_distance"), "groups") if number(g.get("mean"))]
+    groups = [g for g in parts(part(result, "by_distance"), "groups") if g.get("mean") is not None]
     if len(groups) < 2:
         return None
     series = _evidence(groups, colour, lambda low, high: max(low * high, 1.0) ** 0.5)

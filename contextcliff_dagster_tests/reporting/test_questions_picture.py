@@ -112,6 +112,12 @@ def test_every_model_that_says_something_has_a_block_and_the_bytes_repeat() -> N
     assert Image.open(io.BytesIO(with_another)).height == heights[0]
 
 
+def test_a_mean_of_zero_is_shown() -> None:
+    result = sample("a")[0]
+    groups = [_group(0.0, 0.5, 0.0), _group(0.5, 1.0, 0.0)]
+    assert plot_questions([{**result, "by_position": _curve("evidence_position", groups)}])
+
+
 def test_a_result_that_says_nothing_has_no_picture_and_no_section(tmp_path: Path) -> None:
     plain = sample("a")[0]
     (tmp_path / "questions.png").write_bytes(b"of an earlier report")
