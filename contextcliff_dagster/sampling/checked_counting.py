@@ -8,9 +8,11 @@ so.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.sampling.check_texts import CHECK_TEXTS
@@ -21,6 +23,7 @@ Count = Callable[[str], int]
 CountMany = Callable[[Sequence[str]], list[int]]
 
 _OWN_CHARACTERS = 100_000
+_TIDY_CHARACTERS = 100_000_000
 _LONG_RUN = re.compile(r"(?<!\s)\s{5000}|(?<!\S)\S{5000}")
 """Regular expressions of the reference libraries take the square of its length, or end in a panic
 (tiktoken 0.14: a million spaces). Linear: tried at the start of a run only."""
@@ -55,13 +58,16 @@ class CheckedCounter:
         self._reference: CountMany | None = None
         self._fast: Count | None = None
         self._verdict = ""
+        self._agreed = False
+        self._since = 0
         self._lock = threading.Lock()
 
     @property
     def counted_by(self) -> str:
         """The library that counts, and what the comparison of the two found."""
-        name = self._names[self._fast is not None]
-        return f"{name}, {self._verdict}" if self._verdict else name
+        if not self._verdict:
+            return self._names[0]
+        return f"{self._names[self._agreed]}, {self._verdict}"
 
     def count(self, text: str) -> int:
         """Tokens of ``text``; halves of surrogate pairs count as the replacement character.
@@ -80,8 +86,14 @@ class CheckedCounter:
             if hard is not None or self._left < 0:
                 self._compare(texts[0] if hard is None else hard)
         fast = self._fast
+        if fast is None and self._agreed:
+            fast = self._loaded_again()
         if fast is None:
             return self._refer(texts)
+        self._since += sum(map(len, texts))
+        if self._since > _TIDY_CHARACTERS:
+            self._since = 0
+            _give_back()
         alone = self._by_reference
         return [self._refer([text])[0] if alone(text) else fast(text) for text in texts]
 
@@ -89,6 +101,19 @@ class CheckedCounter:
         """So much text is going to come: the choice is made at the first of it."""
         if characters > self._left:
             self._left = 0
+
+    def by_reference(self, text: str) -> bool:
+        """Whether only the reference library counts this text rightly: it is loaded beside the
+        other for it."""
+        return self._by_reference(text)
+
+    def refer(self, texts: Sequence[str]) -> list[int]:
+        """One count a text, all by the reference library; the other one makes room for it first,
+        and is loaded again when it is needed."""
+        with self._lock:
+            self._fast = None
+        _give_back()
+        return self._refer([whole(text) for text in texts])
 
     def use_fast(self) -> None:
         """Have the comparison now, whatever it takes."""
@@ -118,7 +143,9 @@ class CheckedCounter:
             wanted = self._refer(texts)
             # Never both in memory: the vocabulary of a large model takes 60 to 200 MB in each.
             self._reference = None
+            _give_back()
             fast, fault = self._loaded()
+            _give_back()
             if fast is None:
                 self._verdict = f"because {self._names[1]} {fault}"
                 return
@@ -129,8 +156,16 @@ class CheckedCounter:
                 of = f"{wrong} of {len(texts)} check texts"
                 self._verdict = f"because {self._names[1]} counted {of} otherwise"
                 return
-            self._fast = fast
+            self._fast, self._agreed = fast, True
             self._verdict = f"equal to {self._names[0]} on {len(texts)} check texts"
+
+    def _loaded_again(self) -> Count | None:
+        with self._lock:
+            if self._fast is None:
+                self._reference = None
+                _give_back()
+                self._fast, _ = self._loaded()
+            return self._fast
 
     def _loaded(self) -> tuple[Count | None, str]:
         try:
@@ -139,6 +174,13 @@ class CheckedCounter:
             raise
         except Exception as fault:
             return None, f"does not load here ({type(fault).__name__})"
+
+
+def _give_back() -> None:
+    """Freed memory to the system: glibc keeps what is in small pieces, and of a vocabulary that is
+    30 to 55 MB."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library has no such thing
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _count_or_none(count: Count, text: str) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,9 +116,23 @@ def _count_documents(
     with _opened(path) as file:
         if (expect := getattr(tokenizer, "expect", None)) is not None:
             expect(_text_bytes(file))
-        for ids, texts in _text_batches(file):
+        counter = getattr(tokenizer, "counter", None)
+        later: dict[int, list[tuple[int, int]]] = {}
+        for group in range(file.num_row_groups):
+            ids, texts = _text_group(file, group)
             digests += b"".join(bytes.fromhex(one) for one in ids)
+            if counter is not None:
+                odd = [row for row, text in enumerate(texts) if counter.by_reference(text)]
+                if odd:
+                    later[group] = [(len(counted) + row, row) for row in odd]
+                    texts = ["" if row in odd else text for row, text in enumerate(texts)]
             counted.extend(tokenizer.count_many(texts))
+        # At the end, when the fast library may go: both vocabularies at once are too much memory.
+        for group, places in later.items():
+            _, texts = _text_group(file, group)
+            tokens = counter.refer([texts[row] for _, row in places]) if counter else []
+            for (place, _), found in zip(places, tokens, strict=True):
+                counted[place] = found
     ids_array = np.frombuffer(bytes(digests), dtype="S32")
     order = np.argsort(ids_array)
     return ids_array[order], np.frombuffer(counted, dtype=np.int64)[order]
@@ -131,11 +144,10 @@ def _text_bytes(file: pq.ParquetFile) -> int:
     return sum(group.total_byte_size for group in groups)
 
 
-def _text_batches(file: pq.ParquetFile) -> Iterator[tuple[list[str], list[str]]]:
-    # A batch never spans row groups, and those are a few MB of text or a single longer document.
-    for group in range(file.num_row_groups):
-        table = file.read_row_group(group, columns=["document_id", "text"], use_threads=False)
-        yield table["document_id"].to_pylist(), table["text"].to_pylist()
+def _text_group(file: pq.ParquetFile, group: int) -> tuple[list[str], list[str]]:
+    """Ids and texts of a row group: a few MB of text, or a single longer document."""
+    table = file.read_row_group(group, columns=["document_id", "text"], use_threads=False)
+    return table["document_id"].to_pylist(), table["text"].to_pylist()
 
 
 def _look_up(

@@ -19,6 +19,8 @@ from contextcliff_dagster.contracts import DOCUMENTS, LENGTH_MAP, CorpusError, S
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.materialize import materialize_corpus
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
+from contextcliff_dagster.sampling.tiktoken_ranks import tiktoken_encoding
+from contextcliff_dagster.sampling.tokenizers import TiktokenTokenizer
 from contextcliff_dagster.store import read_table
 
 ROOT = Path(__file__).parents[2]
@@ -140,3 +142,24 @@ def test_the_map_is_a_table_of_the_declared_schema(corpus_dir: Path) -> None:
     assert pq.read_schema(out).remove_metadata() == LENGTH_MAP.arrow_schema().remove_metadata()
     assert pq.read_schema(out).field("length_tokens").metadata[b"unit"] == b"tokens"
     assert isinstance(read_length_map(out), pa.Table)
+
+
+def test_documents_that_only_tiktoken_counts_rightly_are_counted_by_it(tmp_path: Path) -> None:
+    odd = "it'ſ 'ſ IT'ſx " * 40
+    texts = [("plain words " * 30 + str(n)) if n % 7 else odd + str(n) for n in range(60)]
+    path = tmp_path / "qa.jsonl"
+    rows = [
+        {"id": f"e{n}", "context": text, "question": "q", "answer": "a"}
+        for n, text in enumerate(texts)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    materialize_corpus(FileCorpus({"path": str(path)}), tmp_path / "corpus")
+    tokenizer = TiktokenTokenizer("cl100k_base")
+    tokenizer.counter.use_fast()
+    built = build_length_map(tmp_path / "corpus", tokenizer, tmp_path / "map.parquet")
+    assert built.counted_by.startswith("fastokens ")
+    found = read_table(tmp_path / "map.parquet", LENGTH_MAP).to_pylist()
+    encode = tiktoken_encoding("cl100k_base").encode_ordinary
+    assert [row["length_tokens"] for row in found] == [len(encode(text)) for text in texts]
+    # It is the same tokenizer afterwards.
+    assert tokenizer.count("plain words") == len(encode("plain words"))
