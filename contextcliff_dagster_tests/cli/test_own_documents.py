@@ -64,8 +64,8 @@ def test_a_folder_with_questions_is_measured_and_accounted_for(
     folder = contextcliff_home / study
     report = (folder / "report" / "latest" / "report.md").read_text(encoding="utf-8")
     counts = (
-        "29 files found, 24 used (24 text); left out: 3 without a question, 1 tables of "
-        "questions, 1 links out of the folder. 24 questions from questions.csv."
+        "29 files found, 24 used (24 text); left out: 3 without a question, 1 table of "
+        "questions, 1 link out of the folder. 24 questions from questions.csv."
     )
     assert counts in ended.out + ended.err
     assert counts in report.replace("\\", "")

@@ -34,14 +34,15 @@ FATES: dict[str, str] = {
     "duplicate": "the same text as another",
     "too_short": "too short",
     "no_question": "without a question",
-    "questions": "tables of questions",
+    "questions": "table|tables of questions",
     "hidden": "hidden",
     "ignored": "ignored",
-    "link_out": "links out of the folder",
-    "link": "links to what is read already, or to nothing",
-    "not_a_file": "no plain files",
+    "link_out": "link|links out of the folder",
+    "link": "link|links to what is read already, or to nothing",
+    "not_a_file": "no plain file|files",
 }
-"""Why a file is left out, in the words of the report; their order is that of the sentence."""
+"""Why a file is left out, in the words of the report; their order is that of the sentence. Of
+``one|several`` the first stands beside 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,19 @@ def counted(fates: Iterable[Fate]) -> dict[str, Any]:
 def listed(counts: Mapping[str, Any]) -> str:
     """The counts as a sentence without its full stop."""
     formats = ", ".join(f"{n:,} {kind}" for kind, n in counts["formats"].items())
-    left_out = ", ".join(f"{n:,} {FATES[reason]}" for reason, n in counts["left_out"].items())
+    left_out = ", ".join(f"{n:,} {_words(reason, n)}" for reason, n in counts["left_out"].items())
     found = counts["found"]
     said = f"{found:,} file{'s' * (found != 1)} found, {counts['used']:,} used"
     if formats:
         said += f" ({formats})"
     return f"{said}; left out: {left_out}" if left_out else said
+
+
+def _words(reason: str, n: int) -> str:
+    return " ".join(
+        word.split("|")[0 if n == 1 else -1] if "|" in word else word
+        for word in FATES[reason].split(" ")
+    )
 
 
 def account_of(
