@@ -23,7 +23,7 @@ Count = Callable[[str], int]
 CountMany = Callable[[Sequence[str]], list[int]]
 
 _OWN_CHARACTERS = 100_000
-_TIDY_CHARACTERS = 100_000_000
+_TIDY_CHARACTERS = 25_000_000
 _LONG_RUN = re.compile(r"(?<!\s)\s{5000}|(?<!\S)\S{5000}")
 """Regular expressions of the reference libraries take the square of its length, or end in a panic
 (tiktoken 0.14: a million spaces). Linear: tried at the start of a run only."""

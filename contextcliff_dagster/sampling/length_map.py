@@ -133,7 +133,7 @@ def _count_documents(
             tokens = counter.refer([texts[row] for _, row in places]) if counter else []
             for (place, _), found in zip(places, tokens, strict=True):
                 counted[place] = found
-    ids_array = np.frombuffer(bytes(digests), dtype="S32")
+    ids_array = np.frombuffer(digests, dtype="S32")
     order = np.argsort(ids_array)
     return ids_array[order], np.frombuffer(counted, dtype=np.int64)[order]
 

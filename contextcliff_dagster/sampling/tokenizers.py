@@ -212,8 +212,13 @@ class TiktokenTokenizer:
                 f"{tempfile.gettempdir()}: {fault.strerror or fault}; set TMPDIR to a folder "
                 "with room."
             ) from fault
-        encode = made.encode_ordinary
-        return lambda text: len(encode(text))
+
+        def count(text: str) -> int:
+            # As encode_ordinary, but its ids are all that is kept: 4 bytes a token instead of 16.
+            ids, _ = made.encode_batch_flat([text], split_special_tokens=True)
+            return len(ids) // 4
+
+        return count
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
