@@ -5,12 +5,12 @@ process of its own. *Kept* is the share of those words that come out whole and i
 longest run of them that ascends), *added* what comes out besides, as a share of the words.
 *Installed* counts a library with all that it requires, *start* is its import in a fresh process.
 
-Run: ``python benchmarks/extraction.py [KIND ...]``. Libraries that are not installed are said to be
-missing; an environment with all of them::
+Run: ``python benchmarks/extraction.py [KIND ...]``, a kind being also ``encodings``. Libraries that
+are not installed are said to be missing; an environment with all of them::
 
     pip install pypdfium2 pypdf pdfminer.six pdf-oxide lxml selectolax resiliparse beautifulsoup4 \\
         inscriptis python-docx docx2python mammoth kreuzberg 'markitdown[pdf,docx]' \\
-        chardetng-py reportlab
+        chardetng-py charset-normalizer chardet reportlab pytest hypothesis
 """
 
 from __future__ import annotations
@@ -263,6 +263,47 @@ def epub_file(words: list[str]) -> bytes:
     )
 
 
+def encodings() -> None:
+    """Of short texts in older encodings, how many does each detector read right?"""
+    from contextcliff_dagster_tests.corpora.extraction.test_texts import SENTENCES
+
+    def chardetng(data: bytes) -> str:
+        import chardetng_py
+
+        detector = chardetng_py.EncodingDetector()
+        detector.feed(data, last=True)
+        return detector.guess(tld=None, allow_utf8=False)
+
+    def charset_normalizer(data: bytes) -> str:
+        import charset_normalizer
+
+        best = charset_normalizer.from_bytes(data).best()
+        return best.encoding if best else "ascii"
+
+    def chardet(data: bytes) -> str:
+        import chardet
+
+        return chardet.detect(data)["encoding"] or "ascii"
+
+    texts = [(text * n, name) for name, text in SENTENCES.items() for n in (1, 3, 20)]
+    texts += [("It’s “quoted” – the naïve café’s £5 menu… " * n, "cp1252") for n in (1, 3, 20)]
+    for detect in (chardetng, charset_normalizer, chardet):
+        wrong = []
+        for text, name in texts:
+            try:
+                if text.encode(name).decode(said := detect(text.encode(name))) != text:
+                    wrong.append(f"{name} as {said}")
+            except ImportError:
+                print(f"encodings by {detect.__name__}: not installed")
+                break
+            except (UnicodeDecodeError, LookupError):
+                wrong.append(name)
+        else:
+            right = len(texts) - len(wrong)
+            told = f" (not {', '.join(dict.fromkeys(wrong))})" if wrong else ""
+            print(f"encodings by {detect.__name__}: {right} of {len(texts)} right{told}")
+
+
 FILES = {"pdf": pdf_file, "html": html_file, "docx": docx_file, "epub": epub_file}
 N_WORDS = {"pdf": 20_000, "html": 40_000, "docx": 40_000, "epub": 40_000}
 
@@ -328,7 +369,7 @@ def main(kinds: list[str]) -> int:
     print("| kind | library | licence | installed | start | text per CPU second | kept | added |")
     print("|---|---|---|--:|--:|--:|--:|--:|")
     missing = set()
-    for kind in kinds or list(PEERS):
+    for kind in [kind for kind in kinds or list(PEERS) if kind in PEERS]:
         with tempfile.NamedTemporaryFile(suffix=f".{kind}") as file:
             file.write(FILES[kind](made.words(N_WORDS[kind])))
             file.flush()
@@ -348,6 +389,8 @@ def main(kinds: list[str]) -> int:
                 )
     for line in sorted(missing):
         print(f"not measured: {line}")
+    if not kinds or "encodings" in kinds:
+        encodings()
     return 0
 
 

@@ -112,7 +112,10 @@ class _Pool:
                 if (task := self._task()) is None:
                     return
                 worker.give(task)
-        while len(self._workers) < self._most and (task := self._task()) is not None:
+        # One start at a time: a few small files are read before a second process would be there.
+        if len(self._workers) < self._most and all(worker.ready for worker in self._workers):
+            if (task := self._task()) is None:
+                return
             worker = WorkerProcess(self._limits)
             self._workers.append(worker)
             worker.give(task)

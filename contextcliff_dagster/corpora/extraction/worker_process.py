@@ -62,6 +62,11 @@ class WorkerProcess:
         self.deadline = time.monotonic() + _START_SECONDS
 
     @property
+    def ready(self) -> bool:
+        """Whether it has started."""
+        return self._ready
+
+    @property
     def idle(self) -> bool:
         return self._task is None
 
