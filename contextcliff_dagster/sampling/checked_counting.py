@@ -115,6 +115,12 @@ class CheckedCounter:
         _give_back()
         return self._refer([whole(text) for text in texts])
 
+    def rest(self) -> None:
+        """Let go of both libraries' vocabularies; what is needed again is loaded again."""
+        with self._lock:
+            self._fast = self._reference = None
+        _give_back()
+
     def use_fast(self) -> None:
         """Have the comparison now, whatever it takes."""
         self._compare("")

@@ -133,6 +133,8 @@ def _count_documents(
             tokens = counter.refer([texts[row] for _, row in places]) if counter else []
             for (place, _), found in zip(places, tokens, strict=True):
                 counted[place] = found
+        if counter is not None:
+            counter.rest()  # the examples take their own room
     ids_array = np.frombuffer(digests, dtype="S32")
     order = np.argsort(ids_array)
     return ids_array[order], np.frombuffer(counted, dtype=np.int64)[order]
