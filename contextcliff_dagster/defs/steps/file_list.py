@@ -58,11 +58,13 @@ def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> li
     """Sentences for the report on what became of the files; none without a list."""
     from contextcliff_dagster.corpora.materialize import read_rows
 
-    path = file_list(study, store, account)
-    if path is None:
+    if not account.get("list"):
         return []
-    fates = [row["fate"] for row in read_rows(path) if row["document_id"]]
     said = [str(account.get("summary", ""))]
+    path = file_list(study, store, account)
+    if path is None:  # an imported study has the sample, not the list
+        return said
+    fates = [row["fate"] for row in read_rows(path)]
     if long := fates.count(TOO_LONG):
         said.append(f"Of the files used, {long:,} do not fit the window and were not sent.")
     said.append(f"What became of each file: {path.parent.name}/{path.name} in the study's folder.")
