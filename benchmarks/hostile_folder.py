@@ -69,7 +69,7 @@ def main(workers: int | None = 2) -> int:
             if [word for word in found if word in ours] != wanted:
                 faults.append(f"{result.path.name} was not read whole: {str(result)[:200]}")
         elif isinstance(result, Unusable):
-            print(f"  {result.path.name:17} {result.reason}")
+            print(f"  {result.path.name:17} {result.reason}", flush=True)
     count = Counter(r.kind if isinstance(r, Extracted) else "unusable" for r in results)
     print(", ".join(f"{kind} {n}" for kind, n in count.most_common()))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -39,7 +39,9 @@ def test_a_folder_of_hostile_files_is_read_to_its_end(tmp_path: Path) -> None:
     }
     assert wrong == {}
     # The same again: neither the company of others nor the order changes a word.
-    quick = [path for path in hostile[::-1] if not outcomes[path.name].startswith("takes")]
+    quick = [
+        path for path in hostile[::-1] if not outcomes[path.name].startswith(("takes", "makes"))
+    ]
     before = dict(zip(paths, results, strict=True))
     assert list(extract_all(quick, LIMITS)) == [before[path] for path in quick]
 
