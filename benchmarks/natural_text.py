@@ -25,7 +25,7 @@ KINDS = frozenset(
         *("json", "csv", "xml", "yaml", "po", "pl", "tex"),
     )
 )
-SMALLEST, LARGEST = 1_000, 4_000_000
+SMALLEST, LARGEST = 1_000, 2_000_000
 _WORD = re.compile(r"[a-z]{6,}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -50,7 +50,7 @@ def source_files() -> list[Path]:
 
 
 def natural_texts(megabytes: float) -> Iterator[str]:
-    """Distinct texts of 1 kB to 4 MB, ``megabytes`` of UTF-8 together; the same ones every time."""
+    """Distinct texts of 1 kB to 2 MB, ``megabytes`` of UTF-8 together; the same ones every time."""
     files = source_files()
     left = megabytes * 1e6
     for turn in count():
