@@ -33,7 +33,13 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
     from urllib.request import Request, urlopen
 
     parts = urlsplit(url)
-    shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+    host = parts.netloc.rpartition("@")[2]
+    shown = f"{parts.scheme}://{host}{parts.path}"
+    if "@" in parts.netloc:
+        raise CorpusError(
+            f"The address of {shown} holds a user's name, which is not sent; download the file by "
+            "other means and name it."
+        )
     last = unquote(parts.path).rpartition("/")[2]
     stem, dot, ending = last.rpartition(".")
     name = f"{slug(stem)}.{slug(ending)}" if dot and stem else slug(last or "file")

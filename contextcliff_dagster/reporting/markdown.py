@@ -119,7 +119,9 @@ def _reading(results: Results) -> list[str]:
         f"baseline is excluded at {confidence} confidence. It is a limit for this task and this "
         "serving configuration, not a ranking of models.",
         f"- Numbers in square brackets are {confidence} intervals. Where there is none, the reason "
-        "stands beside the number.",
+        "stands beside the number. Those of a drop from the place of the loss on, and of the group "
+        "that differs most, do not allow for the choice of that place or group: they are somewhat "
+        "too short.",
         "- **Stable**, **transition**, **degraded**: where the score holds, where it falls, where "
         "it stays low.",
         "- What happens inside the model is not observed: the report says where the score drops, "

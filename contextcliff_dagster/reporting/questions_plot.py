@@ -137,7 +137,7 @@ def _of_distance(result: Result, colour: str) -> Panel | None:
     groups = [g for g in parts(part(result, "by_distance"), "groups") if g.get("mean") is not None]
     if len(groups) < 2:
         return None
-    series = _evidence(groups, colour, lambda low, high: max(low * high, 1.0) ** 0.5)
+    series = _evidence(groups, colour, lambda low, high: (max(low, 1.0) * max(high, 1.0)) ** 0.5)
     return Panel("How far two pieces lie apart", series, "tokens between them")
 
 
@@ -149,12 +149,13 @@ def _evidence(
         x = middle(number(group.get("low")) or 0.0, number(group.get("high")) or 0.0)
         mean, same = number(group.get("mean")), number(group.get("at_equal_length"))
         if mean is not None:
-            raw.append((x, mean, number(group.get("ci_low")), number(group.get("ci_high"))))
+            raw.append((x, mean, None, None))
         if same is not None:
-            equal.append((x, same, None, None))
+            low, high = (number(group.get(f"at_equal_length_{side}")) for side in ("low", "high"))
+            equal.append((x, same, low, high))
     return [
-        Series("at equal length", equal, SOFT_INK, "D", hollow=True),
-        Series("as measured", raw, colour),
+        Series("as measured", raw, SOFT_INK, "D", hollow=True),
+        Series("at equal length", equal, colour),
     ]
 
 

@@ -89,8 +89,14 @@ def test_what_goes_wrong_is_a_sentence_without_the_secret(
 
 
 def test_no_server_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="download it by other means"):
+    with pytest.raises(CorpusError, match=r"127.0.0.1:9/x.jsonl .*download it by other means"):
+        local_copy("http://127.0.0.1:9/x.jsonl", tmp_path)
+
+
+def test_a_password_in_the_address_is_refused_and_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="holds a user's name") as raised:
         local_copy("http://user:s3cret@127.0.0.1:9/x.jsonl", tmp_path)
+    assert "s3cret" not in str(raised.value)
 
 
 def test_a_corpus_reads_the_copy(
