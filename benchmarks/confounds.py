@@ -13,6 +13,9 @@ with a chance of .80 to .95, hard ones of .20 to .45, drawn anew for every data 
 - "no loss, even mix" and "apart": no loss, and a loss where all hard questions stand in the longer
   half, which nothing can tell.
 
+In the last design records also name two levels, three domains and the place of the evidence, which
+have nothing to do with length or score: any of them may be found to explain a loss, by chance.
+
 "called": `confounds.identified`. "error": median of |standardised drop - planted one| and median
 of the difference itself; "held": share of the drop's 95% intervals that hold the planted one.
 """
@@ -38,7 +41,12 @@ from contextcliff_dagster.analysis.units import clean_records
 from contextcliff_dagster.analysis.verdict import find_verdict
 
 PLANTED = ("all mix", "length, even mix", "length, varying mix", "no loss, even mix", "apart")
-DESIGNS = {"300 documents": (300, 1), "150 documents, 3 questions each": (150, 3)}
+BESIDE = "300 documents; level, domain, place besides"
+DESIGNS = {
+    "300 documents": (300, 1),
+    "150 documents, 3 questions each": (150, 3),
+    BESIDE: (300, 1),
+}
 
 
 def draw(
@@ -78,12 +86,16 @@ def audit(seed: int, planted: str, design: str) -> tuple[str, bool, float, bool]
     """What is called, whether a loss was found, the drop's error, whether its interval holds."""
     rng = np.random.default_rng((seed, PLANTED.index(planted), list(DESIGNS).index(design)))
     records, drop = draw(rng, planted, *DESIGNS[design])
+    if design == BESIDE:
+        records["level"] = rng.integers(1, 3, len(records)).astype(str)
+        records["domain"] = [f"domain {i}" for i in rng.integers(0, 3, len(records))]
+        records["evidence_position"] = rng.random(len(records))
     settings = AnalysisSettings()
     sample = clean_records(records, [])
     documents = sample.documents()
     finding = find_verdict(documents, settings, baseline_of(documents, settings)["mean"])
     found = audit_confounds(sample, finding, settings)
-    row = found.mix[0]
+    row = next(row for row in found.mix if row["category"] == "kind")
     error = np.nan if row["drop"] is None else row["drop"] - drop
     held = row["drop"] is not None and row["drop_ci_low"] <= drop <= row["drop_ci_high"]
     return found.confounds["identified"], finding.visible, error, held

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextcliff_dagster.cli.options import together
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.sampling.tokenizers import Tokenizer
 
 _OPTIONS = together(
     click.option("--metric", metavar="NAME", help="The score to take of a log that has several."),
@@ -49,14 +52,20 @@ def log_options(command: Callable[..., None]) -> Callable[..., None]:
         partial: bool,
         **given: Any,
     ) -> None:
-        from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
         from contextcliff_dagster.score_files import LogOptions
 
         if metric is not None and own_score is not None:
             raise click.UsageError("--metric takes a log's score and --score makes one: choose one")
         log = LogOptions(
-            metric, own_score, tokenizer, documents, partial, open_tokenizer=open_any_tokenizer
+            metric, own_score, tokenizer, documents, partial, open_tokenizer=_open_tokenizer
         )
         command(log=log, **given)
 
     return _OPTIONS(gathered)
+
+
+def _open_tokenizer(name: str) -> Tokenizer:
+    # Imported when a tokenizer is asked for: most files bring their lengths.
+    from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
+
+    return open_any_tokenizer(name)
