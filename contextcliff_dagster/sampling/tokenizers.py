@@ -85,7 +85,28 @@ def open_tokenizer(name: str) -> Tokenizer:
     raise no_such_tokenizer(name)
 
 
-class TokenizerJson:
+class _Local:
+    """What counts on this machine: its ``counter``."""
+
+    counter: CheckedCounter
+
+    @property
+    def counted_by(self) -> str:
+        """The library that counts, and why."""
+        return self.counter.counted_by
+
+    def expect(self, characters: int) -> None:
+        """So much text is going to come."""
+        self.counter.expect(characters)
+
+    def count(self, text: str) -> int:
+        return self.counter.count(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        return self.counter.count_many(texts)
+
+
+class TokenizerJson(_Local):
     """Any Hugging Face ``tokenizer.json``; counts as ``encode(text, add_special_tokens=False)``.
 
     As there, a special token spelled out in the text counts as that one token.
@@ -103,21 +124,6 @@ class TokenizerJson:
             worth_characters=_TOKENIZERS_CHARACTERS,
         )
         self.counter.count("")  # whatever is wrong with the file is found now
-
-    @property
-    def counted_by(self) -> str:
-        """The library that counts, and why."""
-        return self.counter.counted_by
-
-    def expect(self, characters: int) -> None:
-        """So much text is going to come."""
-        self.counter.expect(characters)
-
-    def count(self, text: str) -> int:
-        return self.counter.count(text)
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        return self.counter.count_many(texts)
 
     def _content(self) -> bytes:
         try:
@@ -154,7 +160,7 @@ class TokenizerJson:
         return count_many
 
 
-class TiktokenTokenizer:
+class TiktokenTokenizer(_Local):
     """A tiktoken encoding; counts as ``encode_ordinary``: special tokens are plain text."""
 
     def __init__(self, encoding: str) -> None:
@@ -171,21 +177,6 @@ class TiktokenTokenizer:
         )
         self.counter.count("")  # a vocabulary that is not to be had is missed now
         self.fingerprint = RANKS_SHA256.get(self._encoding) or self._hash()
-
-    @property
-    def counted_by(self) -> str:
-        """The library that counts, and why."""
-        return self.counter.counted_by
-
-    def expect(self, characters: int) -> None:
-        """So much text is going to come."""
-        self.counter.expect(characters)
-
-    def count(self, text: str) -> int:
-        return self.counter.count(text)
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        return self.counter.count_many(texts)
 
     def _hash(self) -> str:
         reference: Any = tiktoken_encoding(self._encoding)
