@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 __all__ = ["PiecedText", "answer_place"]
@@ -37,6 +38,13 @@ def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[
     """
     for start, end in spans:
         for answer in answers:
-            if answer and (at := text.find(answer, start, end)) >= 0:
-                return at
+            if answer and (found := _standing_alone(answer).search(text, start, end)):
+                return found.start()
     return min(spans)[0] if spans else None
+
+
+def _standing_alone(answer: str) -> re.Pattern[str]:
+    # "no" does not stand in "known"; scripts without blanks between words have no such edges.
+    before = r"(?<![A-Za-z0-9])" if re.match(r"[A-Za-z0-9]", answer) else ""
+    after = r"(?![A-Za-z0-9])" if re.search(r"[A-Za-z0-9]\Z", answer) else ""
+    return re.compile(before + re.escape(answer) + after)
