@@ -141,12 +141,13 @@ def no_context(
         return None, "not_assessed", said
     m0, m1, c0, c1 = pairs.means()
     if finding.visible and m0 > m1 and c0 - c1 >= 0.5 * (m0 - m1):
+        certain = _known_explains_half(pairs, settings)
         said.append(
             f"Of the questions {beyond.words} it knows {c1:.2f} without the document and of the "
-            f"others {c0:.2f}: most of the loss ({m0:.2f} to {m1:.2f}) is that of questions that "
-            "need no document."
+            f"others {c0:.2f}: {'most' if certain else 'perhaps most'} of the loss ({m0:.2f} to "
+            f"{m1:.2f}) is that of questions that need no document."
         )
-        return None, "no", said
+        return None, "no" if certain else "not_assessed", said
     if finding.visible and c1 >= 0.5 * m1 and c1 >= LEAST_KNOWN:
         said.append(
             f"Of the score {beyond.words}, {m1:.2f}, the model has {c1:.2f} without the document: "
@@ -157,23 +158,8 @@ def no_context(
 
 def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
     """1 - (m1 / m0) / (o1 / o0) and its percentile interval over documents."""
-    count = int(pairs.document.max()) + 1
-    side = pairs.beyond.astype(np.float64)
-    weights = (1.0 - side, side)
-    sums = np.stack(
-        [
-            np.bincount(pairs.document, weights=values * weight, minlength=count)
-            for values in (pairs.score, pairs.control)
-            for weight in weights
-        ],
-        axis=1,
-    )
-    rng = np.random.default_rng((settings.seed, 7))
-    even = np.full(count, 1.0 / count)
-    step = max(1, _AT_ONCE // count)
-    sizes = [min(step, settings.resamples - at) for at in range(0, settings.resamples, step)]
-    drawn = [rng.multinomial(count, even, size=size) @ sums for size in sizes]
-    m0, m1, o0, o1 = np.concatenate(drawn).T
+    sums = _sums(pairs)
+    m0, m1, o0, o1 = _resampled(sums, settings)[:, :4].T
 
     # The numbers of examples on a side cancel: those of both scores are the same.
     def drop(m0: Floats, m1: Floats, o0: Floats, o1: Floats) -> Floats:
@@ -181,12 +167,48 @@ def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estim
             out: Floats = 1.0 - (m1 * o0) / (m0 * o1)
         return out
 
-    value = float(drop(*sums.sum(axis=0)))
+    value = float(drop(*sums.sum(axis=0)[:4]))
     found = drop(m0, m1, o0, o1)
     found = found[np.isfinite(found)]
     tail = 0.5 * (1.0 - settings.confidence)
     low, high = np.quantile(found, (tail, 1.0 - tail)) if len(found) else (value, value)
     return Estimate(value, float(min(low, value)), float(max(high, value)))
+
+
+def _known_explains_half(pairs: Pairs, settings: AnalysisSettings) -> bool:
+    """Whether the fall of what is known without the document surely is half of the fall measured.
+
+    By resampled documents: the lower limit of the one minus half of the other is above 0.
+    """
+    totals = _resampled(_sums(pairs), settings)
+    totals = totals[(totals[:, 4:] > 0).all(axis=1)]
+    m0, m1, c0, c1 = (totals[:, :4] / totals[:, (4, 5, 4, 5)]).T
+    tail = 0.5 * (1.0 - settings.confidence)
+    return len(totals) > 0 and bool(np.quantile((c0 - c1) - 0.5 * (m0 - m1), tail) > 0)
+
+
+def _sums(pairs: Pairs) -> Floats:
+    """Per document, before and beyond: summed score, summed score of the control, examples."""
+    count = int(pairs.document.max()) + 1
+    side = pairs.beyond.astype(np.float64)
+    return np.stack(
+        [
+            np.bincount(pairs.document, weights=values * weight, minlength=count)
+            for values in (pairs.score, pairs.control, np.ones(len(pairs.score)))
+            for weight in (1.0 - side, side)
+        ],
+        axis=1,
+    )
+
+
+def _resampled(sums: Floats, settings: AnalysisSettings) -> Floats:
+    """Totals of ``sums`` over documents drawn with replacement (resamples x 6)."""
+    count = len(sums)
+    rng = np.random.default_rng((settings.seed, 7))
+    even = np.full(count, 1.0 / count)
+    step = max(1, _AT_ONCE // count)
+    sizes = [min(step, settings.resamples - at) for at in range(0, settings.resamples, step)]
+    return np.concatenate([rng.multinomial(count, even, size=size) @ sums for size in sizes])
 
 
 def _said(mean: Mean) -> str:

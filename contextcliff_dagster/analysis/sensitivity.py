@@ -21,11 +21,12 @@ More than 2,000 documents are first summed with their neighbours.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis import beside
 from contextcliff_dagster.analysis.baseline import baseline_of
 from contextcliff_dagster.analysis.conclusion import conclude, conclude_again
 from contextcliff_dagster.analysis.prompt_tokens import prompt_line
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.conclusion import Conclusion
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.analysis.units import Sample
+    from contextcliff_dagster.contracts import Verdict
 
     Ints = NDArray[np.int64]
 
@@ -80,20 +82,42 @@ def sensitivity(
         permutations=min(settings.permutations, _PERMUTATIONS),
         resamples=min(settings.resamples, _RESAMPLES),
     )
-    rows = [_row("as reported", "", conclusion, documents, longest, reported=True)]
-    for factor, value, changed, chosen in _variants(sample, documents, quick, primary):
+    variants = [*_variants(sample, documents, quick, primary)]
+    again = [v for v in variants if v[0] != "tolerance" and v[3] is not None]
+    outcomes = iter(beside.call_all(_concluded, [(changed, by) for _, _, changed, by in again]))
+    reported = _outcome(conclusion, documents)
+    rows = [_row("as reported", "", reported, longest, reported=True)]
+    for factor, value, _, chosen in variants:
         if chosen is None:
-            rows.append(_row(factor, value, conclusion, documents, longest, reported=True))
-            continue
-        if factor == "tolerance":
-            found = conclude_again(conclusion, chosen.tolerance, settings)
+            rows.append(_row(factor, value, reported, longest, reported=True))
+        elif factor == "tolerance":
+            varied = conclude_again(conclusion, chosen.tolerance, settings)
+            rows.append(_row(factor, value, _outcome(varied, documents), longest))
         else:
-            found = conclude(changed, chosen, baseline_of(changed, chosen)["mean"])
-        if factor == "tokenizer":
-            rows.append(_row(factor, value, found, changed, longest, prompt_line(sample.calls)))
-        else:
-            rows.append(_row(factor, value, found, changed, longest))
+            line = prompt_line(sample.calls) if factor == "tokenizer" else None
+            rows.append(_row(factor, value, next(outcomes), longest, line))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a row tells of a conclusion: ``n`` examples, verdict, cap and place in tokens."""
+
+    n: int
+    verdict: Verdict
+    cap: int | None
+    location: int | None
+
+
+def _outcome(found: Conclusion, documents: Documents) -> Outcome:
+    cliff = found.finding.cliff
+    location = None if cliff is None else round(cliff.location.value)
+    return Outcome(int(documents.n.sum()), found.finding.verdict, found.cap.tokens, location)
+
+
+def _concluded(documents: Documents, settings: AnalysisSettings) -> Outcome:
+    baseline = baseline_of(documents, settings)["mean"]
+    return _outcome(conclude(documents, settings, baseline), documents)
 
 
 Variant = tuple[str, str, Documents, "AnalysisSettings | None"]
@@ -181,8 +205,7 @@ def _binned(documents: Documents, count: int) -> Documents:
 def _row(
     factor: str,
     value: str,
-    found: Conclusion,
-    documents: Documents,
+    found: Outcome,
     longest: int,
     line: tuple[float, float] | None = None,
     *,
@@ -196,13 +219,12 @@ def _row(
             length = max((length - constant) / slope, 1.0)
         return min(int(length), longest)
 
-    cliff = found.finding.cliff
     return {
         "factor": factor,
         "value": value,
         "reported": reported,
-        "n": int(documents.n.sum()),
-        "verdict": found.finding.verdict.value,
-        "safe_cap_tokens": tokens(found.cap.tokens),
-        "location_tokens": tokens(None if cliff is None else round(cliff.location.value)),
+        "n": found.n,
+        "verdict": found.verdict.value,
+        "safe_cap_tokens": tokens(found.cap),
+        "location_tokens": tokens(found.location),
     }

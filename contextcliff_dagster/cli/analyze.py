@@ -111,9 +111,9 @@ def analyze(
     if pool and aggregated:
         raise click.UsageError("--pool takes single answers, not tables of means")
     if not quick and not aggregated:
-        from contextcliff_dagster.analysis.change_points import import_beside
+        from contextcliff_dagster.analysis import beside
 
-        import_beside()
+        beside.begin("ruptures", "contextcliff_dagster.analysis.sensitivity")
     from contextcliff_dagster.analysis.settings import AnalysisSettings
     from contextcliff_dagster.cli.analyzed import Places, Wish, analyze_files
 

@@ -55,11 +55,10 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
     account = prepared.manifest.header["corpus"].get("account", {})
     if said := account.get("summary"):
         click.echo(f"\nCorpus: {said}")
-    if account.get("list"):
-        if over := (prepared.audit or {}).get("over_window"):
-            click.echo(f"Longer than the window, so never sent: {over:,} of the files used.")
-        if prepared.kept and (files := file_list(prepared.study, store, account)):
-            click.echo(f"What became of each file: {files}")
+    for model, calls in _too_long(prepared).items():
+        click.echo(f"Too long for {model}, so not sent: {calls:,} calls, by the study's count.")
+    if prepared.kept and (files := file_list(prepared.study, store, account)):
+        click.echo(f"What became of each file: {files}")
     if few := _few_sentence(prepared):
         click.echo(f"\n{few}")
     click.echo(f"\n{estimate_sentence(prepared)}")
@@ -101,6 +100,14 @@ def _shares(counts: Counter[str]) -> str:
     first = [f"{name} {n / total:.0%}" for name, n in counts.most_common(_SOURCES_SHOWN)]
     rest = len(counts) - _SOURCES_SHOWN
     return ", ".join([*first, f"and {rest} more"] if rest > 0 else first)
+
+
+def _too_long(prepared: Prepared) -> Counter[str]:
+    """Calls of each model that do not fit its window, the controls' included."""
+    calls: Counter[str] = Counter()
+    for line in prepared.estimate.lines:
+        calls[line.model] += line.overflow
+    return +calls
 
 
 def _few_sentence(prepared: Prepared) -> str | None:

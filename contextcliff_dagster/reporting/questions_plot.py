@@ -37,7 +37,7 @@ Result = Mapping[str, Any]
 
 _WIDTH, _LEFT, _RIGHT, _APART = 11.5, 0.62, 0.25, 0.52
 _HEAD, _NAME, _TITLE, _TALL, _FOOT = 0.58, 0.34, 0.56, 1.95, 0.62
-_COLUMNS, _LETTERS = 3, 60
+_MOST_COLUMNS, _LETTERS = 3, 60
 
 
 Points = Sequence[tuple[float, float, float | None, float | None]]
@@ -194,21 +194,23 @@ def _points(bins: Sequence[Result], at: Mapping[str, float]) -> Points:
 def _figure(shown: Sequence[tuple[str, Result, list[Panel]]]) -> Figure:
     from matplotlib.figure import Figure
 
-    rows = [-(-len(panels) // _COLUMNS) for _, _, panels in shown]
+    most = max(len(panels) for _, _, panels in shown)
+    columns = min(max(most, 2), _MOST_COLUMNS)  # two panels fill the width, one alone its half
+    rows = [-(-len(panels) // columns) for _, _, panels in shown]
     block = _TITLE + _TALL + _FOOT
     height = _HEAD + sum(_NAME + block * count for count in rows)
     figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor="white")
     heading = "Is it length? The score against what else the questions are"
     at = 0.18 / _WIDTH
     figure.text(at, 1 - 0.32 / height, heading, fontsize=14, fontweight="bold", va="center")
-    wide = (_WIDTH - _LEFT - _RIGHT - (_COLUMNS - 1) * _APART) / _COLUMNS
+    wide = (_WIDTH - _LEFT - _RIGHT - (columns - 1) * _APART) / columns
     top = height - _HEAD
     for (name, result, panels), count in zip(shown, rows, strict=True):
         title = f"{shortened(name, _LETTERS)}: {drawable(score_name(result))}"
         figure.text(at, (top - 0.14) / height, title, fontsize=11.5, fontweight="bold", va="center")
         top -= _NAME
         for place, panel in enumerate(panels):
-            row, column = divmod(place, _COLUMNS)
+            row, column = divmod(place, columns)
             left = _LEFT + column * (wide + _APART)
             bottom = top - row * block - _TITLE - _TALL
             box = (left / _WIDTH, bottom / height, wide / _WIDTH, _TALL / height)

@@ -57,6 +57,7 @@ def risk_report(cliffs: Mapping[str, Any]) -> str:
         "",
         "RECOMMENDATION:",
         *_recommendation(cliffs),
+        *_other_cause(cliffs),
         half_drop_sentence(cliffs),
     ]
     return "\n".join(lines)
@@ -254,3 +255,11 @@ def _recommendation(cliffs: Mapping[str, Any]) -> list[str]:
     if (more := certify_sentence(cliffs)) is not None:
         lines.append(more)
     return lines
+
+
+def _other_cause(cliffs: Mapping[str, Any]) -> list[str]:
+    confounds = part(cliffs, "confounds")
+    if confounds.get("identified") != "no":
+        return []
+    reasons = confounds.get("reasons") or ()
+    return ["That length is the cause is not shown.", *map(sentence, reasons)]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.logs import LogOptions, read_log
-from contextcliff_dagster.score_files.records import ScoreRecords, read_records
+from contextcliff_dagster.score_files.logs.answers import TEXT_FIELDS
+from contextcliff_dagster.score_files.logs.lengths import Lengths, digest
+from contextcliff_dagster.score_files.records import CountedTexts, ScoreRecords, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +25,19 @@ def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[Scor
     """
     if (found := read_log(path, replace(log, scale=scale))) is not None:
         return [found]
-    if log != LogOptions():
+    if log != LogOptions(tokenizer=log.tokenizer):
         raise ScoreFileError(
-            f"{path} is no log of another tool: --metric, --score, --tokenizer, --documents and "
-            "--partial say how to read one, and its own columns say the rest."
+            f"{path} is no log of another tool: --metric, --score, --documents and --partial say "
+            "how to read one, and its own columns say the rest."
         )
-    return read_records(path, scale=scale)
+    return read_records(path, scale=scale, counted=_counted(log) if log.tokenizer else None)
+
+
+def _counted(log: LogOptions) -> CountedTexts:
+    lengths = Lengths(log)
+
+    def measure(text: str) -> tuple[str, int]:
+        document = digest(text)
+        return document, lengths.count(text, document)
+
+    return CountedTexts(lengths.name, TEXT_FIELDS, measure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,21 +56,37 @@ class ScoreRecords:
         return out
 
 
-def read_records(path: Path, *, scale: float = 1.0) -> list[ScoreRecords]:
+@dataclass(frozen=True, slots=True)
+class CountedTexts:
+    """Lengths that are counted from a column of texts: by which tokenizer, and the columns' names.
+
+    ``measure`` gives the name of a text's document and its tokens.
+    """
+
+    tokenizer: str
+    columns: Sequence[str]
+    measure: Callable[[str], tuple[str, int]]
+
+
+def read_records(
+    path: Path, *, scale: float = 1.0, counted: CountedTexts | None = None
+) -> list[ScoreRecords]:
     """The records of ``path`` by model, in order of the models' names; one where it names none.
 
     The file needs ``length_tokens`` (above 0) and ``score`` (0..``scale``; empty only where
     ``failure`` says why there is no answer). ``document_id``, ``example_id``, ``replicate``,
     ``model``, ``failure``, ``task``, ``kind``, ``level``, ``domain``, ``source``, ``tokenizer``,
-    times and token counts are used where they are there, anything else is left aside.
+    times and token counts are used where they are there, anything else is left aside. With
+    ``counted``, lengths are those of a column of texts, whatever ``length_tokens`` says, and its
+    texts are the documents where ``document_id`` does not name them.
 
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
     """
-    columns = read_columns(path, _TEXTS, _NUMBERS)
+    columns = read_columns(path, (*_TEXTS, *(counted.columns if counted else ())), _NUMBERS)
     hint = "; a table of means is read with --aggregated" if "mean" in columns.found else ""
-    need(columns, "length_tokens", "score", hint=hint)
-    frame = _frame(columns, scale)
+    need(columns, *(() if counted else ("length_tokens",)), "score", hint=hint)
+    frame = _frame(columns, scale, counted)
     if "model" not in columns.arrays:
         return [_records(None, frame)]
     models = texts(columns, "model")
@@ -80,10 +97,10 @@ def read_records(path: Path, *, scale: float = 1.0) -> list[ScoreRecords]:
     ]
 
 
-def _frame(columns: Columns, scale: float) -> pd.DataFrame:
+def _frame(columns: Columns, scale: float, counted: CountedTexts | None) -> pd.DataFrame:
     import pandas as pd
 
-    data: dict[str, Any] = {"length_tokens": lengths(columns)}
+    data: dict[str, Any] = _measured(columns, counted)
     for name in _NAMES:
         if name in columns.arrays:
             data[name] = texts(columns, name).to_pandas()
@@ -110,11 +127,37 @@ def _frame(columns: Columns, scale: float) -> pd.DataFrame:
     for name in _FACTS:
         if name in columns.arrays:
             data[name] = pd.Categorical(texts(columns, name).to_pandas())
+    if counted is not None:
+        data["tokenizer"] = pd.Categorical([counted.tokenizer] * columns.rows)
     for name in _CATEGORIES:
         with suppress(ScoreFileError):  # what holds no names is left aside
             if name in columns.arrays:
                 data[name] = pd.Categorical(texts(columns, name).to_pandas())
     return pd.DataFrame(data, copy=False)
+
+
+def _measured(columns: Columns, counted: CountedTexts | None) -> dict[str, Any]:
+    """``length_tokens`` as the file has it, or counted, and then ``document_id``, too.
+
+    Raises:
+        ScoreFileError: a length or a text is missing, or there is no column of texts.
+    """
+    if counted is None:
+        return {"length_tokens": lengths(columns)}
+    name = next((name for name in counted.columns if name in columns.arrays), None)
+    if name is None:
+        found = ", ".join(columns.found) or "none"
+        raise ScoreFileError(
+            f"{columns.path} has no column of texts whose tokens --tokenizer could count (one of "
+            f"{', '.join(counted.columns)}); columns found: {found}."
+        )
+    column = texts(columns, name)
+    refuse(columns, name, column.is_null().to_numpy(), "; give every row its text")
+    measured = [counted.measure(text) for text in column.to_pylist()]
+    return {
+        "length_tokens": np.array([tokens for _, tokens in measured], dtype=np.float64),
+        "document_id": np.array([document for document, _ in measured], dtype=object),
+    }
 
 
 def rows_by_name(names: Any) -> list[tuple[str, Any]]:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.context import ProfileContext
+from contextcliff_dagster.analysis.control_judgement import Pairs, _known_explains_half
 from contextcliff_dagster.analysis.controls import ControlAnswers
 from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster_tests.analysis.results import QUICK, assert_conforms
@@ -98,6 +99,25 @@ def test_a_loss_of_questions_that_need_no_document_is_not_called_length() -> Non
     cliffs = profile_model(records, [], QUICK, ProfileContext("m", controls=given)).cliffs
     assert cliffs["confounds"]["identified"] == "no"
     assert "questions that need no document" in cliffs["confounds"]["reasons"][0]
+
+
+def test_few_questions_that_need_no_document_decide_nothing() -> None:
+    """Five in six of the loss may be theirs, or a third: one cannot tell from so few answers."""
+    pairs = Pairs(
+        score=np.repeat([1.0, 0.0, 1.0, 0.0], [6, 4, 4, 6]),
+        control=np.repeat([1.0, 0.0, 1.0, 0.0], [3, 7, 2, 8]),
+        document=np.arange(20),
+        beyond=np.repeat([False, True], 10),
+    )
+    assert not _known_explains_half(pairs, QUICK)
+    many = Pairs(
+        *(np.tile(getattr(pairs, name), 100) for name in ("score", "control")),
+        np.arange(2_000),
+        np.tile(pairs.beyond, 100),
+    )
+    assert not _known_explains_half(many, QUICK), "just half of it is not most of it"
+    more = Pairs(many.score, np.where(many.beyond, 0.0, many.control), many.document, many.beyond)
+    assert _known_explains_half(more, QUICK)
 
 
 def test_controls_change_nothing_of_the_curve_and_an_oracle_of_few_is_not_judged() -> None:

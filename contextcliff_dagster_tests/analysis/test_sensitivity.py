@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from contextcliff_dagster.analysis import beside
 from contextcliff_dagster.analysis.profile import AnalysisSettings, profile_model
 from contextcliff_dagster.reporting.markdown_checks import sensitivity_lines
 from contextcliff_dagster_tests.analysis.planted import bins_of, plant, ramp, step
@@ -55,6 +56,12 @@ def test_the_first_row_and_those_of_the_made_choices_are_the_result(cliffs: dict
     assert reported == {
         ("tolerance", "30%"), ("baseline", "shortest 15%"), ("score", "token F1")
     }  # fmt: skip
+
+
+def test_a_process_beside_changes_no_row(records: pd.DataFrame, cliffs: dict[str, Any]) -> None:
+    beside.begin("contextcliff_dagster.analysis.sensitivity")
+    assert beside.call(len, "it is ready") == 11
+    assert cliffs_of(records)["sensitivity"] == cliffs["sensitivity"]
 
 
 def test_every_choice_that_the_records_allow_is_varied(cliffs: dict[str, Any]) -> None:

@@ -107,6 +107,19 @@ def test_recall_is_called_so_everywhere(tmp_path: Path, contextcliff_home: Path)
     assert again.out.splitlines()[-1] == first.out.splitlines()[-1]
 
 
+def test_what_does_not_fit_the_window_is_named(tmp_path: Path, contextcliff_home: Path) -> None:
+    docs = tmp_path / "docs"
+    stories(docs)
+    write(docs / "Saga.md", prose("english", sentences=2_000, seed=99))
+    ended = call("prepare", "--data", str(docs), "--questions", "recall", *MODEL)
+    assert ended.code == 0, ended
+    assert "Too long for reference-short, so not sent: " in ended.out
+    with next(contextcliff_home.glob("*/manifest/files.csv")).open(encoding="utf-8") as file:
+        rows = {row["file"]: row for row in csv.DictReader(file)}
+    assert [name for name, row in rows.items() if row["fate"] == "too_long"] == ["Saga.md"]
+    assert "does not fit the window of reference-short" in rows["Saga.md"]["reason"]
+
+
 def test_without_questions_it_says_both_ways_out(tmp_path: Path, contextcliff_home: Path) -> None:
     ledgers(tmp_path / "docs", 6)
     ended = run("profile", "--data", str(tmp_path / "docs"), *MODEL)

@@ -79,6 +79,17 @@ def test_without_a_cap_the_reason_stands_in_its_place() -> None:
     assert not any("Hard cap" in line for line in lines)
 
 
+def test_a_loss_that_other_questions_explain_is_not_called_one_of_length() -> None:
+    reason = "most of the loss is that of harder questions"
+    lines = lines_of(confounds={"identified": "no", "reasons": [reason]})
+    at = lines.index("That length is the cause is not shown.")
+    assert lines[at - 1].startswith("That is the document")
+    assert lines[at + 1] == "most of the loss is that of harder questions."
+    assert "That length is the cause is not shown." not in lines_of(
+        confounds={"identified": "yes", "reasons": [reason]}
+    )
+
+
 def test_a_floor_is_not_called_a_cliff() -> None:
     lines = lines_of(
         verdict="floor",

@@ -22,8 +22,9 @@ def file_list(study: Study, store: Store, account: Mapping[str, Any]) -> Path | 
 def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -> None:
     """Write the list again with tokens; used files may turn out too long or too short by them.
 
-    Too long is a document that does not fit the smallest window of the study's models: it stays in
-    the sample and is counted as context_overflow, never sent. Does nothing without a list.
+    Too long is a document that, counted as the study counts, leaves no room for the answer in the
+    smallest window of the study's models. It stays in the sample: a call that does not fit by its
+    model's own count is counted as context_overflow and not sent. Does nothing without a list.
 
     Raises:
         StoreError: the length map was not built, or the list cannot be written.
@@ -40,14 +41,18 @@ def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -
     )
     windows = {name: w for name in study.models if (w := get_model(name).window_tokens)}
     model = min(windows, key=lambda name: windows[name], default="")
+    answer = study.prompt.max_output_tokens
     least = study.sampling.min_tokens
     rows: list[dict[str, Any]] = []
     for row in read_rows(corpus / str(name)):
         length = tokens.get(row["document_id"]) if row["fate"] == "used" else None
         fate, reason = row["fate"], row["reason"]
-        if length is not None and model and length > windows[model]:
+        if length is not None and model and length + answer > windows[model]:
             fate = TOO_LONG
-            reason = f"is longer than the window of {model} ({windows[model]:,} tokens): not sent"
+            reason = (
+                f"does not fit the window of {model} ({windows[model]:,} tokens, {answer:,} of "
+                "them for the answer) by the study's count"
+            )
         elif length is not None and length < least:
             fate, reason = TOO_SHORT, f"is shorter than sampling.min_tokens ({least:,})"
         rows.append({**row, "fate": fate, "reason": reason, "tokens": length})
@@ -66,6 +71,8 @@ def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> li
         return said
     fates = [row["fate"] for row in read_rows(path)]
     if long := fates.count(TOO_LONG):
-        said.append(f"Of the files used, {long:,} do not fit the window and were not sent.")
+        said.append(
+            f"Of the files used, {long:,} do not fit the smallest window by the study's count."
+        )
     said.append(f"What became of each file: {path.parent.name}/{path.name} in the study's folder.")
     return said

@@ -1,0 +1,70 @@
+"""Plain tables that hold the documents themselves: their lengths are counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from contextcliff_dagster.score_files import LogOptions, ScoreFileError, ScoreRecords, read_scores
+from contextcliff_dagster_tests.score_files.log_files import small_tokenizer
+
+LONGER = "a longer text, of\ntwo lines"
+ROWS = pd.DataFrame(
+    {
+        "context": ["one two three", LONGER, LONGER],
+        "length_tokens": [900, 900, 900],
+        "score": [1.0, 0.0, 0.5],
+    }
+)
+
+
+def read(path: Path, **options: object) -> ScoreRecords:
+    given = LogOptions(tokenizer="small", open_tokenizer=small_tokenizer, **options)  # type: ignore[arg-type]
+    (found,) = read_scores(path, given)
+    return found
+
+
+def written(rows: pd.DataFrame, path: Path) -> Path:
+    if path.suffix == ".parquet":
+        rows.to_parquet(path)
+    elif path.suffix == ".jsonl":
+        rows.to_json(path, orient="records", lines=True)
+    else:
+        rows.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_lengths_are_those_of_the_texts_whatever_the_file_says(ending: str, tmp_path: Path) -> None:
+    found = read(written(ROWS, tmp_path / f"scores.{ending}"))
+    small = small_tokenizer("small")
+    assert found.frame["length_tokens"].tolist() == [small.count(text) for text in ROWS["context"]]
+    assert found.tokenizer == "small"
+    first, second, third = found.frame["document_id"]
+    assert first != second == third
+
+
+def test_documents_keep_the_names_that_the_file_gives_them(tmp_path: Path) -> None:
+    rows = ROWS.drop(columns="length_tokens").assign(document_id=["a", "b", "c"])
+    found = read(written(rows, tmp_path / "scores.csv"))
+    assert found.frame["document_id"].tolist() == ["a", "b", "c"]
+
+
+def test_without_a_tokenizer_the_file_s_own_lengths_stand(tmp_path: Path) -> None:
+    (found,) = read_scores(written(ROWS, tmp_path / "scores.csv"), LogOptions())
+    assert found.frame["length_tokens"].tolist() == [900, 900, 900]
+    assert found.tokenizer is None
+
+
+def test_what_cannot_be_counted_is_said(tmp_path: Path) -> None:
+    bare = written(ROWS.drop(columns="context"), tmp_path / "bare.csv")
+    with pytest.raises(ScoreFileError, match=r"no column of texts .* columns found: length_tokens"):
+        read(bare)
+    gap = written(ROWS.assign(context=["x", None, "y"]), tmp_path / "gap.csv")
+    with pytest.raises(ScoreFileError, match=r"gap\.csv, row 2: context is empty; give every row"):
+        read(gap)
+    plain = written(ROWS, tmp_path / "plain.csv")
+    with pytest.raises(ScoreFileError, match="is no log of another tool"):
+        read(plain, metric="exact")
