@@ -18,7 +18,7 @@ BIN     := $(VENV)/bin
 SOURCES := pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test ui lint types layers check local-model reference-models install install-dev install-reference clean
+.PHONY: help profile profile-local test ui lint types layers check local-model reference-models install install-dev install-reference install-log-tools clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -64,8 +64,19 @@ install: $(BIN)/.base  ## only make .venv
 install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs
 install-reference: $(BIN)/.reference  ## .venv with torch and transformers, for the tests that compare with them
 
+# They bound versions of what others need, hence the environment of their own.
+install-log-tools: $(BIN)/.base  ## .venv-logs with the tools whose logs the tests read (CONTEXTCLIFF_LOG_TOOLS)
+	@. $(BIN)/.python; tools=$$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', \
+		'rb'))['project']['optional-dependencies']['logs'])"); \
+	$(BIN)/python -m venv $(VENV)-logs && \
+	if [ "$$installer" = uv ]; then \
+		$(BIN)/uv pip install --quiet --python $(VENV)-logs/bin/python $$tools; \
+	else \
+		$(VENV)-logs/bin/python -m pip install --quiet --disable-pip-version-check $$tools; \
+	fi && echo "Installed $$tools into $(VENV)-logs."
+
 clean:  ## remove .venv, caches and coverage; data/ stays
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-logs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
