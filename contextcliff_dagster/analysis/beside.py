@@ -8,12 +8,14 @@ place. The process reads from a pipe that closes with this one, so it never outl
 from __future__ import annotations
 
 import atexit
+import os
 import pickle
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from threading import Lock
 from typing import Any, TypeVar
@@ -33,7 +35,8 @@ def begin(*modules: str) -> None:
             return
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", __name__, *modules],
+                # Nothing of the folder one stands in is imported in a library's place.
+                [sys.executable, "-P", "-m", __name__, *modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -59,7 +62,7 @@ def call(function: Callable[..., Result], *args: Any) -> Result:
                 pickle.dump((function, args), process.stdin)
                 process.stdin.flush()
                 answer: Result = pickle.load(process.stdout)
-            except (OSError, EOFError, pickle.UnpicklingError):
+            except Exception:  # whatever it was, it happens again in place, or not at all
                 _end(_running.pop())
             else:
                 return answer
@@ -73,26 +76,25 @@ def call_all(function: Callable[..., Result], tasks: Sequence[Sequence[Any]]) ->
     left = deque(range(len(tasks)))
     found: dict[int, Result] = {}
 
-    def there() -> None:
-        while left:
-            at = _taken(left.pop)
-            if at is not None:
-                found[at] = call(function, *tasks[at])
+    def work(take: Callable[[], int], run: Callable[..., Result]) -> None:
+        try:
+            while (at := _taken(take)) is not None:
+                found[at] = run(*tasks[at])
+        except BaseException:  # the other is not to go on for nothing
+            left.clear()
+            raise
 
     with ThreadPoolExecutor(1) as pool:
-        rest = pool.submit(there)
-        while left:
-            at = _taken(left.popleft)
-            if at is not None:
-                found[at] = function(*tasks[at])
-        rest.result()
+        there = pool.submit(work, left.pop, partial(call, function))
+        work(left.popleft, function)
+        there.result()
     return [found[at] for at in range(len(tasks))]
 
 
 def _taken(take: Callable[[], int]) -> int | None:
     try:
         return take()
-    except IndexError:  # the other was quicker
+    except IndexError:  # all is taken
         return None
 
 
@@ -108,10 +110,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _serve() -> None:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints is no answer
     for name in sys.argv[1:]:
         import_module(name)
-    answers = sys.stdout.buffer
-    sys.stdout = sys.stderr  # whatever a library prints is no answer
     while True:
         try:
             function, args = pickle.load(sys.stdin.buffer)

@@ -55,8 +55,9 @@ def chain(fault: BaseException) -> Iterator[BaseException]:
 
 
 def sentence(text: str) -> str:
-    """``text`` on one line with a full stop."""
+    """``text`` on one line with a full stop; what would move the cursor is written as its code."""
     line = " ".join(str(text).split())
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
     return line if line.endswith((".", "!", "?")) else f"{line}."
 
 

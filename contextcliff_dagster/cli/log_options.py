@@ -25,8 +25,8 @@ _OPTIONS = together(
     click.option(
         "--tokenizer",
         metavar="NAME",
-        help="Count lengths from a log's texts, e.g. with tiktoken:o200k_base (default: the "
-        "log's own lengths, else that); `contextcliff tokenizers` lists more.",
+        help="Count lengths from the texts of a log or table, e.g. with tiktoken:o200k_base "
+        "(default: a log's own lengths, else that); `contextcliff tokenizers` lists more.",
     ),
     click.option(
         "--documents",

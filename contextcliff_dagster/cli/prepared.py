@@ -106,7 +106,7 @@ def _too_long(prepared: Prepared) -> Counter[str]:
     """Calls of each model that do not fit its window, the controls' included."""
     calls: Counter[str] = Counter()
     for line in prepared.estimate.lines:
-        calls[line.model] += line.overflow
+        calls[line.model] += line.too_long
     return +calls
 
 

@@ -37,6 +37,7 @@ class CostLine:
     ``prompt_tokens`` by the study's count; ``output_tokens`` and the money at the full output
     limit; ``usd_at_most`` is what the budget must have room for. USD are None without a price.
     ``control``: which control's calls these are (`controls`), None for the measurement's own.
+    ``too_long``: of all calls, those that do not fit, whether that is on record already or not.
     """
 
     model: str
@@ -50,6 +51,7 @@ class CostLine:
     usd_at_most: float | None
     seconds: float
     control: str | None = None
+    too_long: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +178,19 @@ def _line(
 ) -> CostLine:
     prompt_tokens = output_tokens = overflow = 0
     usd = usd_at_most = seconds = 0.0
-    for call in open_calls:
+    unpaid = {call.call_key for call in open_calls}
+    too_long = 0
+    for call in calls:
         scaffold = sum(
             map(len, call.recipe.render("", call.example.question, call.replicate).contents())
         )
         tokens = call.length_tokens + math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN)
         out = call.recipe.max_output_tokens
-        if entry.window_tokens and tokens + out > entry.window_tokens:
+        fits = not entry.window_tokens or tokens + out <= entry.window_tokens
+        too_long += not fits
+        if call.call_key not in unpaid:
+            continue
+        if not fits:
             overflow += 1
             continue
         prompt_tokens += tokens
@@ -204,6 +212,7 @@ def _line(
         usd=usd if entry.price else None,
         usd_at_most=usd_at_most if entry.price else None,
         seconds=seconds,
+        too_long=too_long,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from contextcliff_dagster.reporting.markup import code, plain, table
@@ -219,8 +220,17 @@ def caps_table(result: Result) -> list[str]:
         [level(c.get("tolerance")), tokens(c.get("safe_cap_tokens"), f"none supported{why}")]
         for c in caps
     ]
-    return table(
+    lines = table(
         [f"tolerated loss, at {level(result.get('confidence'))} confidence", "safe cap, tokens"],
         rows,
         right=(1,),
     )
+    ordered = sorted(caps, key=lambda c: number(c.get("tolerance")) or 0.0)
+    found = [number(c.get("safe_cap_tokens")) or 0.0 for c in ordered]
+    if any(wide < tight for tight, wide in pairwise(found)):
+        lines += [
+            "",
+            "Each cap comes from losses laid around its own tolerance, so that a larger one may "
+            "come out a little lower; a length that is safe at the smaller is safe at the larger.",
+        ]
+    return lines

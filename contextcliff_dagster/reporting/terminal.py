@@ -258,8 +258,7 @@ def _recommendation(cliffs: Mapping[str, Any]) -> list[str]:
 
 
 def _other_cause(cliffs: Mapping[str, Any]) -> list[str]:
-    confounds = part(cliffs, "confounds")
-    if confounds.get("identified") != "no":
+    unknown = part(cliffs, "confounds").get("identified") == "no"
+    if not unknown or location_tokens(cliffs) is None:
         return []
-    reasons = confounds.get("reasons") or ()
-    return ["That length is the cause is not shown.", *map(sentence, reasons)]
+    return ["That length is the cause is not shown: the report says why."]

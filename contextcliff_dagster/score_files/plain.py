@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_LONGEST_FIELD = 2**31 - 1  # the csv module's own limit is shorter than many documents
+
+
 def as_array(values: list[Any]) -> pa.ChunkedArray:
     """Values of any scalar types as one Arrow array: numbers where all are, else their letters."""
     import pyarrow as pa
@@ -27,9 +30,9 @@ def as_array(values: list[Any]) -> pa.ChunkedArray:
 
 
 def _letters(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value)
+    if isinstance(value, str):  # half a surrogate pair is no text
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return None if value is None else json.dumps(value)
 
 
 def read_csv(
@@ -43,6 +46,7 @@ def read_csv(
     places = {name: header.index(name) for name in wanted}
     values: dict[str, list[str | None]] = {name: [] for name in wanted}
     rows = 0
+    csv.field_size_limit(_LONGEST_FIELD)
     with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as lines:
         reader = csv.reader(lines, delimiter=delimiter)
         try:

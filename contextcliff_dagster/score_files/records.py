@@ -77,8 +77,8 @@ def read_records(
     ``failure`` says why there is no answer). ``document_id``, ``example_id``, ``replicate``,
     ``model``, ``failure``, ``task``, ``kind``, ``level``, ``domain``, ``source``, ``tokenizer``,
     times and token counts are used where they are there, anything else is left aside. With
-    ``counted``, lengths are those of a column of texts, whatever ``length_tokens`` says, and its
-    texts are the documents where ``document_id`` does not name them.
+    ``counted``, lengths are those of each row's longest text, whatever ``length_tokens`` says, and
+    the texts are the documents where ``document_id`` does not name them.
 
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
@@ -103,7 +103,8 @@ def _frame(columns: Columns, scale: float, counted: CountedTexts | None) -> pd.D
     data: dict[str, Any] = _measured(columns, counted)
     for name in _NAMES:
         if name in columns.arrays:
-            data[name] = texts(columns, name).to_pandas()
+            named = texts(columns, name).to_pandas()
+            data[name] = named.fillna(data[name]) if name in data else named
     score = numbers(columns, "score")
     tags = ", ".join(sorted(tag.value for tag in UNSCORED_TAGS))
     answered = ~np.isin(data["failure"], tags.split(", ")) if "failure" in data else True
@@ -142,22 +143,23 @@ def _measured(columns: Columns, counted: CountedTexts | None) -> dict[str, Any]:
     Raises:
         ScoreFileError: a length or a text is missing, or there is no column of texts.
     """
+    import pandas as pd
+
     if counted is None:
         return {"length_tokens": lengths(columns)}
-    name = next((name for name in counted.columns if name in columns.arrays), None)
-    if name is None:
+    names = [name for name in counted.columns if name in columns.arrays]
+    if not names:
         found = ", ".join(columns.found) or "none"
         raise ScoreFileError(
             f"{columns.path} has no column of texts whose tokens --tokenizer could count (one of "
             f"{', '.join(counted.columns)}); columns found: {found}."
         )
-    column = texts(columns, name)
-    refuse(columns, name, column.is_null().to_numpy(), "; give every row its text")
-    measured = [counted.measure(text) for text in column.to_pylist()]
-    return {
-        "length_tokens": np.array([tokens for _, tokens in measured], dtype=np.float64),
-        "document_id": np.array([document for document, _ in measured], dtype=object),
-    }
+    rows = zip(*(texts(columns, name).to_pylist() for name in names), strict=True)
+    whole = [max((text for text in row if text), key=len, default="") for row in rows]
+    measured = [counted.measure(text) if text.strip() else ("", 0) for text in whole]
+    tokens = np.array([tokens for _, tokens in measured], dtype=np.float64)
+    refuse(columns, names[0], tokens <= 0, "; give every row its text")
+    return {"length_tokens": tokens, "document_id": pd.Series([name for name, _ in measured])}
 
 
 def rows_by_name(names: Any) -> list[tuple[str, Any]]:

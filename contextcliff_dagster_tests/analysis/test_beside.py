@@ -71,10 +71,28 @@ def test_what_fails_there_fails_here_with_its_own_words() -> None:
 
 
 def test_what_a_function_prints_is_no_answer() -> None:
-    beside.begin(__name__)
+    beside.begin("this", __name__)  # `this` prints as it is imported
     assert beside.call(loud, 7) == 7
     assert beside.call(loud, 8) == 8
-    assert len(beside._running) == 1
+    assert beside.call(os.getpid) == beside._running[0].pid
+
+
+def test_modules_of_the_folder_one_stands_in_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ruptures.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    beside.begin("ruptures")
+    assert beside.call(os.getpid) == beside._running[0].pid
+
+
+def test_a_fault_leaves_the_other_tasks_undone() -> None:
+    beside.begin(__name__)
+    assert beside.call(os.getpid) == beside._running[0].pid
+    started = time.perf_counter()
+    with pytest.raises(ZeroDivisionError):
+        beside.call_all(slow_inverse, [(0,), *[(number,) for number in range(1, 400)]])
+    assert time.perf_counter() - started < 20, "of 200 s and more"
 
 
 def test_it_ends_with_the_process_that_began_it() -> None:
@@ -100,6 +118,13 @@ def process_of(number: int, seconds: float) -> tuple[int, int]:
     """The number, and who was asked."""
     time.sleep(seconds)
     return number, os.getpid()
+
+
+def slow_inverse(number: int) -> float:
+    """Its inverse, after a second; of 0 at once."""
+    inverse = 1 / number
+    time.sleep(1.0)
+    return inverse
 
 
 def loud(number: int) -> int:

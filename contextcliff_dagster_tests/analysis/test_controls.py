@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,12 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.context import ProfileContext
-from contextcliff_dagster.analysis.control_judgement import Pairs, _known_explains_half
+from contextcliff_dagster.analysis.control_judgement import Mean, Pairs, no_context
 from contextcliff_dagster.analysis.controls import ControlAnswers
+from contextcliff_dagster.analysis.loss_sides import Beyond
 from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.units import Documents
+from contextcliff_dagster.analysis.verdict import Finding, find_verdict
 from contextcliff_dagster_tests.analysis.results import QUICK, assert_conforms
 
 N = 240
@@ -102,22 +106,43 @@ def test_a_loss_of_questions_that_need_no_document_is_not_called_length() -> Non
 
 
 def test_few_questions_that_need_no_document_decide_nothing() -> None:
-    """Five in six of the loss may be theirs, or a third: one cannot tell from so few answers."""
-    pairs = Pairs(
-        score=np.repeat([1.0, 0.0, 1.0, 0.0], [6, 4, 4, 6]),
-        control=np.repeat([1.0, 0.0, 1.0, 0.0], [3, 7, 2, 8]),
-        document=np.arange(20),
-        beyond=np.repeat([False, True], 10),
+    """They are just half of the loss, or three quarters of it, in few answers or in many."""
+    half = Pairs(
+        score=np.repeat([1.0, 0.0, 1.0, 0.0], [12, 8, 8, 12]),
+        control=np.repeat([1.0, 0.0, 1.0, 0.0], [6, 14, 4, 16]),
+        document=np.arange(40),
+        beyond=np.repeat([False, True], 20),
     )
-    assert not _known_explains_half(pairs, QUICK)
-    many = Pairs(
-        *(np.tile(getattr(pairs, name), 100) for name in ("score", "control")),
-        np.arange(2_000),
-        np.tile(pairs.beyond, 100),
-    )
-    assert not _known_explains_half(many, QUICK), "just half of it is not most of it"
-    more = Pairs(many.score, np.where(many.beyond, 0.0, many.control), many.document, many.beyond)
-    assert _known_explains_half(more, QUICK)
+    more = replace(half, control=np.repeat([1.0, 0.0, 1.0, 0.0], [6, 14, 3, 17]))
+    visible = replace(find_verdict_of(half), visible=True)
+
+    def said(pairs: Pairs, times: int) -> tuple[str, str]:
+        many = Pairs(
+            np.tile(pairs.score, times),
+            np.tile(pairs.control, times),
+            np.arange(len(pairs.score) * times),
+            np.tile(pairs.beyond, times),
+        )
+        mean = Mean(40, 0.2, 0.1, 0.3)
+        beyond = Beyond(1_000, None)
+        _, identified, sentences = no_context(mean, [], mean, mean, many, beyond, visible, QUICK)
+        return identified, sentences[-1]
+
+    for pairs, times in ((half, 1), (half, 100), (more, 1)):
+        identified, sentence = said(pairs, times)
+        assert identified == "not_assessed"
+        assert "perhaps most of the loss" in sentence
+    identified, sentence = said(more, 100)
+    assert identified == "no"
+    assert ": most of the loss" in sentence
+
+
+def find_verdict_of(pairs: Pairs) -> Finding:
+    """A finding over as many documents; only whether it is visible is asked of it."""
+    count = len(pairs.score)
+    lengths = np.arange(1, count + 1) * 100
+    documents = Documents(lengths, np.ones(count), pairs.score, True)
+    return find_verdict(documents, QUICK, 0.5)
 
 
 def test_controls_change_nothing_of_the_curve_and_an_oracle_of_few_is_not_judged() -> None:

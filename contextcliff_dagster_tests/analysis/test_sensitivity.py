@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -60,8 +61,14 @@ def test_the_first_row_and_those_of_the_made_choices_are_the_result(cliffs: dict
 
 def test_a_process_beside_changes_no_row(records: pd.DataFrame, cliffs: dict[str, Any]) -> None:
     beside.begin("contextcliff_dagster.analysis.sensitivity")
-    assert beside.call(len, "it is ready") == 11
-    assert cliffs_of(records)["sensitivity"] == cliffs["sensitivity"]
+    (process,) = beside._running
+    try:
+        assert beside.call(os.getpid) == process.pid, "it is ready"
+        assert cliffs_of(records)["sensitivity"] == cliffs["sensitivity"]
+        assert beside._running == [process], "and it could do what it was asked for"
+    finally:
+        beside._running.clear()
+        beside._end(process)
 
 
 def test_every_choice_that_the_records_allow_is_varied(cliffs: dict[str, Any]) -> None:

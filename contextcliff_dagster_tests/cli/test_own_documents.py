@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
 import json
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster.sampling.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.cli import ledger_files
 from contextcliff_dagster_tests.cli.terminal import Ended, assert_one_sentence, call, run
 from contextcliff_dagster_tests.corpora.benchmarks.reading import write_json, write_lines
@@ -110,14 +112,25 @@ def test_recall_is_called_so_everywhere(tmp_path: Path, contextcliff_home: Path)
 def test_what_does_not_fit_the_window_is_named(tmp_path: Path, contextcliff_home: Path) -> None:
     docs = tmp_path / "docs"
     stories(docs)
-    write(docs / "Saga.md", prose("english", sentences=2_000, seed=99))
-    ended = call("prepare", "--data", str(docs), "--questions", "recall", *MODEL)
-    assert ended.code == 0, ended
-    assert "Too long for reference-short, so not sent: " in ended.out
+    saga = prose("english", sentences=2_000, seed=99)
+    count = open_tokenizer("reference").count
+    # It fits the window alone, not with prompt and answer.
+    near = bisect.bisect(range(len(saga)), 8_180, key=lambda end: count(saga[:end]))
+    write(docs / "Saga.md", saga)
+    write(docs / "Near.md", saga[: near - 1])
+    options = ("prepare", "--data", str(docs), "--questions", "recall", *MODEL)
+    first = call(*options)
+    assert first.code == 0, first
+    assert "Too long for reference-short, so not sent: " in first.out
     with next(contextcliff_home.glob("*/manifest/files.csv")).open(encoding="utf-8") as file:
         rows = {row["file"]: row for row in csv.DictReader(file)}
-    assert [name for name, row in rows.items() if row["fate"] == "too_long"] == ["Saga.md"]
+    assert int(rows["Near.md"]["tokens"]) <= 8_180
+    long = {name for name, row in rows.items() if row["fate"] == "too_long"}
+    assert long == {"Near.md", "Saga.md"}
     assert "does not fit the window of reference-short" in rows["Saga.md"]["reason"]
+    assert call("profile", *options[1:], "--samples-per-bin", "2").code == 0
+    again = call(*options)
+    assert "Too long for reference-short, so not sent: " in again.out, "though it is on record now"
 
 
 def test_without_questions_it_says_both_ways_out(tmp_path: Path, contextcliff_home: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.reporting.markdown import markdown_report
+from contextcliff_dagster.reporting.markdown_tables import caps_table
 from contextcliff_dagster.reporting.markup import code, plain, table
 from contextcliff_dagster_tests.reporting.samples import sample, sample_pair
 
@@ -149,3 +150,18 @@ def test_no_cell_can_break_its_table(a: str, b: str) -> None:
     lines = table(["x", "y"], [[code(a), plain(b)]])
     html = MarkdownIt("gfm-like", {"linkify": False}).render("\n".join(lines))
     assert html.count("<td>") == 2
+
+
+def test_a_larger_tolerance_with_a_smaller_cap_is_explained() -> None:
+    def caps(*tokens: int | None) -> str:
+        cliffs, _ = sample()
+        cliffs["caps_by_tolerance"] = [
+            {"tolerance": tolerance, "safe_cap_tokens": cap}
+            for tolerance, cap in zip((0.1, 0.2, 0.3), tokens, strict=True)
+        ]
+        return "\n".join(caps_table(cliffs))
+
+    said = "a length that is safe at the smaller is safe at the larger"
+    assert said in caps(375, 480, 476)
+    assert said in caps(375, 480, None)
+    assert said not in caps(None, 480, 480)

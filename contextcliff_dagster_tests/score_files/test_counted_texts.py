@@ -52,6 +52,35 @@ def test_documents_keep_the_names_that_the_file_gives_them(tmp_path: Path) -> No
     assert found.frame["document_id"].tolist() == ["a", "b", "c"]
 
 
+def test_what_document_id_leaves_open_the_texts_tell(tmp_path: Path) -> None:
+    rows = pd.concat([ROWS, ROWS], ignore_index=True).assign(document_id=["a", *[None] * 5])
+    names = read(written(rows, tmp_path / "scores.csv")).frame["document_id"].tolist()
+    assert names[0] == "a"
+    assert names[3] not in ("a", names[1])
+    assert names[1] == names[2] == names[4] == names[5]
+
+
+def test_the_longest_text_of_a_row_is_its_document(tmp_path: Path) -> None:
+    rows = ROWS.rename(columns={"context": "text"}).assign(document="a.pdf", context=None)
+    found = read(written(rows, tmp_path / "scores.jsonl"))
+    small = small_tokenizer("small")
+    assert found.frame["length_tokens"].tolist() == [small.count(text) for text in ROWS["context"]]
+
+
+def test_texts_of_many_lines_and_any_length(tmp_path: Path) -> None:
+    long = 'line, "quoted"\n' * 20_000
+    found = read(
+        written(ROWS.assign(context=[long + str(n) for n in range(3)]), tmp_path / "s.csv")
+    )
+    assert (found.frame["length_tokens"] > 20_000).all()
+
+
+def test_half_a_surrogate_pair_is_counted_like_a_question_mark(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(f'{{"context": "x{n} \\ud800", "score": 1}}\n' for n in range(3)))
+    assert (read(path).frame["length_tokens"] > 0).all()
+
+
 def test_without_a_tokenizer_the_file_s_own_lengths_stand(tmp_path: Path) -> None:
     (found,) = read_scores(written(ROWS, tmp_path / "scores.csv"), LogOptions())
     assert found.frame["length_tokens"].tolist() == [900, 900, 900]
@@ -62,9 +91,10 @@ def test_what_cannot_be_counted_is_said(tmp_path: Path) -> None:
     bare = written(ROWS.drop(columns="context"), tmp_path / "bare.csv")
     with pytest.raises(ScoreFileError, match=r"no column of texts .* columns found: length_tokens"):
         read(bare)
-    gap = written(ROWS.assign(context=["x", None, "y"]), tmp_path / "gap.csv")
-    with pytest.raises(ScoreFileError, match=r"gap\.csv, row 2: context is empty; give every row"):
-        read(gap)
+    for number, nothing in enumerate([None, " \n"]):
+        gap = written(ROWS.assign(context=["x", nothing, "y"]), tmp_path / f"gap{number}.jsonl")
+        with pytest.raises(ScoreFileError, match=r"row 2: context is .*; give every row its text"):
+            read(gap)
     plain = written(ROWS, tmp_path / "plain.csv")
     with pytest.raises(ScoreFileError, match="is no log of another tool"):
         read(plain, metric="exact")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.inference.models import get_model
+from contextcliff_dagster.inference.overflow import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
@@ -22,9 +24,9 @@ def file_list(study: Study, store: Store, account: Mapping[str, Any]) -> Path | 
 def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -> None:
     """Write the list again with tokens; used files may turn out too long or too short by them.
 
-    Too long is a document that, counted as the study counts, leaves no room for the answer in the
-    smallest window of the study's models. It stays in the sample: a call that does not fit by its
-    model's own count is counted as context_overflow and not sent. Does nothing without a list.
+    Too long is a document that, as the study counts, leaves no room for prompt and answer in the
+    smallest window of its models. It stays in the sample: a call that does not fit by its model's
+    own count is counted as context_overflow and not sent. Does nothing without a list.
 
     Raises:
         StoreError: the length map was not built, or the list cannot be written.
@@ -41,17 +43,19 @@ def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -
     )
     windows = {name: w for name in study.models if (w := get_model(name).window_tokens)}
     model = min(windows, key=lambda name: windows[name], default="")
-    answer = study.prompt.max_output_tokens
+    recipe = study.recipe()
+    scaffold = sum(map(len, recipe.render("", "", 0).contents()))
+    beside = math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN) + recipe.max_output_tokens
     least = study.sampling.min_tokens
     rows: list[dict[str, Any]] = []
     for row in read_rows(corpus / str(name)):
         length = tokens.get(row["document_id"]) if row["fate"] == "used" else None
         fate, reason = row["fate"], row["reason"]
-        if length is not None and model and length + answer > windows[model]:
+        if length is not None and model and length + beside > windows[model]:
             fate = TOO_LONG
             reason = (
-                f"does not fit the window of {model} ({windows[model]:,} tokens, {answer:,} of "
-                "them for the answer) by the study's count"
+                f"does not fit the window of {model} ({windows[model]:,} tokens, about {beside:,} "
+                "of them for prompt and answer) by the study's count"
             )
         elif length is not None and length < least:
             fate, reason = TOO_SHORT, f"is shorter than sampling.min_tokens ({least:,})"
