@@ -10,6 +10,7 @@ Liang 2018 (2.0).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +29,8 @@ class SquadCorpus(BenchmarkCorpus):
     all paragraphs that SQuAD has of the article, in order. An article is held at a time.
 
     The answer's place is that of the first answer whose ``answer_start`` is right. On articles the
-    unanswerable questions are left out: another paragraph may answer them.
+    evidence is the question's paragraph, and the unanswerable questions are left out: another
+    paragraph may answer them.
     """
 
     name = "squad"
@@ -76,7 +78,9 @@ class SquadCorpus(BenchmarkCorpus):
                 elif not given and qa.value.get("is_impossible") is not True:
                     yield LeftOut("without an answer in this file")
                 else:
-                    yield self._question(qa, text, record, texts, starts)
+                    asked = self._question(qa, text, record, texts, starts)
+                    evidence = ((before, before + len(context)),) if self._whole else ()
+                    yield replace(asked, evidence=evidence)
 
     def _question(
         self, qa: Item, context: str, article: Item, texts: Sequence[str], starts: Sequence[Any]

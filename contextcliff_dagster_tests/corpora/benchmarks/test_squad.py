@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
 from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster_tests.corpora.benchmarks.reading import at, read, write_json, write_lines
 
@@ -172,6 +173,9 @@ def test_whole_articles_keep_the_places_of_answers(tmp_path: Path) -> None:
     assert [at(entry)[:4] for entry in entries] == ["1897", "Anna", "1897", "Anna"]
     positions = [entry.example.metadata["evidence_position"] for entry in entries]
     assert positions[0] < 0.5 < positions[2]
+    again = len(CONTEXT) + 2
+    spans = [entry.example.metadata[EVIDENCE_SPANS] for entry in entries]
+    assert spans == 2 * [[[0, len(CONTEXT)]]] + 2 * [[[again, again + len(CONTEXT)]]]
 
 
 def test_rows_a_question_hold_no_article(tmp_path: Path) -> None:
