@@ -54,11 +54,11 @@ layers: $(BIN)/.dev  ## no import against the order of the rooms
 check: lint types layers  ## lint, types and layers
 
 local-model: $(BIN)/.local  ## fetch a small real language model (98 MB) into data/models, and what runs it
-	@$(BIN)/python -m contextcliff_dagster.inference.local_model
+	@$(BIN)/python -m tools.fetch_local_model
 
 reference-models: $(BIN)/.reference  ## train the reference models again and measure them (torch; up to an hour)
-	$(BIN)/python -m contextcliff_dagster.reference.train $(ARGS)
-	$(BIN)/python -m contextcliff_dagster.reference.measure
+	$(BIN)/python -m tools.reference_models.train $(ARGS)
+	$(BIN)/python -m tools.reference_models.measure
 
 install: $(BIN)/.base  ## only make .venv
 install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs

@@ -31,12 +31,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.conclusion import conclude
-from contextcliff_dagster.analysis.intervals import chi_square_quantile
-from contextcliff_dagster.analysis.planted import Curve
-from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.analysis.simulation import Design, simulate
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.design.simulation import Design, simulate
+from contextcliff_dagster.analysis.design.true_curves import Curve
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 
 Rng = np.random.Generator
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)

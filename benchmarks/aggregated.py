@@ -21,13 +21,13 @@ from functools import partial
 import numpy as np
 from accept import ALARMS, CLASSES, SETTINGS, Outcome, share, summarise
 
-from contextcliff_dagster.analysis.aggregated import examples_of
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.conclusion import Conclusion, conclude
-from contextcliff_dagster.analysis.planted import Curve
-from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.analysis.simulation import Design, Drawn, simulate, simulate_sample
-from contextcliff_dagster.analysis.units import Documents, clean_records
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, conclude
+from contextcliff_dagster.analysis.design.simulation import Design, Drawn, simulate, simulate_sample
+from contextcliff_dagster.analysis.design.true_curves import Curve
+from contextcliff_dagster.analysis.profile.table_profile import examples_of
+from contextcliff_dagster.analysis.records.samples import Documents, clean_records
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.score_files import MeansTable
 
 LENGTHS = 10

@@ -6,7 +6,7 @@ Each trial draws a limit (USD, USD a day, tokens or calls) below or above what t
 to three processes on one ledger, a concurrency, a share of faults, up to two ``kill -9``, and in
 one of four a server that counts up to three times the tokens that were reserved. The judge is the
 server's request log: everything that a model may have worked on is billed, answers that nobody saw
-at their longest. Claims: see `contextcliff_dagster_tests.inference.budget_trial`. Exit code 1 where
+at their longest. Claims: see `contextcliff_dagster_tests.support.budget_trial`. Exit code 1 where
 one does not hold.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from contextcliff_dagster_tests.inference.budget_trial import Result, context, draw, run
+from contextcliff_dagster_tests.support.budget_trial import Result, context, draw, run
 
 
 def figures(results: list[Result], seconds: float) -> dict[str, object]:

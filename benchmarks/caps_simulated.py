@@ -29,13 +29,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.cap import certified_cap
-from contextcliff_dagster.analysis.conclusion import conclude
-from contextcliff_dagster.analysis.intervals import chi_square_quantile
-from contextcliff_dagster.analysis.losses import fit_losses
-from contextcliff_dagster.analysis.profile import AnalysisSettings, ProfileContext, profile_model
-from contextcliff_dagster.analysis.units import Documents
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.cap import certified_cap
+from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.curves.loss_family import fit_losses
+from contextcliff_dagster.analysis.profile.model_profile import (
+    AnalysisSettings,
+    ProfileContext,
+    profile_model,
+)
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.contracts import Verdict
 
 Floats = NDArray[np.float64]

@@ -13,8 +13,8 @@ again each time, then left to finish, then run once more. The claims, checked at
   as orphans;
 - the run after the last makes no request.
 
-``--drive api`` measures through `contextcliff_dagster.inference.measure`; ``--drive profile`` runs
-the command ``contextcliff profile``. ``--drive crowd``: 2,000 calls, three processes at once on one
+``--drive api`` measures through `inference.execution.measure`; ``--drive profile`` runs the command
+``contextcliff profile``. ``--drive crowd``: 2,000 calls, three processes at once on one
 ledger, killed and replaced, over a server that fails a fifth of the requests (429, 500, reset,
 stall, cut stream, broken JSON, HTML with status 200); what is claimed then is printed, too.
 ``--ledger postgres``: the crowd shares a PostgreSQL database, on a server started for it;
@@ -42,19 +42,19 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from contextcliff_dagster.inference.ledger import Ledger
-from contextcliff_dagster.inference.measure import measure
-from contextcliff_dagster.inference.records import prediction_rows
-from contextcliff_dagster_tests.inference.crowd import Crowd, disturbed
-from contextcliff_dagster_tests.inference.measuring_process import die_before_commit
-from contextcliff_dagster_tests.inference.samples import (
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster_tests.support.crowd import Crowd, disturbed
+from contextcliff_dagster_tests.support.measuring_process import die_before_commit
+from contextcliff_dagster_tests.support.postgres import running_postgres
+from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,
     openai_entry,
     read_log,
     reference_server,
 )
-from contextcliff_dagster_tests.postgres import running_postgres
 
 BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
 STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"

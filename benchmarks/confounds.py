@@ -33,12 +33,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.confounds import audit_confounds
-from contextcliff_dagster.analysis.intervals import agreeing_interval
-from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.analysis.units import clean_records
-from contextcliff_dagster.analysis.verdict import find_verdict
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.verdict import find_verdict
+from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
+from contextcliff_dagster.analysis.records.samples import clean_records
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 
 PLANTED = ("all mix", "length, even mix", "length, varying mix", "no loss, even mix", "apart")
 BESIDE = "300 documents; level, domain, place besides"

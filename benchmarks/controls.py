@@ -27,13 +27,13 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.controls import ControlAnswers, judge_controls
-from contextcliff_dagster.analysis.intervals import agreeing_interval
-from contextcliff_dagster.analysis.loss_sides import beyond_of
-from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.analysis.units import clean_records
-from contextcliff_dagster.analysis.verdict import find_verdict
+from contextcliff_dagster.analysis.cliff.adjusted_loss import beyond_of
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.verdict import find_verdict
+from contextcliff_dagster.analysis.confounds.controls import ControlAnswers, judge_controls
+from contextcliff_dagster.analysis.records.samples import clean_records
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 
 PLANTED = ("harder", "length", "both", "no loss")
 COUNT = 300

@@ -27,12 +27,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.band import curve_limits
-from contextcliff_dagster.analysis.curve import fitted_mean
-from contextcliff_dagster.analysis.decline import fit_declines, refine
-from contextcliff_dagster.analysis.intervals import agreeing_interval
-from contextcliff_dagster.analysis.units import Documents
-from contextcliff_dagster.analysis.variance_signal import variance_signal
+from contextcliff_dagster.analysis.curves.confidence_band import curve_limits
+from contextcliff_dagster.analysis.curves.fitted_curve import fitted_mean
+from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.robustness.variance_signal import variance_signal
+from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 
 Floats = NDArray[np.float64]
 LOW, HIGH, PER_BIN, BINS = 40.0, 5_900.0, 20, 10

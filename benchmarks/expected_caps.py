@@ -20,11 +20,11 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.conclusion import Conclusion, conclude
-from contextcliff_dagster.analysis.expectation import _Expected
-from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.analysis.units import Documents
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, conclude
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.robustness.sample_size import _Expected
 
 Floats = NDArray[np.float64]
 LOW, HIGH, BINS, PER_BIN = 40.0, 5_900.0, 10, 20

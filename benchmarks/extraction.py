@@ -33,7 +33,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from contextcliff_dagster.corpora.extraction.results import Limits
-from contextcliff_dagster_tests.corpora.extraction import documents as made
+from contextcliff_dagster_tests.support.files import document_files as made
 
 REPEATS = 3
 BLOCKS = "p div td th tr li br h1 h2 h3 table ul section nav footer".split()

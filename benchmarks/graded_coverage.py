@@ -34,15 +34,15 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.cap import certified_cap
-from contextcliff_dagster.analysis.curve import fall_of
-from contextcliff_dagster.analysis.decline import fit_declines, refine
-from contextcliff_dagster.analysis.intervals import agreeing_interval
-from contextcliff_dagster.analysis.losses import fit_losses
-from contextcliff_dagster.analysis.profile import AnalysisSettings
-from contextcliff_dagster.analysis.units import Documents
-from contextcliff_dagster.analysis.verdict import find_verdict
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.cap import certified_cap
+from contextcliff_dagster.analysis.cliff.verdict import find_verdict
+from contextcliff_dagster.analysis.curves.fitted_curve import fall_of
+from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine
+from contextcliff_dagster.analysis.curves.loss_family import fit_losses
+from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 from contextcliff_dagster.contracts import Verdict
 
 Floats = NDArray[np.float64]

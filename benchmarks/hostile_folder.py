@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from contextcliff_dagster.corpora.extraction import Extracted, Limits, Unusable, extract_all
-from contextcliff_dagster_tests.corpora.extraction import documents as made
-from contextcliff_dagster_tests.corpora.extraction.hostile import write_hostile
+from contextcliff_dagster_tests.support.files import document_files as made
+from contextcliff_dagster_tests.support.files.hostile_files import write_hostile
 
 LIMIT_S = 60.0
 FILES = 200

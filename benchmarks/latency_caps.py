@@ -29,9 +29,9 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.intervals import agreeing_interval
-from contextcliff_dagster.analysis.joint_cap import ERROR_SHARE, by_document
-from contextcliff_dagster.analysis.slowdown import find_slowdown
+from contextcliff_dagster.analysis.latency.joint_cap import ERROR_SHARE, by_document
+from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
+from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 
 Floats = NDArray[np.float64]
 SERVERS = (

@@ -31,12 +31,18 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.inference.engine import Decoding, Delta, Identity, PromptCount, Usage
-from contextcliff_dagster.inference.ledger import Ledger
-from contextcliff_dagster.inference.ledger_verify import verify
-from contextcliff_dagster.inference.measure import measure
-from contextcliff_dagster.inference.models import ModelEntry
-from contextcliff_dagster.inference.recipe import Prompt, Recipe
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    Identity,
+    PromptCount,
+    Usage,
+)
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.verify import verify
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
 
 RECIPE = Recipe(max_output_tokens=16)
 BINS = ["b00"]
@@ -192,7 +198,7 @@ class Endpoint(BaseHTTPRequestHandler):
 
 def by_command(folder: Path, calls: int) -> None:
     """A study of short documents, profiled by the command three times."""
-    from contextcliff_dagster.reference.ledgers import iter_ledgers
+    from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -101,7 +101,7 @@ def materialize_here(megabytes: float, folder: Path) -> dict[str, Any]:
 def count_here(tokenizer_name: str, folder: Path) -> dict[str, Any]:
     """Build the length map; to be run in a fresh process."""
     from contextcliff_dagster.sampling.length_map import build_length_map
-    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
     tokenizer = open_tokenizer(tokenizer_name)
     began = time.process_time()
@@ -142,8 +142,8 @@ def memory(megabytes: float) -> dict[str, Any]:
 
 def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
     """MB per CPU second of ours, of the reference library, and of the alternatives at hand."""
-    from contextcliff_dagster.sampling.tiktoken_ranks import tiktoken_encoding
-    from contextcliff_dagster.sampling.tokenizers import TiktokenTokenizer, TokenizerJson
+    from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer, TokenizerJson
 
     texts = list(natural_texts(megabytes))
     size = sum(len(text.encode()) for text in texts) / 1e6
@@ -181,7 +181,7 @@ def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
         tokenizers = None  # type: ignore[assignment]
     if tokenizers is not None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        from contextcliff_dagster_tests.sampling.vocabularies import KINDS, train
+        from contextcliff_dagster_tests.support.files.vocabularies import KINDS, train
 
         for kind in KINDS:
             sample = [text[:20_000] for text in islice(texts, 200)]
@@ -213,7 +213,7 @@ def preparation(folder: Path) -> dict[str, Any]:
     from contextcliff_dagster.sampling.bins import BinSpec, make_bins
     from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
     from contextcliff_dagster.sampling.manifest import SampleSpec, draw_manifest, save_manifest
-    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
     marks = {"start": time.process_time()}
     materialize_corpus(open_corpus("reference", {"documents": 1_200, "task": "lookup"}), folder)

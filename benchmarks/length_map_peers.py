@@ -109,7 +109,7 @@ def of_shared(folder: Path, counts: list[int]) -> dict[str, int]:
 
 def length_map(folder: Path) -> dict[str, Any]:
     from contextcliff_dagster.sampling.length_map import build_length_map
-    from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
     clock = Clock()
     summary = build_length_map(folder, open_tokenizer(f"tiktoken:{ENCODING}"), folder / "map")
@@ -119,7 +119,7 @@ def length_map(folder: Path) -> dict[str, Any]:
 
 
 def ours(folder: Path, texts: list[str]) -> tuple[dict[str, float], list[int]]:
-    from contextcliff_dagster.sampling.tokenizers import TiktokenTokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer
 
     tokenizer = TiktokenTokenizer(ENCODING)
     tokenizer.counter.use_fast()
@@ -129,7 +129,7 @@ def ours(folder: Path, texts: list[str]) -> tuple[dict[str, float], list[int]]:
 
 
 def tiktoken(folder: Path, texts: list[str]) -> tuple[dict[str, float], list[int]]:
-    from contextcliff_dagster.sampling.tiktoken_ranks import tiktoken_encoding
+    from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
 
     encoding = tiktoken_encoding(ENCODING)
     encoding.encode_ordinary_batch(["warm", "up"], num_threads=2)
@@ -169,7 +169,10 @@ def convert(folder: Path) -> None:
     """The same vocabulary as a tokenizer.json, by transformers' own converter."""
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
-    from contextcliff_dagster.sampling.tiktoken_ranks import rank_file, tiktoken_encoding
+    from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
+        rank_file,
+        tiktoken_encoding,
+    )
 
     ranks = folder / f"{ENCODING}.tiktoken"
     ranks.write_bytes(rank_file(ENCODING))

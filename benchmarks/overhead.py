@@ -53,11 +53,11 @@ def ours(
         import hashlib
 
         from contextcliff_dagster.contracts import Example
-        from contextcliff_dagster.inference.calls import PlannedSample
-        from contextcliff_dagster.inference.ledger import Ledger
-        from contextcliff_dagster.inference.measure import measure
-        from contextcliff_dagster.inference.models import ModelEntry
-        from contextcliff_dagster.inference.recipe import Recipe
+        from contextcliff_dagster.inference.execution.measure import measure
+        from contextcliff_dagster.inference.ledger.ledger import Ledger
+        from contextcliff_dagster.inference.models.registry import ModelEntry
+        from contextcliff_dagster.inference.requests.call_plan import PlannedSample
+        from contextcliff_dagster.inference.requests.recipe import Recipe
 
         @dataclass(frozen=True)
         class Planned:

@@ -23,7 +23,7 @@ from typing import Any
 from contextcliff_dagster.corpora.materialize import materialize_corpus
 from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
-from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
 
 def measured(options: dict[str, Any], tokenizer: str) -> dict[str, Any]:

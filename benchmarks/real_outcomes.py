@@ -35,13 +35,13 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.calibration import ALARMS
-from contextcliff_dagster.analysis.conclusion import cap_at, conclude
-from contextcliff_dagster.analysis.decline import merge_cells
-from contextcliff_dagster.analysis.rates import Rate
-from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.analysis.units import Documents
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import cap_at, conclude
+from contextcliff_dagster.analysis.curves.logistic_family import merge_cells
+from contextcliff_dagster.analysis.design.error_rates import ALARMS
+from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 FILE = "babilong_per_sample_outcomes.jsonl.gz"

@@ -29,10 +29,10 @@ import numpy as np
 from accept import share
 from fresh_caps import LEVEL, LONG, SHORT, truth
 
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.conclusion import conclude
-from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.analysis.units import Documents
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 BINS = 10

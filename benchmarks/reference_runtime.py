@@ -24,10 +24,10 @@ from collections.abc import Callable
 import numpy as np
 from tokenizers import Tokenizer
 
-from contextcliff_dagster.inference.llama import LlamaModel
+from contextcliff_dagster.inference.engines.numpy_llama import LlamaModel
 from contextcliff_dagster.reference.card import weights_path
-from contextcliff_dagster.reference.ledgers import generate_ledger, records_for_tokens
 from contextcliff_dagster.reference.tokenizer import END, render_chat
+from contextcliff_dagster.reference.warehouse_documents import generate_ledger, records_for_tokens
 
 FOLDER = weights_path("reference-long")
 TOKENIZER = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))

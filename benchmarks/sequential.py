@@ -31,13 +31,13 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.allocation import apportion, take_aim, weigh
-from contextcliff_dagster.analysis.baseline import baseline_of
-from contextcliff_dagster.analysis.conclusion import conclude
-from contextcliff_dagster.analysis.location import locate_loss, rank_cells
-from contextcliff_dagster.analysis.planted import Curve
-from contextcliff_dagster.analysis.settings import AnalysisSettings
-from contextcliff_dagster.analysis.simulation import Design, Pool, simulate_pool
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.design.allocation import apportion, take_aim, weigh
+from contextcliff_dagster.analysis.design.loss_posterior import locate_loss, rank_cells
+from contextcliff_dagster.analysis.design.simulation import Design, Pool, simulate_pool
+from contextcliff_dagster.analysis.design.true_curves import Curve
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.contracts import Verdict
 
 Ints = NDArray[np.int64]

@@ -31,7 +31,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, binomtest
 
-from contextcliff_dagster.analysis.profile import AnalysisSettings, ProfileContext, profile_model
+from contextcliff_dagster.analysis.profile.model_profile import (
+    AnalysisSettings,
+    ProfileContext,
+    profile_model,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ("reference-short", "reference-long")

@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.inference.attempt import ask
-from contextcliff_dagster.inference.calls import PlannedCall, plan_calls
-from contextcliff_dagster.inference.engine import Decoding, open_engine
-from contextcliff_dagster.inference.models import ModelEntry
-from contextcliff_dagster.inference.recipe import Recipe
-from contextcliff_dagster.inference.session import EngineSession
+from contextcliff_dagster.inference.engines.base import Decoding, open_engine
+from contextcliff_dagster.inference.engines.session import EngineSession
+from contextcliff_dagster.inference.execution.single_request import ask
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall, plan_calls
+from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.card import weights_path
-from contextcliff_dagster.reference.ledgers import generate_ledger, records_for_tokens
+from contextcliff_dagster.reference.warehouse_documents import generate_ledger, records_for_tokens
 
 ORDERS = ("ours", "shuffled", "by question", "no cache")
 DOCUMENTS_IN_CACHE = 4

@@ -7,7 +7,7 @@ misspelt study file into a tree of modules.
 import dagster as dg
 
 from contextcliff_dagster.defs.database import database_asset
-from contextcliff_dagster.defs.executors import chosen_executor
+from contextcliff_dagster.defs.executors.choice import chosen_executor
 from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.schedules import study_schedules
 from contextcliff_dagster.defs.sensors import study_sensors

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.sampling.tokenizers import Tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 POLICY_VERSION = "1.0"
 Day = date  # the field `date` hides the type within the class
@@ -213,7 +213,7 @@ class SafeContext:
             ForeignPolicyError: the tokenizer found is another one.
             StudyError: it cannot be opened.
         """
-        from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+        from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
         name = tokenizer or self.tokenizer
         if name is None:

@@ -25,6 +25,9 @@ from contextcliff_dagster.contracts import StoreError, Table, conform, validate
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PACKAGE = Path(__file__).resolve().parent
+"""The folder of the installed package, or of the checkout that it runs from."""
+
 STORE_LAYOUT = 1
 """Which files lie where; higher numbers are refused. What lies in them has versions of its own."""
 _MARK = "store.json"

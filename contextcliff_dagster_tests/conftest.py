@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.memory import MEMORY, roomy
-from contextcliff_dagster_tests.requirements import require
+from contextcliff_dagster_tests.support.memory import MEMORY, roomy
+from contextcliff_dagster_tests.support.requirements import require
 
 # One thread for linear algebra, in the tests and in what they start: as many tests as cores run
 # side by side, and threads that wait for each other spin. Targeted sampling took 19 CPU seconds

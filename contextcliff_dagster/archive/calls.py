@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger_schema import columns
+from contextcliff_dagster.inference.ledger.schema import columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.inference.database import Database
-    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.ledger.backend import Database
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
 
 # Calls of the study: made for it, or made for another study that asked the same serving identity
 # the same thing (a call's key does not know its study).

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger_schema import LEDGER_VERSION
+from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.store import atomic_path
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from contextcliff_dagster.contracts import (
     StoreError,
     Table,
 )
-from contextcliff_dagster.inference.ledger import Ledger
-from contextcliff_dagster.inference.ledger_prune import PrunePlan, prune
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.prune import PrunePlan, prune
 from contextcliff_dagster.store import Store, read_table, write_table
 
 _TEXTS = ("raw_output", "parsed_answer", "error")

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError, StudyError
-from contextcliff_dagster.inference.ledger_schema import columns
+from contextcliff_dagster.inference.ledger.schema import columns
 from contextcliff_dagster.store import atomic_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.inference.database import Database
-    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.ledger.backend import Database
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
 
 _AT_ONCE = 2_000
 _OF_CALL = [name for name in columns("calls") if name != "created_at"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.archive import calls, container
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
-from contextcliff_dagster.inference.ledger_schema import LEDGER_VERSION
+from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.store import Store, write_atomic
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def export_study(
         StudyError: nothing is measured yet, or there is no such campaign.
         StoreError: the store cannot be read or the file not written.
     """
-    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import load_manifest
 
     folder = store.manifest_dir(study.name)
@@ -110,7 +110,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
             (another sample or another serving identity under the same name).
         StudyError: the user's own folder has another study of that name, which would hide it.
     """
-    from contextcliff_dagster.inference.ledger import Ledger
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import load_manifest
 
     head, members, data = container.read(file, _MEMBERS)

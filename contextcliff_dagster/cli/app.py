@@ -10,29 +10,29 @@ from collections.abc import Sequence
 
 import click
 
-from contextcliff_dagster.cli.faults import guarded
+from contextcliff_dagster.cli.errors import guarded
 
 # Command -> (module, attribute): a module is imported only when its command is typed or listed.
 _COMMANDS = {
-    "profile": ("measure", "profile"),
-    "prepare": ("measure", "prepare"),
-    "report": ("results", "report"),
+    "profile": ("profile", "profile"),
+    "prepare": ("profile", "prepare"),
+    "report": ("report", "report"),
     "analyze": ("analyze", "analyze"),
     "compare": ("compare", "compare"),
     "calibrate": ("calibrate", "calibrate"),
     "baseline": ("baseline", "baseline"),
     "policy": ("policy", "policy"),
     "guard": ("policy", "guard"),
-    "models": ("catalogue", "models"),
-    "studies": ("catalogue", "studies"),
-    "tokenizers": ("catalogue", "tokenizers"),
-    "campaign": ("catalogue", "campaign"),
+    "models": ("listings", "models"),
+    "studies": ("listings", "studies"),
+    "tokenizers": ("listings", "tokenizers"),
+    "campaign": ("listings", "campaign"),
     "ledger": ("ledger", "ledger"),
     "doctor": ("doctor", "doctor"),
-    "serve": ("services", "serve"),
-    "ui": ("services", "ui"),
-    "export": ("exchange", "export"),
-    "import": ("exchange", "import_"),
+    "serve": ("serve", "serve"),
+    "ui": ("serve", "ui"),
+    "export": ("archive", "export"),
+    "import": ("archive", "import_"),
 }
 _OWN_OPTIONS = ("-h", "--help", "--version")
 
@@ -51,7 +51,8 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, attribute = _COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(f"contextcliff_dagster.cli.{module}"), attribute)
+        room = "contextcliff_dagster.cli.commands"
+        command = getattr(importlib.import_module(f"{room}.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
 

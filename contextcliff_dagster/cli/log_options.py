@@ -12,7 +12,7 @@ import click
 from contextcliff_dagster.cli.options import together
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.sampling.tokenizers import Tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 _OPTIONS = together(
     click.option("--metric", metavar="NAME", help="The score to take of a log that has several."),
@@ -66,6 +66,6 @@ def log_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _open_tokenizer(name: str) -> Tokenizer:
     # Imported when a tokenizer is asked for: most files bring their lengths.
-    from contextcliff_dagster.inference.server_tokenizers import open_any_tokenizer
+    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
     return open_any_tokenizer(name)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from contextcliff_dagster.inference.progress import Progress
+    from contextcliff_dagster.inference.telemetry.progress import Progress
 
 
 class ProgressBar:

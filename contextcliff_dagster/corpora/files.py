@@ -9,8 +9,8 @@ from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, options_hash, take_options
-from contextcliff_dagster.corpora.formats import READERS
-from contextcliff_dagster.corpora.rows import FIELDS, RowReader
+from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
+from contextcliff_dagster.corpora.readers.tables import READERS
 
 __all__ = ["FileCorpus"]
 

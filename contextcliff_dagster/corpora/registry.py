@@ -9,12 +9,12 @@ from typing import Any
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
 from contextcliff_dagster.corpora.corpus import Corpus
-from contextcliff_dagster.corpora.download import is_url, local_copy
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.folder import FolderCorpus
-from contextcliff_dagster.corpora.ledgers import LedgerCorpus
 from contextcliff_dagster.corpora.mixed import MixedCorpus
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
+from contextcliff_dagster.corpora.readers.download import is_url, local_copy
+from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
 
 __all__ = ["CORPUS_KINDS", "ENTRY_POINT_GROUP", "open_corpus"]
 

@@ -20,7 +20,7 @@ from contextcliff_dagster.store import Store, slug, write_json
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.steps.regression import Regression
+    from contextcliff_dagster.experiments.length_profile.regression import Regression
 
 WEBHOOK, COMMAND = "CONTEXTCLIFF_ALERT_WEBHOOK", "CONTEXTCLIFF_ALERT_COMMAND"
 TIMEOUT_S = 15.0

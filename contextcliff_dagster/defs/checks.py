@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
-from contextcliff_dagster.defs.assets.options import asset_key
-from contextcliff_dagster.defs.show.ui import table
+from contextcliff_dagster.defs.asset_specs import asset_key
+from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.scoring.truncation import COLUMNS, Truncation, refusal, truncations
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.defs.steps.regression import Regression
+    from contextcliff_dagster.experiments.length_profile.regression import Regression
 
 MISSING_SHARE_LIMIT = 0.05
 """More unanswered calls than this could move a bin's mean by more than its interval shows."""

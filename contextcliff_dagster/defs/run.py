@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.defs.watch import Watch
-from contextcliff_dagster.inference.models import get_model
-from contextcliff_dagster.inference.progress import Progress, RunSummary
+from contextcliff_dagster.inference.models.registry import get_model
+from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import dagster as dg
 
-    from contextcliff_dagster.inference.budget import Budget
-    from contextcliff_dagster.inference.cost import CostEstimate
+    from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
+    from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.reporting.report import ReportFiles
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -90,7 +90,7 @@ def prepare_study(
     """
     import dagster as dg
 
-    from contextcliff_dagster.defs.steps import measurement, preparation
+    from contextcliff_dagster.experiments.common import measurement, preparation
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
@@ -148,7 +148,7 @@ def profile_study(
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
     """
-    from contextcliff_dagster.defs.steps import measurement, preparation
+    from contextcliff_dagster.experiments.common import measurement, preparation
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
@@ -182,7 +182,7 @@ def rebuild_report(
     Raises:
         StudyError: nothing is measured yet.
     """
-    from contextcliff_dagster.defs.steps import measurement, preparation
+    from contextcliff_dagster.experiments.common import measurement, preparation
 
     study, store = _as_asked(study, models, None, seed), store or Store.default()
     study = preparation.as_drawn(study, store)
@@ -223,7 +223,7 @@ def run_assets(
     import dagster as dg
     from dagster._core.errors import DagsterAssetCheckFailedError
 
-    from contextcliff_dagster.defs.assets.options import asset_key, group
+    from contextcliff_dagster.defs.asset_specs import asset_key, group
     from contextcliff_dagster.defs.partitions import range_tags
     from contextcliff_dagster.defs.resources import StoreResource
     from contextcliff_dagster.defs.studies import study_assets
@@ -252,7 +252,10 @@ def run_assets(
 def _refusal(study: Study, store: Store, campaign: str, fault: Exception) -> ContextCliffError:
     """The sentence of the blocking check, `no_silent_truncation`."""
     from contextcliff_dagster.defs.checks import cut_without_a_word
-    from contextcliff_dagster.defs.steps.judgement import read_records, record_rows
+    from contextcliff_dagster.experiments.length_profile.profile_and_report import (
+        read_records,
+        record_rows,
+    )
     from contextcliff_dagster.scoring.truncation import refusal
 
     cut = cut_without_a_word(study, record_rows(read_records(study, store, campaign)))
@@ -273,7 +276,10 @@ def as_it_stands(
     Raises:
         StoreError: there are none.
     """
-    from contextcliff_dagster.defs.steps.profiles import read_cliffs, read_notes
+    from contextcliff_dagster.experiments.length_profile.profile_files import (
+        read_cliffs,
+        read_notes,
+    )
     from contextcliff_dagster.reporting.report import ReportFiles
 
     folder = store.report_dir(study.name, campaign)

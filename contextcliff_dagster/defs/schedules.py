@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 from dagster._utils.schedules import cron_string_iterator
 
-from contextcliff_dagster.defs.assets.options import group
+from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.studies import Study
@@ -41,8 +41,8 @@ def study_schedules(
         description=f"Measures `{study.name}` in a new campaign: {plan.cron} {plan.timezone}.",
     )
     def measure(context: dg.ScheduleEvaluationContext, store: StoreResource) -> dg.RunRequest:
-        from contextcliff_dagster.defs.steps.measurement import open_ledger
-        from contextcliff_dagster.inference.campaigns import ensure_campaign
+        from contextcliff_dagster.experiments.common.measurement import open_ledger
+        from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 
         campaign = campaign_at(context.scheduled_execution_time)
         with open_ledger(store.open()) as ledger:

@@ -13,7 +13,7 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
 )
 
-from contextcliff_dagster.defs.assets.options import asset_key, group
+from contextcliff_dagster.defs.asset_specs import asset_key, group
 from contextcliff_dagster.defs.partitions import partition_key, range_tags
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import dated_config
@@ -40,7 +40,7 @@ def study_sensors(
         description=f"A pilot of `{study.name}`, then rounds where a token tells most.",
     )
     def target(context: dg.SensorEvaluationContext, store: StoreResource) -> Any:
-        from contextcliff_dagster.defs.steps.measurement import campaign_of, open_ledger
+        from contextcliff_dagster.experiments.common.measurement import campaign_of, open_ledger
 
         open_runs = dg.RunsFilter(job_name=job.name, statuses=list(NOT_FINISHED_STATUSES))
         if context.instance.get_runs(open_runs, limit=1):

@@ -8,15 +8,15 @@ from typing import Any
 import dagster as dg
 
 from contextcliff_dagster.defs.alerts import alert
-from contextcliff_dagster.defs.assets.options import asset_key, group
-from contextcliff_dagster.defs.device_tags import device_tags
+from contextcliff_dagster.defs.asset_specs import asset_key, group
+from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import campaign_at
-from contextcliff_dagster.defs.show.narrator import Narrator
-from contextcliff_dagster.defs.steps.sentinel import run_sentinel
+from contextcliff_dagster.defs.ui.progress_log import Narrator
 from contextcliff_dagster.defs.watch import Watch
-from contextcliff_dagster.inference.budget import Budget
-from contextcliff_dagster.inference.campaigns import SENTINEL
+from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
+from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
+from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.studies import Study
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dagster as dg
 
-from contextcliff_dagster.defs.assets.controls import control_assets
-from contextcliff_dagster.defs.assets.judging import judging_assets
-from contextcliff_dagster.defs.assets.measuring import measuring_assets
-from contextcliff_dagster.defs.assets.options import group
+from contextcliff_dagster.defs.asset_specs import group
+from contextcliff_dagster.defs.assets.control_predictions import control_assets
+from contextcliff_dagster.defs.assets.predictions import measuring_assets
 from contextcliff_dagster.defs.assets.preparation import preparation_assets
+from contextcliff_dagster.defs.assets.profiles import judging_assets
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.studies import Study
 

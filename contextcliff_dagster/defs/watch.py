@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from contextcliff_dagster.inference.budget import Budget
-from contextcliff_dagster.inference.progress import Progress, RunSummary
+from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 
 
 @dataclass

@@ -13,16 +13,16 @@ from contextlib import suppress
 from typing import Any
 
 from contextcliff_dagster.contracts import BudgetError, ContextCliffError, EngineError
-from contextcliff_dagster.inference.budget import Budget
-from contextcliff_dagster.inference.call_sender import CallSender
-from contextcliff_dagster.inference.calls import PlannedCall
-from contextcliff_dagster.inference.engine import Engine
-from contextcliff_dagster.inference.ledger import Ledger, Scope
-from contextcliff_dagster.inference.models import ModelEntry
-from contextcliff_dagster.inference.outcome import Outcome
-from contextcliff_dagster.inference.progress import Progress, RunSummary
-from contextcliff_dagster.inference.tally import Tally
-from contextcliff_dagster.inference.tracing import open_trace
+from contextcliff_dagster.inference.engines.base import Engine
+from contextcliff_dagster.inference.execution.call_sender import CallSender
+from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall
+from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.telemetry.call_counters import Tally
+from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+from contextcliff_dagster.inference.telemetry.tracing import open_trace
 
 GRACE_S = 10.0
 """How long calls in flight may take to end after Ctrl-C before they are given up."""

@@ -9,8 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.group_commit import Ended, GroupCommit, Operation, run_each
-from contextcliff_dagster.inference.ledger_schema import insist_on_version
+from contextcliff_dagster.inference.ledger.group_commit import (
+    Ended,
+    GroupCommit,
+    Operation,
+    run_each,
+)
+from contextcliff_dagster.inference.ledger.schema import insist_on_version
 
 _RESERVE_BYTES = 4 << 20
 _LITTLE_BYTES = 1 << 16

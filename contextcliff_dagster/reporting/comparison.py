@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.reporting.machine import plain_values
-from contextcliff_dagster.reporting.numerals import level, number, score, tokens
+from contextcliff_dagster.reporting.json_report import plain_values
+from contextcliff_dagster.reporting.wording.number_format import level, number, score, tokens
 from contextcliff_dagster.store import write_atomic, write_json
 
 
@@ -31,7 +31,7 @@ def write_comparison(
     Raises:
         StoreError: they cannot be written.
     """
-    from contextcliff_dagster.reporting.shift_plot import plot_shift
+    from contextcliff_dagster.reporting.figures.comparison import plot_shift
 
     files = ComparisonFiles(*(folder / f"comparison.{kind}" for kind in ("md", "json", "png")))
     plain = plain_values(comparison)

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextcliff_dagster.reporting.machine import machine_report, plain_values
-from contextcliff_dagster.reporting.markdown import markdown_report
+from contextcliff_dagster.reporting.json_report import machine_report, plain_values
+from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.redaction import secrets_of, without_secrets
 from contextcliff_dagster.store import write_atomic
 
@@ -50,9 +50,9 @@ def write_report(
     Raises:
         StoreError: the folder cannot be written (full, read-only).
     """
-    from contextcliff_dagster.reporting.plot import plot_report
-    from contextcliff_dagster.reporting.questions_plot import plot_questions
-    from contextcliff_dagster.reporting.sensitivity_plot import plot_sensitivity
+    from contextcliff_dagster.reporting.figures.confounds import plot_questions
+    from contextcliff_dagster.reporting.figures.report_figure import plot_report
+    from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
 
     secrets = secrets_of(os.environ)
     results = [without_secrets(plain_values(c), secrets) for c in cliffs]

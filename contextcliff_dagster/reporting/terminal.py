@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextcliff_dagster.reporting.numerals import (
+from contextcliff_dagster.reporting.wording.number_format import (
     NOT_MEASURED,
     level,
     number,
@@ -13,7 +13,7 @@ from contextcliff_dagster.reporting.numerals import (
     score,
     tokens,
 )
-from contextcliff_dagster.reporting.sentences import (
+from contextcliff_dagster.reporting.wording.sentences import (
     amount,
     certify_sentence,
     comparison,

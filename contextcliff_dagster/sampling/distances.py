@@ -11,7 +11,7 @@ from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.sampling.tokenizers import Tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 __all__ = ["count_distances"]
 

@@ -33,7 +33,7 @@ from contextcliff_dagster.store import read_table, write_atomic, write_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.sampling.tokenizers import Tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 __all__ = [
     "Manifest",

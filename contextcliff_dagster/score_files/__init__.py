@@ -7,14 +7,14 @@ belong here: any statistics.
 
 from __future__ import annotations
 
-from contextcliff_dagster.score_files.choice import chosen, need_two_lengths
 from contextcliff_dagster.score_files.columns import stem
-from contextcliff_dagster.score_files.either import read_scores
 from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.logs import LogOptions, read_log
+from contextcliff_dagster.score_files.mean_tables import MeansTable, read_tables
+from contextcliff_dagster.score_files.model_selection import chosen, need_two_lengths
 from contextcliff_dagster.score_files.pooling import pooled
+from contextcliff_dagster.score_files.reader import read_scores
 from contextcliff_dagster.score_files.records import ScoreRecords, read_records
-from contextcliff_dagster.score_files.tables import MeansTable, read_tables
 
 __all__ = [
     "LogOptions",

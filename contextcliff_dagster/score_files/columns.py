@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.score_files.errors import ScoreFileError
-from contextcliff_dagster.score_files.plain import (
+from contextcliff_dagster.score_files.row_parsers import (
     as_array,
     read_csv,
     read_json_array,

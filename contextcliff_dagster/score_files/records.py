@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
+from contextcliff_dagster.score_files.column_values import (
+    lengths,
+    need,
+    numbers,
+    of_scale,
+    refuse,
+    texts,
+)
 from contextcliff_dagster.score_files.columns import Columns, read_columns
 from contextcliff_dagster.score_files.errors import ScoreFileError
-from contextcliff_dagster.score_files.values import lengths, need, numbers, of_scale, refuse, texts
 
 if TYPE_CHECKING:
     import pandas as pd

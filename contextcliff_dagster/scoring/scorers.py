@@ -30,7 +30,7 @@ from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.scoring.choice import chosen_letter
+from contextcliff_dagster.scoring.answer_letter import chosen_letter
 from contextcliff_dagster.scoring.containment import contained
 from contextcliff_dagster.scoring.parse import ParsedAnswer, canonical_json, load_json
 from contextcliff_dagster.scoring.squad import exact_match, token_f1

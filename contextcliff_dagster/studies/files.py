@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.store import store_root
+from contextcliff_dagster.store import PACKAGE, store_root
 from contextcliff_dagster.studies.study import Study
 
 
@@ -17,7 +17,7 @@ def load_study(path: Path) -> Study:
     Raises:
         StudyError: naming the file, the line and the key.
     """
-    from contextcliff_dagster.inference.yaml_errors import load_validated
+    from contextcliff_dagster.yaml_config import load_validated
 
     study = load_validated(path, Study)
     study._folder = path.resolve().parent
@@ -33,9 +33,8 @@ def study_folders() -> list[Path]:
     Raises:
         StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
     """
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "_studies"
-    folders = [installed if installed.is_dir() else package.parent / "studies"]
+    installed = PACKAGE / "_studies"
+    folders = [installed if installed.is_dir() else PACKAGE.parent / "studies"]
     folders.append(kept_in(store_root()))
     if own := os.environ.get("CONTEXTCLIFF_STUDIES"):
         folder = Path(own).expanduser()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.controls import CONTROLS, Control
+from contextcliff_dagster.sampling.controls import CONTROLS, Control
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.sections import (
     AlertsSection,
@@ -32,9 +32,9 @@ from contextcliff_dagster.studies.sections import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.rounds import Target
-    from contextcliff_dagster.analysis.settings import AnalysisSettings
-    from contextcliff_dagster.inference.recipe import Recipe
+    from contextcliff_dagster.analysis.design.sampling_rounds import Target
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
     from contextcliff_dagster.sampling.manifest import SampleSpec
 
@@ -156,7 +156,7 @@ class Study(Section):
         Raises:
             StudyError: a file is missing, not text, or has too few instruction wordings.
         """
-        from contextcliff_dagster.inference.recipe import Recipe
+        from contextcliff_dagster.inference.requests.recipe import Recipe
 
         p = self.prompt
         names = ("mode", "max_output_tokens", "prefix_cache")
@@ -199,7 +199,7 @@ class Study(Section):
             ) from fault
 
     def analysis_settings(self) -> AnalysisSettings:
-        from contextcliff_dagster.analysis.settings import AnalysisSettings
+        from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
         a = self.analysis
         return AnalysisSettings(
@@ -212,7 +212,7 @@ class Study(Section):
         Raises:
             StudyError: ``until`` is outside its range.
         """
-        from contextcliff_dagster.analysis.rounds import Target
+        from contextcliff_dagster.analysis.design.sampling_rounds import Target
 
         own = self.targeted
         if own is None:

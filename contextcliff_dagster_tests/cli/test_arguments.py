@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from contextcliff_dagster_tests.cli.terminal import COMMAND, assert_one_sentence, call, run
+from contextcliff_dagster_tests.support.terminal import COMMAND, assert_one_sentence, call, run
 
 
 def test_help_lists_every_command() -> None:

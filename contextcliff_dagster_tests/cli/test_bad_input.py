@@ -18,17 +18,23 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.cli import ledger_files
-from contextcliff_dagster_tests.cli.terminal import COMMAND, Ended, assert_one_sentence, call, run
+from contextcliff_dagster_tests.support.files import warehouse_files
+from contextcliff_dagster_tests.support.terminal import (
+    COMMAND,
+    Ended,
+    assert_one_sentence,
+    call,
+    run,
+)
 
 SMALL = ("--model", "reference-short", "--samples-per-bin", "2")
 
 
-@pytest.mark.parametrize("wrong", ledger_files.SPOILED)
+@pytest.mark.parametrize("wrong", warehouse_files.SPOILED)
 def test_a_file_that_cannot_be_measured(
     wrong: str, tmp_path: Path, contextcliff_home: Path
 ) -> None:
-    spoil, words = ledger_files.SPOILED[wrong]
+    spoil, words = warehouse_files.SPOILED[wrong]
     path = tmp_path / "own.jsonl"
     spoil(path)
     as_users_do = run if wrong == "a duplicate id" else call
@@ -224,10 +230,10 @@ def _without_dagster_home(*args: str) -> Ended:
 def test_a_bin_with_one_example_is_merged_or_refused_as_the_study_says(
     starved: str, tmp_path: Path
 ) -> None:
-    data = ledger_files.rows(40, max_tokens=120)
-    data += ledger_files.rows(1, min_tokens=350, max_tokens=420)
+    data = warehouse_files.rows(40, max_tokens=120)
+    data += warehouse_files.rows(1, min_tokens=350, max_tokens=420)
     data[-1]["id"] = "alone"
-    ledger_files.write(tmp_path / "own.jsonl", data)
+    warehouse_files.write(tmp_path / "own.jsonl", data)
     (tmp_path / "mine.yaml").write_text(
         "name: mine\ncorpus: {kind: file, path: own.jsonl}\ntokenizer: reference\n"
         "models: [reference-short]\nprompt: {max_output_tokens: 12}\n"

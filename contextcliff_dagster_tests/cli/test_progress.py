@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.cli.progress import duration, money, note
-from contextcliff_dagster.inference.progress import Progress
-from contextcliff_dagster_tests.cli.terminal import COMMAND
+from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster_tests.support.terminal import COMMAND
 
 
 def progress(**given: Any) -> Progress:

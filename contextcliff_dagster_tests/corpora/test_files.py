@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.corpora.files import FileCorpus
-from contextcliff_dagster.corpora.json_stream import JsonStream
+from contextcliff_dagster.corpora.readers.json_stream import JsonStream
 from contextcliff_dagster.corpora.registry import open_corpus
 
 ROWS = [
@@ -179,7 +179,7 @@ def test_the_json_stream_reads_what_json_reads_at_any_buffer_size(
     path = tmp_path_factory.mktemp("json") / "data.json"
     path.write_text(json.dumps(values, indent=indent), encoding="utf-8")
     stream = JsonStream(path)
-    from contextcliff_dagster.corpora import json_stream
+    from contextcliff_dagster.corpora.readers import json_stream
 
     kept, json_stream._READ_AHEAD = json_stream._READ_AHEAD, ahead
     try:

@@ -11,8 +11,8 @@ import pytest
 from contextcliff_dagster.contracts import DOCUMENTS, EXAMPLES, CorpusError, StoreError
 from contextcliff_dagster.corpora.corpus import document_id
 from contextcliff_dagster.corpora.files import FileCorpus
-from contextcliff_dagster.corpora.ledgers import LedgerCorpus
 from contextcliff_dagster.corpora.materialize import materialize_corpus, read_summary, row_example
+from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
 from contextcliff_dagster.store import read_table
 
 

@@ -14,7 +14,7 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.materialize import materialize_corpus
 from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster.studies import load_study
-from contextcliff_dagster_tests.corpora.benchmarks.reading import write_json, write_lines
+from contextcliff_dagster_tests.support.files.benchmark_files import write_json, write_lines
 
 
 def rows(count: int, words: int, word: str = "word") -> list[dict[str, Any]]:

@@ -11,10 +11,10 @@ import pytest
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.recognition import recognise
 from contextcliff_dagster.corpora.registry import open_corpus
-from contextcliff_dagster_tests.corpora.benchmarks.reading import write_json, write_lines
 from contextcliff_dagster_tests.corpora.benchmarks.test_damaged_records import WHOLE
 from contextcliff_dagster_tests.corpora.benchmarks.test_multi_hop import hotpot
-from contextcliff_dagster_tests.corpora.folders import library, write
+from contextcliff_dagster_tests.support.files.benchmark_files import write_json, write_lines
+from contextcliff_dagster_tests.support.files.folders import library, write
 
 OWN = {"2wikimultihopqa": [hotpot(type="compositional", level=...)]}
 """Where the file of the other tests is of two benchmarks' format."""

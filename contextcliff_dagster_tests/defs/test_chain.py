@@ -13,11 +13,11 @@ import pytest
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError
 from contextcliff_dagster.defs.resources import default_resources
-from contextcliff_dagster.defs.show.ui import INLINE_MARKDOWN_LIMIT
 from contextcliff_dagster.defs.studies import study_assets
+from contextcliff_dagster.defs.ui.rendering import INLINE_MARKDOWN_LIMIT
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster_tests.defs.conftest import Run
+from contextcliff_dagster_tests.support.tiny_study import Run
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> Counter[tuple[str, str | None]]:

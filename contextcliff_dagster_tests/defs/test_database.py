@@ -13,7 +13,7 @@ from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster_tests.defs.conftest import Run
+from contextcliff_dagster_tests.support.tiny_study import Run
 
 
 def build(study: Study, store: Store) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.definitions import defs
-from contextcliff_dagster.defs.show.ui import column_schema
+from contextcliff_dagster.defs.ui.rendering import column_schema
 from contextcliff_dagster.studies import load_studies
 
 CHAIN = {

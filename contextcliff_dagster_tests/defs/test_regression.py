@@ -13,25 +13,25 @@ import dagster as dg
 import pyarrow.compute as pc
 import pytest
 
-from contextcliff_dagster.analysis.regression import Shrink
+from contextcliff_dagster.analysis.comparison.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
 from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK, alert
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import campaign_at, report_freshness, study_schedules
-from contextcliff_dagster.defs.steps.measurement import open_ledger
-from contextcliff_dagster.defs.steps.preparation import load_frozen
-from contextcliff_dagster.defs.steps.regression import (
+from contextcliff_dagster.defs.studies import study_assets, study_jobs
+from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.experiments.common.measurement import open_ledger
+from contextcliff_dagster.experiments.common.preparation import load_frozen
+from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
     judge_regression,
     pin_baseline,
     read_baseline,
 )
-from contextcliff_dagster.defs.studies import study_assets, study_jobs
-from contextcliff_dagster.defs.watch import Watch
-from contextcliff_dagster.inference.campaigns import current_campaign, list_campaigns
+from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
-from contextcliff_dagster_tests.defs.conftest import Run
+from contextcliff_dagster_tests.support.tiny_study import Run
 
 TICK = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
 SECRET = "T0KEN-in-the-path"

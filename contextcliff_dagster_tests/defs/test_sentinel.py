@@ -14,11 +14,11 @@ from contextcliff_dagster.defs.alerts import COMMAND
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules
-from contextcliff_dagster.defs.steps.measurement import open_ledger
-from contextcliff_dagster.defs.steps.regression import pin_baseline
-from contextcliff_dagster.defs.steps.sentinel import run_sentinel
 from contextcliff_dagster.defs.watch import Watch
-from contextcliff_dagster.inference.campaigns import current_campaign, list_campaigns
+from contextcliff_dagster.experiments.common.measurement import open_ledger
+from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
+from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
+from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study

@@ -9,12 +9,12 @@ import pytest
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, EngineError, StudyError
 from contextcliff_dagster.defs.run import profile_study
-from contextcliff_dagster.defs.steps.measurement import open_ledger
 from contextcliff_dagster.defs.watch import Watch
-from contextcliff_dagster.inference.campaigns import new_campaign
+from contextcliff_dagster.experiments.common.measurement import open_ledger
+from contextcliff_dagster.inference.ledger.campaigns import new_campaign
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster_tests.defs.conftest import Run
+from contextcliff_dagster_tests.support.tiny_study import Run
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 

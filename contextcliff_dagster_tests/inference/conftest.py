@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.inference.ledger import Ledger
+from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import DatabaseUrl
-from contextcliff_dagster_tests.postgres import PostgresServer, running_postgres
-from contextcliff_dagster_tests.requirements import require
+from contextcliff_dagster_tests.support.postgres import PostgresServer, running_postgres
+from contextcliff_dagster_tests.support.requirements import require
 
 BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.redact import HIDDEN, public_url, redact
 from contextcliff_dagster.inference.retry import Backoff, Breaker, retry_after_s
+from contextcliff_dagster.redaction import HIDDEN, public_url, redact
 
 
 @given(attempt=st.integers(1, 40), asked=st.none() | st.floats(-5, 1e6), seed=st.integers())

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from contextcliff_dagster_tests.postgres import PostgresServer, free_port, running_postgres
+from contextcliff_dagster_tests.support.postgres import PostgresServer, free_port, running_postgres
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -72,7 +72,7 @@ def test_the_compose_file_holds_together() -> None:
         ("CONTEXTCLIFF_STUDIES", "from contextcliff_dagster.studies import load_studies as load"),
         (
             "CONTEXTCLIFF_MODELS",
-            "from contextcliff_dagster.inference.models import load_models as load",
+            "from contextcliff_dagster.inference.models.registry import load_models as load",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests import requirements
+from contextcliff_dagster_tests.support import requirements
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster_tests import requirements
+from contextcliff_dagster_tests.support import requirements
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from contextcliff_dagster.inference.attempt import ask
-from contextcliff_dagster.inference.engine import Decoding, open_engine
-from contextcliff_dagster.inference.models import SHIPPED_MODELS, get_model, load_models
-from contextcliff_dagster.inference.recipe import Recipe
+from contextcliff_dagster.inference.engines.base import Decoding, open_engine
+from contextcliff_dagster.inference.execution.single_request import ask
+from contextcliff_dagster.inference.models.registry import SHIPPED_MODELS, get_model, load_models
+from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.card import (
     REFERENCE_MODELS,
     CardPoint,
@@ -24,15 +24,15 @@ from contextcliff_dagster.reference.card import (
     weights_path,
 )
 from contextcliff_dagster.reference.curve import length_at_loss, plateau, wilson_interval
-from contextcliff_dagster.reference.ledgers import (
+from contextcliff_dagster.reference.warehouse_documents import (
     LedgerQuestion,
     generate_ledger,
     ledger_tokens,
     records_for_tokens,
 )
-from contextcliff_dagster.reference.measure import record_grid
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.scorers import open_scorer
+from tools.reference_models.measure import record_grid
 
 
 @pytest.mark.parametrize("name", REFERENCE_MODELS)

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
-from contextcliff_dagster.reference.ledgers import (
+from contextcliff_dagster.reference.tokenizer import SPECIALS, build, render_chat, vocabulary
+from contextcliff_dagster.reference.warehouse_documents import (
     HEADER_TOKENS,
     MIN_RECORDS,
     TOKENS_PER_RECORD,
     WORDINGS,
     generate_ledger,
 )
-from contextcliff_dagster.reference.tokenizer import SPECIALS, build, render_chat, vocabulary
-from contextcliff_dagster_tests.requirements import require
+from contextcliff_dagster_tests.support.requirements import require
 
 SHIPPED = Tokenizer.from_file(str(weights_path("reference-short") / "tokenizer.json"))
 CHAT = [

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from contextcliff_dagster.inference.llama import LlamaModel, _Cache
+from contextcliff_dagster.inference.engines.numpy_llama import LlamaModel, _Cache
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
-from contextcliff_dagster.reference.ledgers import iter_ledgers
 from contextcliff_dagster.reference.tokenizer import END, render_chat
-from contextcliff_dagster_tests.reference.vllm_greedy import NEW_TOKENS
+from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
+from contextcliff_dagster_tests.support.vllm_greedy import NEW_TOKENS
 
 pytestmark = [
     pytest.mark.vllm,
@@ -42,7 +42,7 @@ def ledger_prompts(seed: int, n: int, low: int, high: int) -> Iterator[tuple[lis
 
 def by_vllm(name: str, prompts: list[list[int]]) -> list[list[int]]:
     """Greedy tokens without the end token."""
-    module = "contextcliff_dagster_tests.reference.vllm_greedy"
+    module = "contextcliff_dagster_tests.support.vllm_greedy"
     done = subprocess.run(
         [sys.executable, "-m", module, str(weights_path(name)), "float32"],
         input=json.dumps(prompts),

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import LengthBin
-from contextcliff_dagster.reporting.machine import machine_report
-from contextcliff_dagster.reporting.markdown import markdown_report
-from contextcliff_dagster.reporting.plot import plot_report
+from contextcliff_dagster.reporting.figures.report_figure import plot_report
+from contextcliff_dagster.reporting.figures.sparkline import sparkline
+from contextcliff_dagster.reporting.json_report import machine_report
+from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.report import write_report
-from contextcliff_dagster.reporting.sparkline import sparkline
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
-from contextcliff_dagster_tests.reporting.samples import sample, sample_pair
+from contextcliff_dagster_tests.support.records.reports import sample, sample_pair
 
 
 def schema() -> dict[str, Any]:
@@ -181,9 +181,9 @@ def test_pictures_never_fail(one: dict[str, Any], with_records: bool) -> None:
 
 
 def test_a_real_profile_goes_through_every_door(tmp_path: Path) -> None:
-    from contextcliff_dagster.analysis.context import ProfileContext
-    from contextcliff_dagster.analysis.profile import profile_model
-    from contextcliff_dagster.analysis.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.profile.context import ProfileContext
+    from contextcliff_dagster.analysis.profile.model_profile import profile_model
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
     made, records = sample_pair()
     results = []

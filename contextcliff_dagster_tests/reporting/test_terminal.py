@@ -9,7 +9,7 @@ from contextcliff_dagster.reporting.terminal import (
     control_lines,
     risk_report,
 )
-from contextcliff_dagster_tests.reporting.samples import sample, sample_pair
+from contextcliff_dagster_tests.support.records.reports import sample, sample_pair
 
 GOLDEN = """\
 reference-short | task lookup | 200 examples over 200 documents of 60 to 6,314 tokens | \

@@ -9,8 +9,8 @@ from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster.sampling.bins import BinSpec, make_bins
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
 from contextcliff_dagster.sampling.manifest import Manifest, SampleSpec, draw_manifest
-from contextcliff_dagster.sampling.tiktoken_ranks import tiktoken_encoding
-from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
+from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
 GAP = "\n".join(f"value_{n} = compute({n}, 'überzählig')" for n in range(200))
 SOURCE = f"TIMEOUT_SECONDS = 275\n\n{GAP}\n\ndef wait(seconds=TIMEOUT_SECONDS): ...\n"

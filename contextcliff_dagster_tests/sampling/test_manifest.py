@@ -15,8 +15,8 @@ import pytest
 
 from contextcliff_dagster.contracts import DOCUMENTS, StoreError
 from contextcliff_dagster.corpora.corpus import document_id
-from contextcliff_dagster.corpora.ledgers import LedgerCorpus
 from contextcliff_dagster.corpora.materialize import materialize_corpus
+from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
 from contextcliff_dagster.sampling.bins import BinSpec, active_bins, make_bins
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
 from contextcliff_dagster.sampling.manifest import (
@@ -26,7 +26,7 @@ from contextcliff_dagster.sampling.manifest import (
     load_manifest,
     save_manifest,
 )
-from contextcliff_dagster.sampling.tokenizers import open_tokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster.store import read_table
 
 ROOT = Path(__file__).parents[2]

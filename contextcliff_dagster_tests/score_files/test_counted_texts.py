@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.score_files import LogOptions, ScoreFileError, ScoreRecords, read_scores
-from contextcliff_dagster_tests.score_files.log_files import small_tokenizer
+from contextcliff_dagster_tests.support.files.log_files import small_tokenizer
 
 LONGER = "a longer text, of\ntwo lines"
 ROWS = pd.DataFrame(

@@ -19,7 +19,7 @@ from contextcliff_dagster.contracts import (
     StoreError,
     conform,
 )
-from contextcliff_dagster.reference.ledgers import iter_ledgers
+from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
 from contextcliff_dagster.scoring.evaluate import score_rows
 
 PRIMARY_SCORES: list[PrimaryScore] = ["em", "f1", "contained"]

@@ -28,7 +28,7 @@ from contextcliff_dagster.corpora.corpus import (
     options_hash,
     take_options,
 )
-from contextcliff_dagster.corpora.formats import READERS
+from contextcliff_dagster.corpora.readers.tables import READERS
 
 __all__ = ["ALLOW_SYNTHETIC_LENGTH", "Asked", "BenchmarkCorpus", "LeftOut"]
 

@@ -29,7 +29,7 @@ class QualityCorpus(BenchmarkCorpus):
     endings = (".jsonl", ".json", ".parquet", ".train", ".dev", ".test")
 
     def records(self, file: Path) -> Iterator[tuple[str, object]]:
-        from contextcliff_dagster.corpora.formats import READERS
+        from contextcliff_dagster.corpora.readers.tables import READERS
 
         if file.suffix.lower() in (".train", ".dev", ".test"):  # QuALITY.v1.0.1.dev: JSONL
             return READERS["jsonl"](file)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.formats import READERS
-from contextcliff_dagster.corpora.json_stream import JsonStream
+from contextcliff_dagster.corpora.readers.json_stream import JsonStream
+from contextcliff_dagster.corpora.readers.tables import READERS
 
 __all__ = ["ENDINGS", "benchmarks_of", "first_records"]
 

@@ -19,10 +19,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from contextcliff_dagster.corpora.extraction.reading import read_file
+from contextcliff_dagster.corpora.extraction.dispatch import read_file
+from contextcliff_dagster.corpora.extraction.ipc_messages import read_exactly, write_message
 from contextcliff_dagster.corpora.extraction.refused import RefusedError
 from contextcliff_dagster.corpora.extraction.results import Limits
-from contextcliff_dagster.corpora.extraction.wire import read_exactly, write_message
 
 __all__ = ["main"]
 

@@ -15,12 +15,16 @@ from pathlib import Path
 
 import contextcliff_dagster
 from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.extraction.ipc_messages import (
+    GarbledError,
+    Message,
+    MessageReader,
+)
 from contextcliff_dagster.corpora.extraction.results import (
     Extracted,
     Limits,
     Unusable,
 )
-from contextcliff_dagster.corpora.extraction.wire import GarbledError, Message, MessageReader
 
 __all__ = ["Task", "WorkerProcess"]
 

@@ -24,7 +24,7 @@ from contextcliff_dagster.corpora.extraction import (
     extract_all,
     extractor_version,
 )
-from contextcliff_dagster.corpora.folder.account import (
+from contextcliff_dagster.corpora.folder.file_report import (
     Fate,
     account_of,
     counted,
@@ -45,7 +45,7 @@ from contextcliff_dagster.corpora.folder.questions import (
     is_table_of_questions,
     match_documents,
 )
-from contextcliff_dagster.corpora.folder.recall import TASK, Recall, recall_questions
+from contextcliff_dagster.corpora.folder.verbatim_recall import TASK, Recall, recall_questions
 from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
 
 __all__ = ["RECALL", "FolderCorpus"]

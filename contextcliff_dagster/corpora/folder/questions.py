@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import Entry
-from contextcliff_dagster.corpora.folder.account import Fate
+from contextcliff_dagster.corpora.folder.file_report import Fate
 from contextcliff_dagster.corpora.folder.walk import Found
-from contextcliff_dagster.corpora.formats import READERS, delimited
-from contextcliff_dagster.corpora.lines import text_lines
-from contextcliff_dagster.corpora.rows import FIELDS, RowReader
+from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
+from contextcliff_dagster.corpora.readers.tables import READERS, delimited
+from contextcliff_dagster.corpora.readers.text_lines import text_lines
 
 __all__ = ["ENDINGS", "QuestionTable", "find_table", "is_table_of_questions", "match_documents"]
 

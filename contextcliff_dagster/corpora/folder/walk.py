@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from contextcliff_dagster.corpora.folder.account import Fate
+from contextcliff_dagster.corpora.folder.file_report import Fate
 
 __all__ = ["Found", "Walked", "walk"]
 

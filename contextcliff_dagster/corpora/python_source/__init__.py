@@ -8,6 +8,6 @@ anywhere.
 
 from __future__ import annotations
 
-from contextcliff_dagster.corpora.python_source.adapter import PythonSourceCorpus
+from contextcliff_dagster.corpora.python_source.corpus import PythonSourceCorpus
 
 __all__ = ["PythonSourceCorpus"]

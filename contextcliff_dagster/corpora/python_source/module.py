@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from contextcliff_dagster.corpora.python_source.reading import parse
-from contextcliff_dagster.corpora.python_source.walk import Walk
+from contextcliff_dagster.corpora.python_source.ast_walk import Walk
+from contextcliff_dagster.corpora.python_source.source_file import parse
 
 __all__ = ["Function", "Question", "SourceModule", "dotted"]
 

@@ -7,10 +7,10 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.assets.options import described, single_run_asset
+from contextcliff_dagster.defs.asset_specs import described, single_run_asset
 from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.defs.show import sampling as show
-from contextcliff_dagster.defs.steps import preparation as steps
+from contextcliff_dagster.defs.ui import sampling as show
+from contextcliff_dagster.experiments.common import preparation as steps
 from contextcliff_dagster.studies import Study
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engine import (
+from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
     GeneratesOnly,
@@ -26,16 +26,16 @@ from contextcliff_dagster.inference.engine import (
     PromptCount,
     Usage,
 )
-from contextcliff_dagster.inference.engines.threaded import stream_from
-from contextcliff_dagster.inference.models import ModelEntry
-from contextcliff_dagster.inference.recipe import Prompt
+from contextcliff_dagster.inference.engines.thread_stream import stream_from
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 from contextcliff_dagster.reference.tokenizer import END, render_chat
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from contextcliff_dagster.inference.llama import LlamaModel
+    from contextcliff_dagster.inference.engines.numpy_llama import LlamaModel
 
 RUNTIME = "numpy-llama/1"
 """Part of the identity: raised when the runtime's arithmetic changes an answer."""
@@ -125,7 +125,7 @@ class ReferenceEngine(GeneratesOnly):
         from threadpoolctl import threadpool_limits
         from tokenizers import Tokenizer
 
-        from contextcliff_dagster.inference.llama import LlamaModel
+        from contextcliff_dagster.inference.engines.numpy_llama import LlamaModel
 
         try:
             self._model = LlamaModel.load(self._folder)

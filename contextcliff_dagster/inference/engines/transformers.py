@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.dequantise import NEEDED, as_numbers
-from contextcliff_dagster.inference.engine import (
+from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
     GeneratesOnly,
@@ -24,16 +23,21 @@ from contextcliff_dagster.inference.engine import (
     PromptCount,
     Usage,
 )
-from contextcliff_dagster.inference.engines.threaded import stream_from
-from contextcliff_dagster.inference.gguf import gguf_header, trained_window
-from contextcliff_dagster.inference.models import ModelEntry
-from contextcliff_dagster.inference.recipe import Prompt
-from contextcliff_dagster.inference.weights import (
+from contextcliff_dagster.inference.engines.thread_stream import stream_from
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.weights.files import (
     file_sha256,
     find_weights,
     folder_hashes,
     gguf_parts,
     installed_version,
+)
+from contextcliff_dagster.inference.weights.gguf_header import (
+    GGUF_LIBRARIES,
+    dequantizing_options,
+    gguf_header,
+    trained_window,
 )
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -129,7 +133,7 @@ class TransformersEngine(GeneratesOnly):
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._path = model_path(entry)
-        for name in NEEDED if self._path.is_file() else ("torch", "transformers"):
+        for name in GGUF_LIBRARIES if self._path.is_file() else ("torch", "transformers"):
             installed_version(name, entry, "transformers")
         _dtype(entry, self._path)
         self._threads: ThreadPoolExecutor | None = None
@@ -167,7 +171,7 @@ class TransformersEngine(GeneratesOnly):
             numbers: dict[str, Any] = {}
             if path.is_file():
                 source["gguf_file"] = path.name
-                numbers = as_numbers()
+                numbers = dequantizing_options()
             folder = str(path.parent if path.is_file() else path)
             config = AutoConfig.from_pretrained(folder, **source)
             if entry.rope_scaling:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.sampling.tokenizers import Tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 OwnScore = Literal["em", "f1", "contained"]

@@ -53,7 +53,7 @@ def rows(path: Path, file: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         ScoreFileError: a row is no object, or too large.
     """
-    from contextcliff_dagster.score_files.plain import objects_of
+    from contextcliff_dagster.score_files.row_parsers import objects_of
 
     first = b""
     while not first.strip(b" \t\r\n\xef\xbb\xbf"):

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.score_files.column_values import MOST_TOKENS
 from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.logs.answers import (
@@ -16,10 +17,9 @@ from contextcliff_dagster.score_files.logs.answers import (
     name_of,
 )
 from contextcliff_dagster.score_files.logs.json_walk import rows
-from contextcliff_dagster.score_files.values import MOST_TOKENS
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.sampling.tokenizers import Tokenizer
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 _NAMES = ("_id", "id")
 
@@ -69,7 +69,7 @@ class Lengths:
             if self._open is None:
                 raise ScoreFileError(
                     "The log gives no lengths, so they must be counted: set open_tokenizer to "
-                    "contextcliff_dagster.sampling.tokenizers.open_tokenizer."
+                    "contextcliff_dagster.sampling.tokenizers.tokenizers.open_tokenizer."
                 )
             self._tokenizer = self._open(self.name)
         if not text.isascii():  # half a surrogate pair is no text to any tokenizer

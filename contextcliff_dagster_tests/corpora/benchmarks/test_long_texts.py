@@ -10,7 +10,7 @@ import pytest
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.registry import open_corpus
-from contextcliff_dagster_tests.corpora.benchmarks.reading import (
+from contextcliff_dagster_tests.support.files.benchmark_files import (
     at,
     evidence,
     read,

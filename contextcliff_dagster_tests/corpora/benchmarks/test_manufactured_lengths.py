@@ -9,7 +9,7 @@ import pytest
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.registry import open_corpus
-from contextcliff_dagster_tests.corpora.benchmarks.reading import read, write_json, write_lines
+from contextcliff_dagster_tests.support.files.benchmark_files import read, write_json, write_lines
 
 TEXT = "The harbour was closed in winter. " * 20
 

@@ -12,7 +12,12 @@ import pytest
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
 from contextcliff_dagster.corpora.registry import open_corpus
-from contextcliff_dagster_tests.corpora.benchmarks.reading import at, read, write_json, write_lines
+from contextcliff_dagster_tests.support.files.benchmark_files import (
+    at,
+    read,
+    write_json,
+    write_lines,
+)
 
 CONTEXT = "Die Brücke über den Fluß wurde 1897 gebaut. Ihr Ingenieur hieß Anna Holm – 漢字."
 

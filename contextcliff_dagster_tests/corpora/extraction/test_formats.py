@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster.corpora.extraction import docx, epub, html, pdf
+from contextcliff_dagster.corpora.extraction.formats import docx, epub, html, pdf
 from contextcliff_dagster.corpora.extraction.refused import RefusedError
 from contextcliff_dagster.corpora.extraction.results import Limits
-from contextcliff_dagster.corpora.extraction.tidy import tidied
-from contextcliff_dagster_tests.corpora.extraction import documents as made
+from contextcliff_dagster.corpora.extraction.text_cleanup import tidied
+from contextcliff_dagster_tests.support.files import document_files as made
 
 LIMITS = Limits()
 

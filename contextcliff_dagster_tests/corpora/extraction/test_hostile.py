@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.corpora.extraction import Extracted, Limits, Unusable, extract_all
-from contextcliff_dagster.corpora.extraction.file_bytes import file_bytes
 from contextcliff_dagster.corpora.extraction.refused import RefusedError
-from contextcliff_dagster_tests.corpora.extraction import documents as made
-from contextcliff_dagster_tests.corpora.extraction.hostile import EXPECTED, write_hostile
+from contextcliff_dagster.corpora.extraction.safe_read import file_bytes
+from contextcliff_dagster_tests.support.files import document_files as made
+from contextcliff_dagster_tests.support.files.hostile_files import EXPECTED, write_hostile
 
 LIMITS = Limits(seconds=2, memory_mb=300, unpacked_mb=30, file_mb=50)
 

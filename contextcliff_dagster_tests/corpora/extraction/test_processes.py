@@ -22,13 +22,13 @@ from contextcliff_dagster.corpora.extraction import (
     extractor_version,
     worker_process,
 )
-from contextcliff_dagster_tests.corpora.extraction import documents as made
-from contextcliff_dagster_tests.corpora.extraction.processes import (
+from contextcliff_dagster_tests.support.child_processes import (
     alive,
     busy,
     children,
     wait_until,
 )
+from contextcliff_dagster_tests.support.files import document_files as made
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.corpora.extraction.content import kind_of
 from contextcliff_dagster.corpora.extraction.decoding import decoded, looks_binary
-from contextcliff_dagster.corpora.extraction.reading import read_file
+from contextcliff_dagster.corpora.extraction.dispatch import read_file
+from contextcliff_dagster.corpora.extraction.file_type import kind_of
 from contextcliff_dagster.corpora.extraction.refused import RefusedError
 from contextcliff_dagster.corpora.extraction.results import Limits
-from contextcliff_dagster.corpora.extraction.tidy import tidied
+from contextcliff_dagster.corpora.extraction.text_cleanup import tidied
 
 
 def read(path: Path, data: bytes) -> tuple[str, str, list[str]]:

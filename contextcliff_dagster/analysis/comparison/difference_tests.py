@@ -1,0 +1,185 @@
+"""Tests and intervals of the difference between two measurements, documents as units.
+
+Paired: under the hypothesis that nothing changed, a document's difference is as likely to have the
+other sign, so signs are flipped per document (Fisher 1935, The Design of Experiments). Unpaired:
+documents change sides within their length bin. All statistics (overall and per bin) see the same
+flips, and a p-value is the share of flips whose largest statistic reaches the observed one: so all
+of them together are wrong with at most the stated probability (single-step max-T, Westfall and
+Young 1993, Resampling-Based Multiple Testing).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
+
+    Floats = NDArray[np.float64]
+
+_AT_ONCE = 2_000_000
+"""Random numbers in memory at a time."""
+
+
+def adjusted_p_values(pairs: Pairs, permutations: int, rng: np.random.Generator) -> Floats:
+    """Two-sided p-values of the overall difference and of each bin's, adjusted for all of them.
+
+    (1 + bins,); NaN where a bin has no document. The least possible is 1 / (permutations + 1).
+    """
+    flips = _sign_flips if pairs.paired else _exchanges
+    observed, drawn = flips(pairs, permutations, rng)
+    largest = np.nanmax(np.abs(drawn), axis=1)
+    # Equal up to rounding counts as reached: the observed order is one of the flips.
+    reached = (largest[:, None] >= np.abs(observed)[None, :] - 1e-9).sum(axis=0)
+    p: Floats = (1.0 + reached) / (permutations + 1.0)
+    return np.where(np.isnan(observed), np.nan, p)
+
+
+def _groups(side: Side, bins: int) -> Floats:
+    """Membership of each document: overall, then its bin (D, 1 + bins)."""
+    member = side.bin_index[:, None] == np.arange(bins)[None, :]
+    return np.concatenate([np.ones((len(side.n), 1)), member.astype(np.float64)], axis=1)
+
+
+def _sign_flips(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """T = sum of differences over the root of their sum of squares, per group; and under flips."""
+    groups = _groups(pairs.a, len(pairs.bins))
+    change = pairs.b.s - pairs.a.s
+    scale = np.sqrt(groups.T @ change**2)
+    # No document changed: no evidence of a difference, unlike no document at all.
+    scale = np.where((scale == 0) & (groups.sum(axis=0) > 0), 1.0, scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weighted = groups * change[:, None] / scale
+    observed = weighted.sum(axis=0)
+    weighted = np.nan_to_num(weighted)
+    drawn = []
+    step = max(1, _AT_ONCE // max(len(change), 1))
+    for start in range(0, permutations, step):
+        size = (min(step, permutations - start), len(change))
+        drawn.append((2.0 * rng.integers(0, 2, size=size) - 1.0) @ weighted)
+    return observed, np.concatenate(drawn)
+
+
+def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """The same for documents that change sides within their bin, standardised by their own
+    permutation variance."""
+    bins = len(pairs.bins)
+    sums = np.zeros((permutations + 1, 1 + bins))
+    variance = np.zeros(1 + bins)
+    for place in range(bins):
+        one, other = (side.bin_index == place for side in (pairs.a, pairs.b))
+        if not one.any() or not other.any():
+            sums[:, 1 + place] = np.nan
+            continue
+        n = np.concatenate([pairs.a.n[one], pairs.b.n[other]])
+        s = np.concatenate([pairs.a.s[one], pairs.b.s[other]])
+        residual = s - n * (s.sum() / n.sum())
+        in_b = np.arange(len(n)) >= int(one.sum())
+        found = np.empty(permutations + 1)
+        found[0] = residual[in_b].sum()
+        chosen = int(in_b.sum())
+        step = max(1, _AT_ONCE // len(n))
+        for start in range(0, permutations, step):
+            rows = min(step, permutations - start)
+            order = np.argsort(rng.random((rows, len(n))), axis=1)[:, :chosen]
+            found[1 + start : 1 + start + rows] = residual[order].sum(axis=1)
+        spread = float(found[1:].var())
+        sums[:, 1 + place] = found
+        sums[:, 0] += found
+        variance[1 + place] = spread
+        variance[0] += spread
+    scale = np.sqrt(np.where(variance > 0, variance, 1.0))
+    return sums[0] / scale, sums[1:] / scale
+
+
+def difference_interval(
+    one: Floats, other: Floats, weights: Floats | tuple[Floats, Floats], confidence: float
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of mean(b) - mean(a), widened where documents are few or agree.
+
+    By Student's t for few (`student`).
+    Where no document changed, a bootstrap would claim certainty: the interval then is that of a
+    share of which none was seen, +-(1 - tail^(1/D)) (Clopper and Pearson 1934).
+
+    Args:
+        one, other: (2, D): examples and summed scores per document.
+        weights: of the documents per resample (D, B), one for both where they are paired.
+    """
+    from scipy.special import ndtri
+
+    first, second = weights if isinstance(weights, tuple) else (weights, weights)
+    mean_a = (one[1] @ first) / np.maximum(one[0] @ first, 1e-9)
+    mean_b = (other[1] @ second) / np.maximum(other[0] @ second, 1e-9)
+    drawn = mean_b - mean_a
+    tail = 0.5 * (1.0 - confidence)
+    low, high = np.quantile(drawn, (tail, 1.0 - tail))
+    documents = np.array([max(min(one.shape[1], other.shape[1]), 2)], np.float64)
+    normal = float(ndtri(1.0 - tail))
+    wider = float(student(normal, documents)[0]) / normal
+    low, high = (drawn[0] + wider * (end - drawn[0]) for end in (low, high))
+    if np.ptp(drawn) < 1e-12:
+        room = 1.0 - tail ** (1.0 / max(one.shape[1], 1))
+        low, high = drawn[0] - room, drawn[0] + room
+    return max(float(low), -1.0), min(float(high), 1.0)
+
+
+def difference_curve(
+    one: Side, other: Side, weights: tuple[Floats, Floats], confidence: float
+) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+    """Smoothed difference over length with a simultaneous band: tokens, difference, low, high (P).
+
+    A moving mean over 30% of the examples (tricube weights over their ranks, Cleveland 1979, JASA
+    74, 829-836). The band holds the smoothed difference at all lengths at once: the quantile of the
+    bootstrap's largest deviation in units of its SD, which is at least one document's, as one of
+    Student's t (`student`).
+    """
+    lengths = np.concatenate([one.length_tokens, other.length_tokens])
+    n = np.concatenate([one.n, other.n])
+    order = np.argsort(lengths, kind="stable")
+    rank = np.cumsum(n[order]) / n.sum()
+    points = np.linspace(0.02, 0.98, 49)
+    tokens = np.unique(np.interp(points, rank, lengths[order]).round().astype(np.int64))
+    at = np.interp(tokens, lengths[order], rank)
+
+    def smooth(side: Side, drawn: Floats) -> tuple[Floats, Floats]:
+        own = np.interp(side.length_tokens, lengths[order], rank)
+        distance = np.abs(own[None, :] - at[:, None]) / _HALF_SPAN
+        kernel = np.where(distance < 1, (1 - np.minimum(distance, 1) ** 3) ** 3, 0.0)
+        total = (kernel * side.n) @ drawn
+        inside = kernel.sum(axis=1) ** 2 / np.maximum((kernel**2).sum(axis=1), 1e-9)
+        return (kernel * side.s) @ drawn / np.maximum(total, 1e-9), inside
+
+    mean_a, inside_a = smooth(one, weights[0])
+    mean_b, inside_b = smooth(other, weights[1])
+    drawn = mean_b - mean_a
+    difference, resampled = drawn[:, 0], drawn[:, 1:]
+    documents = np.maximum(np.minimum(inside_a, inside_b), 2.0)
+    sd = np.maximum(resampled.std(axis=1), 1.0 / documents)
+    deviation = np.abs(resampled - difference[:, None]) / sd[:, None]
+    quantile = max(float(np.quantile(deviation.max(axis=0), confidence)), 2.0)
+    half = student(quantile, documents) * sd
+    return (
+        tokens,
+        difference,
+        np.maximum(difference - half, -1.0),
+        np.minimum(difference + half, 1.0),
+    )
+
+
+def student(quantile: float, documents: Floats) -> Floats:
+    """The normal ``quantile`` as one of Student's t, where the SD is of so few documents (P).
+
+    A bootstrap of m documents takes their spread for the truth: it is sqrt((m - 1) / m) too small
+    on average, and sometimes much smaller.
+    """
+    from scipy.special import ndtr, stdtrit
+
+    t = np.asarray(stdtrit(documents - 1.0, ndtr(quantile)), np.float64)
+    return t * np.sqrt(documents / (documents - 1.0))
+
+
+_HALF_SPAN = 0.15

@@ -1,0 +1,130 @@
+"""The examples that two measurements share, and their documents: what a comparison is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.records.samples import clean_records
+from contextcliff_dagster.contracts import LengthBin
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One measurement's documents, shortest first; arrays of length D."""
+
+    length_tokens: Ints
+    n: Floats
+    s: Floats
+    bin_index: Ints
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Two measurements of the same documents, or of different ones.
+
+    Attributes:
+        paired: both answered the same examples; then ``a`` and ``b`` are aligned, document by
+            document, and hold only what both answered.
+        bins: in order of length.
+        examples_a, examples_b: scores per example, aligned (E), where paired.
+        example_document: row of its document (E), where paired.
+        only_a, only_b: examples that the other has no answer to, or does not know.
+    """
+
+    paired: bool
+    a: Side
+    b: Side
+    bins: list[LengthBin]
+    examples_a: Floats
+    examples_b: Floats
+    example_document: Ints
+    only_a: int
+    only_b: int
+
+
+def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) -> Pairs:
+    """Pair eval records of two measurements by example; lengths and bins are those of ``a``.
+
+    Without a shared example the two stand side by side, unpaired.
+
+    Raises:
+        ContextCliffError: records that cannot be analysed (see `units.clean_records`).
+    """
+    import pandas as pd
+
+    sample_a = clean_records(a, bins)
+    sample_b = clean_records(b, sample_a.bins)
+    one, other = _named(sample_a.examples), _named(sample_b.examples)
+    keys = ["document_id", "example_id"]
+    both = pd.merge(
+        one[one["example_id"] != ""],
+        other.loc[other["example_id"] != "", [*keys, "score"]],
+        on=keys,
+        suffixes=("_a", "_b"),
+    )
+    if not len(both):
+        return Pairs(
+            False,
+            _side(one, one["score"]),
+            _side(other, other["score"]),
+            sample_a.bins,
+            *(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64)),
+            only_a=len(one),
+            only_b=len(other),
+        )
+    both = both.sort_values(["length_tokens", *keys], ignore_index=True)
+    document = _rows(both)
+    return Pairs(
+        True,
+        _side(both, both["score_a"]),
+        _side(both, both["score_b"]),
+        sample_a.bins,
+        both["score_a"].to_numpy(np.float64),
+        both["score_b"].to_numpy(np.float64),
+        document,
+        only_a=len(one) - len(both),
+        only_b=len(other) - len(both),
+    )
+
+
+def _named(examples: pd.DataFrame) -> pd.DataFrame:
+    columns = ["document", "document_id", "example_id", "length_tokens", "score", "bin_index"]
+    plain = examples[columns].copy()
+    for name in ("document_id", "example_id"):
+        plain[name] = plain[name].astype(str)
+    return plain
+
+
+def _rows(frame: pd.DataFrame) -> Ints:
+    """Row of each example's document, documents in order of length."""
+    first = frame.groupby("document", sort=False)["length_tokens"].transform("min")
+    order = np.lexsort((frame["document"].to_numpy(), first.to_numpy()))
+    documents = frame["document"].to_numpy()[order]
+    change = np.concatenate([[0], np.cumsum(documents[1:] != documents[:-1])])
+    rows = np.empty(len(frame), dtype=np.int64)
+    rows[order] = change
+    return rows
+
+
+def _side(frame: pd.DataFrame, score: pd.Series[float]) -> Side:
+    row = _rows(frame)
+    count = int(row.max()) + 1 if len(row) else 0
+    n = np.bincount(row, minlength=count).astype(np.float64)
+    weights = score.to_numpy(np.float64)
+    s = np.bincount(row, weights=weights, minlength=count).astype(np.float64)
+    length = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(length, row, frame["length_tokens"].to_numpy(np.int64))
+    place = np.full(count, -1, dtype=np.int64)
+    place[row] = frame["bin_index"].to_numpy(np.int64)
+    return Side(length, n, s, place)

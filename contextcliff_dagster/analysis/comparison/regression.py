@@ -1,0 +1,254 @@
+"""Has a model become worse than its pinned baseline: a test that a whole year of runs can bear.
+
+Answers flip: with a probability of at most ``flip_rate`` an example comes out the other way, in
+the run and in the baseline, which is a draw itself. What that does not explain is a shrink.
+
+- *Lost answers at the loss* (`lost_answers`): in the lengths where a cliff that moved down shows
+  first, from half of the length at which the baseline has lost 30%, up to it.
+- *Lost answers anywhere*: in every window of neighbouring lengths. The smallest tail probability
+  over all windows is a scan statistic (Naus 1965, JASA 60, 532-538), its null distribution
+  simulated.
+- *Signed changes*: of the score differences, less what flips explain, the largest standardised sum
+  over all windows, against signs flipped per document. For graded scores and noisy models.
+
+All are one-sided. A run's error rate is the year's divided by its runs and models, and split
+among the tests; by Bonferroni's inequality the year holds whatever the runs share, the
+pinned baseline above all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.comparison.lost_answers import (
+    Changes,
+    at_the_loss,
+    count_windows,
+    window_at,
+)
+from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.comparison.pairing import Pairs
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+SHARES = (0.6, 0.3, 0.1)
+"""Of a run's error rate: lost answers at the loss, anywhere, signed changes."""
+LOSS = 0.3
+"""Relative to the baseline's plateau: where it is lost, a moved cliff is looked for first."""
+_PIECES = 20
+_WIDTHS = (1, 2, 3, 4, 6, 10, 20)
+"""Of the sample by rank of length; windows are runs of so many neighbouring pieces."""
+_FIRST_DRAWS, _ENOUGH_HITS = 199, 10
+_AT_ONCE = 1_000_000
+_MOST_DRAWS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionSettings:
+    """What counts as noise.
+
+    Attributes:
+        flip_rate: share of calls whose answer may differ without anything being wrong.
+        yearly_error: probability that an unchanged study fails at least once in a year.
+        runs_per_year: runs among which that is divided.
+    """
+
+    flip_rate: float = 0.05
+    yearly_error: float = 0.05
+    runs_per_year: int = 52
+
+    def alpha(self, models: int) -> float:
+        """Error rate of one model in one run."""
+        return self.yearly_error / self.runs_per_year / max(models, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """What a run says of one model.
+
+    Attributes:
+        shrunk: worse than the baseline beyond noise.
+        p_value: the smallest of the tests', each divided by its share; compared with ``alpha``.
+        from_tokens, to_tokens: the window in which losses stand out most.
+        examples, right, lost, gained: there: all; right in the baseline; of these wrong now; wrong
+            in the baseline and right now.
+        n: examples compared; before, now: their mean scores.
+    """
+
+    shrunk: bool
+    p_value: float
+    alpha: float
+    from_tokens: int
+    to_tokens: int
+    examples: int
+    right: int
+    lost: int
+    gained: int
+    n: int
+    before: float
+    now: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)
+
+
+def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: int = 0) -> Shrink:
+    """Test paired records of one model, ``a`` the baseline and ``b`` the newest run.
+
+    Args:
+        alpha: error rate of this test (`RegressionSettings.alpha`).
+    """
+    rng = np.random.default_rng(seed)
+    pieces = _pieces(pairs.a.n)
+    changes = Changes.of(pairs)
+    side = pairs.a
+    one = np.ones((len(side.n), 1))
+    lost_at = float(np.exp(loss_lengths(side.length_tokens, side.n, side.s, one, LOSS)[0]))
+    lost_at = min(lost_at, float(side.length_tokens[-1]))
+    p, start, end = at_the_loss(changes, lost_at, flip_rate)
+    p = min(p / SHARES[0], 1.0)
+    if p > alpha:  # else the answer is there
+        p_anywhere, *window = _anywhere(changes, pieces, pairs, alpha, flip_rate, rng)
+        if p_anywhere / SHARES[1] < p:
+            p, (start, end) = p_anywhere / SHARES[1], window
+    if p > alpha:
+        p = min(p, _signed_changes(pairs, pieces, alpha * SHARES[2], flip_rate, rng) / SHARES[2])
+    return _shrink(pairs, changes, start, end, p, alpha, p <= alpha)
+
+
+def _shrink(
+    pairs: Pairs, changes: Changes, start: int, end: int, p: float, alpha: float, shrunk: bool
+) -> Shrink:
+    total = float(pairs.a.n.sum())
+    seen = window_at(changes, start, end)
+    return Shrink(
+        shrunk,
+        p,
+        alpha,
+        seen.from_tokens,
+        seen.to_tokens,
+        seen.examples,
+        seen.right,
+        seen.lost,
+        seen.gained,
+        n=int(total),
+        before=float(pairs.a.s.sum()) / total,
+        now=float(pairs.b.s.sum()) / total,
+    )
+
+
+def find_sentinel_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05) -> Shrink:
+    """The same question put to a few examples at the cap, as one window: an exact test."""
+    changes = Changes.of(pairs)
+    whole = np.array([len(changes.lost)])
+    found = count_windows(changes, np.zeros(1, dtype=np.int64), whole, flip_rate)
+    p = 1.0 if found.barred[0] else float(found.tail[0])
+    return _shrink(pairs, changes, 0, int(whole[0]), p, alpha, p <= alpha)
+
+
+def _pieces(n: Floats) -> Ints:
+    """Piece of each document, by rank of its examples (D)."""
+    middle = np.cumsum(n) - 0.5 * n
+    out: Ints = np.minimum((middle / n.sum() * _PIECES).astype(np.int64), _PIECES - 1)
+    return out
+
+
+@lru_cache(maxsize=1)
+def _windows() -> tuple[Ints, Ints]:
+    starts = [np.arange(_PIECES - width + 1) for width in _WIDTHS]
+    start = np.concatenate(starts)
+    width = np.repeat(_WIDTHS, [len(some) for some in starts])
+    return start.astype(np.int64), (start + width).astype(np.int64)
+
+
+def _over_windows(per_piece: Floats) -> Floats:
+    """Sums over every window of sums per piece (..., pieces) -> (..., windows)."""
+    start, end = _windows()
+    zero = np.zeros((*per_piece.shape[:-1], 1))
+    running = np.concatenate([zero, np.cumsum(per_piece, axis=-1)], axis=-1)
+    out: Floats = running[..., end] - running[..., start]
+    return out
+
+
+def _anywhere(
+    changes: Changes,
+    pieces: Ints,
+    pairs: Pairs,
+    alpha: float,
+    flip_rate: float,
+    rng: np.random.Generator,
+) -> tuple[float, int, int]:
+    """p-value of the scan over all windows, start and end of the one that stands out."""
+    from scipy.stats import binom
+
+    in_piece = np.bincount(pieces, weights=pairs.a.n, minlength=_PIECES).astype(np.int64)
+    edge = np.concatenate([[0], np.cumsum(in_piece)])
+    low, high = _windows()
+    low, high = low[edge[high] > edge[low]], high[edge[high] > edge[low]]
+    found = count_windows(changes, edge[low], edge[high], flip_rate)
+    tail = np.where(found.barred, 1.0, found.tail)
+    best = int(np.argmin(tail))
+    window = int(found.start[best]), int(found.end[best])
+    if tail[best] > SHARES[1] * alpha:  # alone it would not do
+        return 1.0, *window
+    observed = float(tail[best]) * (1 + 1e-9)
+    # The least count of each window whose tail is as small.
+    counts = np.asarray(binom.isf(observed, found.examples, flip_rate)).astype(np.int64)
+    counts = np.maximum(counts - 1, 0)
+    for _ in range(3):
+        counts += np.asarray(binom.sf(counts - 1, found.examples, flip_rate)) > observed
+
+    def reached(draws: int) -> int:
+        drawn = rng.binomial(in_piece, flip_rate, size=(draws, _PIECES))
+        running = np.concatenate([np.zeros((draws, 1), np.int64), np.cumsum(drawn, axis=1)], axis=1)
+        return int(((running[:, high] - running[:, low]) >= counts).any(axis=1).sum())
+
+    return _monte_carlo(reached, SHARES[1] * alpha, len(low)), *window
+
+
+def _signed_changes(
+    pairs: Pairs, pieces: Ints, alpha: float, flip_rate: float, rng: np.random.Generator
+) -> float:
+    """p-value of the largest standardised loss over all windows, by flipped signs."""
+    # A flip turns a score s into 1 - s: what an unchanged model may be expected to lose. Expected
+    # gains are not counted: an answer that stayed wrong is no loss.
+    expected = np.minimum(flip_rate * (pairs.a.n - 2.0 * pairs.a.s), 0.0)
+    change = pairs.b.s - pairs.a.s - expected
+    member = (pieces[:, None] == np.arange(_PIECES)[None, :]).astype(np.float64)
+    squares = _over_windows(change**2 @ member)
+    scale: Floats = np.sqrt(np.where(squares > 0, squares, np.inf)).astype(np.float64)
+    weighted = -change[:, None] * member
+    observed = float((_over_windows(weighted.sum(axis=0)) / scale).max()) - 1e-9
+    if observed <= 0:
+        return 1.0
+
+    def reached(draws: int) -> int:
+        signs = 2.0 * rng.integers(0, 2, size=(draws, len(change)), dtype=np.int8) - 1.0
+        return int(((_over_windows(signs @ weighted) / scale).max(axis=1) >= observed).sum())
+
+    return _monte_carlo(reached, alpha, max(len(change), len(scale)))
+
+
+def _monte_carlo(reached: Callable[[int], int], alpha: float, width: int) -> float:
+    """(1 + draws that reach the observed) / (1 + draws): few draws where it is plainly noise."""
+    # Stopped at a number of hits it is as valid (Besag and Clifford 1991, Biometrika 78, 301-304).
+    draws = _FIRST_DRAWS
+    hits: int = reached(draws)
+    wanted = int(min(max(4.0 / alpha, 20_000), _MOST_DRAWS))
+    step = max(1, _AT_ONCE // max(width, 1))
+    while draws < wanted and hits < _ENOUGH_HITS:
+        more = min(step, wanted - draws, 4 * draws)
+        hits, draws = hits + reached(more), draws + more
+    return (1.0 + hits) / (1.0 + draws)

@@ -1,0 +1,245 @@
+"""Is it length at all? What the known categories of the questions explain of a loss.
+
+Where long documents come with harder questions a curve over length falls though length does
+nothing. Known of a question may be its task, kind, level, domain and source, and in which fifth of
+the text its evidence stands. For each of these the
+examples before and beyond the place of the loss are compared at the same mix (`standardise`): the
+overall mix of the categories that both sides have. Of what no record names, such as how hard a
+question is within its category, this says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond, beyond_of, judged, percent
+from contextcliff_dagster.analysis.confounds.controls import ControlResult, judge_controls
+from contextcliff_dagster.analysis.confounds.evidence_position import FIFTHS, place_of
+from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
+from contextcliff_dagster.analysis.records.categories import CATEGORIES
+from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.cliff.verdict import Finding
+    from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
+    from contextcliff_dagster.analysis.records.samples import Sample
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+LEAST_DOCUMENTS = 5
+"""Documents of a category that either side needs to be compared by it."""
+LEAST_COVERED = 0.5
+"""Share of either side's examples that must be of such categories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """``confounds``, ``mix`` and ``controls`` of ``cliffs.json``, and ``warnings``."""
+
+    confounds: dict[str, Any]
+    mix: list[dict[str, Any]] = field(default_factory=list)
+    controls: list[ControlResult] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def audit_confounds(
+    sample: Sample,
+    finding: Finding,
+    settings: AnalysisSettings,
+    controls: Sequence[ControlAnswers] = (),
+) -> Audit:
+    """Judge the loss of ``finding`` at an equal mix of each category that the records name, and
+    beside the controls.
+
+    ``no``: of some category, (a) less than half of the examples on a side are of values that both
+    sides have (5 documents each); (b) at an equal mix less than half of the loss found remains, or
+    too little to be sure of any (`CHOSEN`); or (c) none was found, and at an equal mix the drop is
+    another by 5/6 of the tolerance. ``yes`` else.
+    ``not_assessed``: no category has two values, or nothing is known of length at all.
+    """
+    examples = sample.examples
+    rows: list[dict[str, Any]] = []
+    reasons: dict[str, list[str]] = {"no": [], "yes": []}
+    beyond = beyond_of(finding, examples["length_tokens"].to_numpy(np.int64))
+    document = np.asarray(examples["document"].factorize()[0], np.int64)
+    for known in _known(examples):
+        row, reason = _by_category(sample, known, document, beyond, finding, settings)
+        rows.append(row)
+        if reason:
+            reasons[row["identified"]].append(reason)
+    judged_controls = judge_controls(controls, sample, beyond, finding, settings)
+    for control in judged_controls:
+        if control.identified in reasons:
+            reasons[control.identified].append(control.says[-1])
+    identified = next((answer for answer in ("no", "yes") if reasons[answer]), "not_assessed")
+    said = reasons.get(identified, [])
+    confounds = {"identified": identified, "reasons": said}
+    return Audit(confounds, rows, judged_controls, list(said) if identified == "no" else [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A category of the questions: ``of`` every example the number of one of ``values``."""
+
+    name: str
+    values: list[str]
+    of: Ints
+
+
+def _known(examples: pd.DataFrame) -> Iterator[_Known]:
+    """The categories with two values or more.
+
+    Domains and sources with less than 5 documents each are names of single files.
+    """
+    documents = int(examples["document"].nunique())
+    for name in CATEGORIES:
+        if name not in examples.columns:
+            continue
+        column = examples[name].cat.remove_unused_categories()
+        values = [value or "not named" for value in column.cat.categories]
+        files = name in ("domain", "source") and len(values) * LEAST_DOCUMENTS > documents
+        if len(values) > 1 and not files:
+            yield _Known(name, values, np.asarray(column.cat.codes, np.int64))
+    if "evidence_position" in examples.columns:
+        fifth = place_of(examples["evidence_position"].to_numpy(np.float64))
+        present, of = np.unique(fifth, return_inverse=True)
+        share = 100 // FIFTHS
+        values = [f"{i * share} to {(i + 1) * share}%" if i >= 0 else "not named" for i in present]
+        if len(values) > 1:
+            yield _Known("evidence_position", values, np.asarray(of, np.int64))
+
+
+def _by_category(
+    sample: Sample,
+    known: _Known,
+    document: Ints,
+    beyond: Beyond | None,
+    finding: Finding,
+    settings: AnalysisSettings,
+) -> tuple[dict[str, Any], str | None]:
+    examples = sample.examples
+    name, values, category = known.name, known.values, known.of
+    score = examples["score"].to_numpy(np.float64)
+    mix = np.bincount(category, minlength=len(values)) / len(category)
+    row: dict[str, Any] = {
+        "category": name,
+        "identified": "not_assessed",
+        "from_tokens": None,
+        "to_tokens": None,
+        **dict.fromkeys(("drop", "drop_ci_low", "drop_ci_high", "drop_as_measured")),
+        "values": values,
+    }
+    reason = None
+    if beyond is not None:
+        lengths = examples["length_tokens"].to_numpy(np.int64)
+        sides = cells_of(
+            beyond.of(lengths).astype(np.int64), category, document, score, (2, len(values))
+        )
+        common = (sides.documents >= LEAST_DOCUMENTS).all(axis=0)
+        covered = sides.n[:, common].sum(axis=1) / sides.n.sum(axis=1)
+        row |= {"from_tokens": beyond.from_tokens, "to_tokens": beyond.to_tokens}
+        if (covered < LEAST_COVERED).any():
+            row["identified"] = "no"
+            reason = _apart(name, beyond, covered)
+        else:
+            mix = np.where(common, mix, 0.0)
+            mix /= mix.sum()
+            found = standardise(sides, mix, LEAST_DOCUMENTS)
+            before, after = sides.s.sum(axis=1) / sides.n.sum(axis=1)
+            if before > 0 and found.mean[0] > 0:
+                drop, strength = _drop(found.mean, found.variance, settings.confidence)
+                measured = float(1.0 - after / before)
+                row |= {
+                    "drop": drop.value,
+                    "drop_ci_low": drop.low,
+                    "drop_ci_high": drop.high,
+                    "drop_as_measured": measured,
+                }
+                head = (
+                    f"With the mix of {_WORDS[name]} held equal, the drop {beyond.words} is "
+                    f"{percent(drop.value)} [{percent(drop.low)}, {percent(drop.high)}], and "
+                    f"{percent(measured)} as measured"
+                )
+                row["identified"], reason = judged(
+                    head,
+                    f"other {_WORDS[name]}",
+                    "the changing mix",
+                    drop,
+                    strength,
+                    measured,
+                    finding,
+                    settings,
+                )
+    row["shares"] = mix.tolist()
+    row["bins"] = _bins(sample, examples, category, document, score, mix, settings.confidence)
+    return row, reason
+
+
+def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, float]:
+    """1 - mean[1] / mean[0], its interval (linearised), and how many times its reach it is."""
+    z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
+    ratio = float(mean[1] / mean[0])
+    reach = z * float(np.sqrt(variance[1] + ratio**2 * variance[0]) / mean[0])
+    value = 1.0 - ratio
+    return Estimate(value, value - reach, min(value + reach, 1.0)), value / reach
+
+
+_WORDS = {
+    "task": "tasks",
+    "kind": "kinds of question",
+    "level": "levels",
+    "domain": "domains",
+    "source": "sources",
+    "evidence_position": "places of the evidence",
+}
+
+
+def _apart(name: str, beyond: Beyond, covered: Floats) -> str:
+    return (
+        f"Length and {_WORDS[name]} cannot be told apart: of the examples {beyond.words} "
+        f"{covered[1]:.0%}, and of the others {covered[0]:.0%}, are of {_WORDS[name]} that both "
+        f"have in {LEAST_DOCUMENTS} documents or more; a loss may be that of other {_WORDS[name]}."
+    )
+
+
+def _bins(
+    sample: Sample,
+    examples: pd.DataFrame,
+    category: Ints,
+    document: Ints,
+    score: Floats,
+    mix: Floats,
+    confidence: float,
+) -> list[dict[str, Any]]:
+    """Counts by category of every bin, its mean, and its mean at the mix ``mix``."""
+    index = examples["bin_index"].to_numpy(np.int64)
+    cells = cells_of(index, category, document, score, (len(sample.bins), len(mix)))
+    found = standardise(cells, mix, 2)
+    z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
+    rows = []
+    for i, length_bin in enumerate(sample.bins):
+        n, known = cells.n[i].sum(), found.covered[i] >= LEAST_COVERED
+        mean, half = found.mean[i], z * np.sqrt(found.variance[i])
+        rows.append(
+            {
+                "bin": length_bin.bin,
+                "n": cells.n[i].astype(np.int64).tolist(),
+                "mean": float(cells.s[i].sum() / n) if n else None,
+                "standardised": float(mean) if known else None,
+                "ci_low": float(max(mean - half, 0.0)) if known else None,
+                "ci_high": float(min(mean + half, 1.0)) if known else None,
+                "covered": float(min(found.covered[i], 1.0)),
+            }
+        )
+    return rows

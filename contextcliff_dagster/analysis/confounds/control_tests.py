@@ -1,0 +1,219 @@
+"""What one control says: its means, paired with those measured, and the sentences.
+
+See `controls` for what is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond, judged, percent
+from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.cliff.verdict import Finding
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+LEAST_ORACLE = 0.1
+"""Mean with the evidence alone below which it says nothing of difficulty."""
+LEAST_KNOWN = 0.25
+"""Share of a bin's questions answered without the document that is worth a sentence."""
+
+
+_AT_ONCE = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Mean of ``n`` examples, interval over documents; null without any."""
+
+    n: int
+    mean: float | None
+    ci_low: float | None
+    ci_high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BinMean:
+    """The same in one length bin."""
+
+    bin: str
+    n: int
+    mean: float | None
+    ci_low: float | None
+    ci_high: float | None
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Examples answered in both: the measured score, the control's, and whether beyond the loss."""
+
+    score: Floats
+    control: Floats
+    document: NDArray[np.int64]
+    beyond: Bools
+
+    def means(self) -> tuple[float, float, float, float]:
+        """Measured before and beyond, the control's before and beyond."""
+        near, far = ~self.beyond, self.beyond
+        m, o = self.score, self.control
+        return (
+            float(m[near].mean()),
+            float(m[far].mean()),
+            float(o[near].mean()),
+            float(o[far].mean()),
+        )
+
+
+Judged = tuple[Estimate | None, str, list[str]]
+
+
+def oracle(
+    whole: Mean,
+    bins: Sequence[BinMean],
+    near: Mean | None,
+    far: Mean | None,
+    pairs: Pairs | None,
+    beyond: Beyond | None,
+    finding: Finding,
+    settings: AnalysisSettings,
+) -> Judged:
+    said = [f"With the evidence alone the model scores {_said(whole)}."]
+    if pairs is None or beyond is None or near is None or far is None:
+        return None, "not_assessed", said
+    m0, m1, o0, o1 = pairs.means()
+    if min(o0, o1) < LEAST_ORACLE or m0 <= 0:
+        said.append(
+            "So little is answered with the evidence alone that it says nothing of how hard the "
+            "questions are."
+        )
+        return None, "not_assessed", said
+    drop = _drop_at_equal_difficulty(pairs, settings)
+    reach = max(drop.value - drop.low, 1e-9)
+    head = (
+        f"With the evidence alone the model scores {_said(near)} before and {_said(far)} "
+        f"{beyond.words}; at equal difficulty the drop is {percent(drop.value)} "
+        f"[{percent(drop.low)}, {percent(drop.high)}], and {percent(1.0 - m1 / m0)} as measured"
+    )
+    measured = 1.0 - m1 / m0
+    identified, reason = judged(
+        head,
+        "harder questions",
+        "a change of difficulty",
+        drop,
+        drop.value / reach,
+        measured,
+        finding,
+        settings,
+    )
+    return drop, identified, [reason]
+
+
+def no_context(
+    whole: Mean,
+    bins: Sequence[BinMean],
+    near: Mean | None,
+    far: Mean | None,
+    pairs: Pairs | None,
+    beyond: Beyond | None,
+    finding: Finding,
+    settings: AnalysisSettings,
+) -> Judged:
+    said = [f"Without the document the model scores {_said(whole)}."]
+    most = max(bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
+    if most is not None and most.mean is not None and (most.ci_low or 0.0) > 0:
+        known = Mean(most.n, most.mean, most.ci_low, most.ci_high)
+        if most.mean >= LEAST_KNOWN:
+            said.append(
+                f"In bin {most.bin} it scores {_said(known)} without it: there the curve cannot be "
+                "expected to fall below that."
+            )
+    if pairs is None or beyond is None or near is None or far is None:
+        return None, "not_assessed", said
+    m0, m1, c0, c1 = pairs.means()
+    if finding.visible and m0 > m1 and c0 - c1 >= 0.5 * (m0 - m1):
+        certain = _known_explains_half(pairs, settings)
+        said.append(
+            f"Of the questions {beyond.words} it knows {c1:.2f} without the document and of the "
+            f"others {c0:.2f}: {'most' if certain else 'perhaps most'} of the loss ({m0:.2f} to "
+            f"{m1:.2f}) is that of questions that need no document."
+        )
+        return None, "no" if certain else "not_assessed", said
+    if finding.visible and c1 >= 0.5 * m1 and c1 >= LEAST_KNOWN:
+        said.append(
+            f"Of the score {beyond.words}, {m1:.2f}, the model has {c1:.2f} without the document: "
+            "what it reads there is less than the curve shows."
+        )
+    return None, "not_assessed", said
+
+
+def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
+    """1 - (m1 / m0) / (o1 / o0) and its percentile interval over documents."""
+    sums = _sums(pairs)
+    m0, m1, o0, o1 = _resampled(sums, settings)[:, :4].T
+
+    # The numbers of examples on a side cancel: those of both scores are the same.
+    def drop(m0: Floats, m1: Floats, o0: Floats, o1: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out: Floats = 1.0 - (m1 * o0) / (m0 * o1)
+        return out
+
+    value = float(drop(*sums.sum(axis=0)[:4]))
+    found = drop(m0, m1, o0, o1)
+    found = found[np.isfinite(found)]
+    tail = 0.5 * (1.0 - settings.confidence)
+    low, high = np.quantile(found, (tail, 1.0 - tail)) if len(found) else (value, value)
+    return Estimate(value, float(min(low, value)), float(max(high, value)))
+
+
+def _known_explains_half(pairs: Pairs, settings: AnalysisSettings) -> bool:
+    """Whether the fall of what is known without the document surely is half of the fall measured.
+
+    By resampled documents: the lower limit of the one minus half of the other is above 0.
+    """
+    totals = _resampled(_sums(pairs), settings)
+    totals = totals[(totals[:, 4:] > 0).all(axis=1)]
+    m0, m1, c0, c1 = (totals[:, :4] / totals[:, (4, 5, 4, 5)]).T
+    tail = 0.5 * (1.0 - settings.confidence)
+    return len(totals) > 0 and bool(np.quantile((c0 - c1) - 0.5 * (m0 - m1), tail) > 0)
+
+
+def _sums(pairs: Pairs) -> Floats:
+    """Per document, before and beyond: summed score, summed score of the control, examples."""
+    count = int(pairs.document.max()) + 1
+    side = pairs.beyond.astype(np.float64)
+    return np.stack(
+        [
+            np.bincount(pairs.document, weights=values * weight, minlength=count)
+            for values in (pairs.score, pairs.control, np.ones(len(pairs.score)))
+            for weight in (1.0 - side, side)
+        ],
+        axis=1,
+    )
+
+
+def _resampled(sums: Floats, settings: AnalysisSettings) -> Floats:
+    """Totals of ``sums`` over documents drawn with replacement (resamples x 6)."""
+    count = len(sums)
+    rng = np.random.default_rng((settings.seed, 7))
+    even = np.full(count, 1.0 / count)
+    step = max(1, _AT_ONCE // count)
+    sizes = [min(step, settings.resamples - at) for at in range(0, settings.resamples, step)]
+    return np.concatenate([rng.multinomial(count, even, size=size) @ sums for size in sizes])
+
+
+def _said(mean: Mean) -> str:
+    if mean.mean is None:
+        return "nothing (no answers)"
+    if mean.ci_low is None or mean.ci_high is None:
+        return f"{mean.mean:.2f} (n = {mean.n:,})"
+    return f"{mean.mean:.2f} [{mean.ci_low:.2f}, {mean.ci_high:.2f}] (n = {mean.n:,})"

@@ -1,0 +1,183 @@
+"""What controls say of the curve: the same questions without the document, or its evidence alone.
+
+A question that the model answers without the document does not measure how it reads: a curve cannot
+be expected below the share of these. And where the evidence alone, a few lines, is answered as well
+for long documents as for short ones, a fall is not that of harder questions.
+
+Both are compared example by example. With m0 and m1 the mean scores before and beyond the place of
+the loss, and o0 and o1 those with the evidence alone, the drop at equal difficulty is
+
+    1 - (m1 / m0) / (o1 / o0),
+
+with an interval by resampling documents; it is judged like a drop at an equal mix (`confounds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.confounds.control_tests import (
+    BinMean,
+    Mean,
+    Pairs,
+    no_context,
+    oracle,
+)
+from contextcliff_dagster.analysis.records.samples import clean_records
+from contextcliff_dagster.analysis.statistics.intervals import document_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond
+    from contextcliff_dagster.analysis.cliff.verdict import Finding
+    from contextcliff_dagster.analysis.records.samples import Sample
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+LEAST_DOCUMENTS = 10
+"""Documents on either side of the loss that a judgement needs."""
+
+
+@dataclass(frozen=True)
+class ControlAnswers:
+    """The scored answers of one control, lengths and documents those of the whole document.
+
+    ``askable``: examples of the sample that this control can ask.
+    """
+
+    name: str
+    records: pd.DataFrame
+    askable: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlResult:
+    """One control.
+
+    ``n_all`` examples have an answer in the measurement, ``n_askable`` of them can be asked by the
+    control, ``n`` have an answer in it. ``before`` and ``beyond`` the place of the loss; ``drop``:
+    of the measured scores at equal difficulty, for the oracle. ``says``: sentences.
+    """
+
+    name: str
+    n: int
+    n_askable: int
+    n_all: int
+    missing: int
+    mean: float | None
+    ci_low: float | None
+    ci_high: float | None
+    before: Mean | None
+    beyond: Mean | None
+    drop: float | None
+    drop_ci_low: float | None
+    drop_ci_high: float | None
+    bins: tuple[BinMean, ...]
+    identified: str = "not_assessed"
+    says: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {
+            "bins": [asdict(one) for one in self.bins],
+            "says": list(self.says),
+        }
+
+
+def judge_controls(
+    controls: Sequence[ControlAnswers],
+    sample: Sample,
+    beyond: Beyond | None,
+    finding: Finding,
+    settings: AnalysisSettings,
+) -> list[ControlResult]:
+    """One result a control with an answer; the measured examples are those of ``sample``."""
+    results = []
+    for control in controls:
+        asked = clean_records(control.records, sample.bins)
+        if len(asked.examples):
+            results.append(_result(control, asked, sample, beyond, finding, settings))
+    return results
+
+
+def _result(
+    control: ControlAnswers,
+    asked: Sample,
+    sample: Sample,
+    beyond: Beyond | None,
+    finding: Finding,
+    settings: AnalysisSettings,
+) -> ControlResult:
+    names = sample.examples["example_id"].astype(str)
+    place = 5 if control.name == "oracle" else 6
+    whole = _mean(asked.examples, settings, (place, 0))
+    bins = tuple(
+        BinMean(
+            b.bin,
+            **asdict(
+                _mean(asked.examples[asked.examples["bin_index"] == i], settings, (place, 1, i))
+            ),
+        )
+        for i, b in enumerate(sample.bins)
+    )
+    pairs = _paired(asked, sample, beyond)
+    near = far = None
+    if pairs is not None and beyond is not None:
+        side = beyond.of(asked.examples["length_tokens"].to_numpy(np.int64))
+        near = _mean(asked.examples[~side], settings, (place, 2))
+        far = _mean(asked.examples[side], settings, (place, 3))
+    judge = oracle if control.name == "oracle" else no_context
+    drop, identified, says = judge(whole, bins, near, far, pairs, beyond, finding, settings)
+    return ControlResult(
+        name=control.name,
+        n=whole.n,
+        n_askable=int(names.isin(control.askable).sum()),
+        n_all=len(names),
+        missing=int((~asked.calls["answered"]).sum()),
+        mean=whole.mean,
+        ci_low=whole.ci_low,
+        ci_high=whole.ci_high,
+        before=near,
+        beyond=far,
+        drop=None if drop is None else drop.value,
+        drop_ci_low=None if drop is None else drop.low,
+        drop_ci_high=None if drop is None else drop.high,
+        bins=bins,
+        identified=identified,
+        says=tuple(says),
+    )
+
+
+def _mean(examples: pd.DataFrame, settings: AnalysisSettings, key: tuple[int, ...]) -> Mean:
+    if not len(examples):
+        return Mean(0, None, None, None)
+    per_document = examples.groupby("document")["score"].agg(["size", "sum"])
+    interval = document_interval(
+        per_document["size"].to_numpy(np.float64),
+        per_document["sum"].to_numpy(np.float64),
+        confidence=settings.confidence,
+        resamples=settings.resamples,
+        rng=np.random.default_rng((settings.seed, *key)),
+    )
+    low, high = interval or (None, None)
+    return Mean(len(examples), float(examples["score"].mean()), low, high)
+
+
+def _paired(asked: Sample, sample: Sample, beyond: Beyond | None) -> Pairs | None:
+    """The examples that both answered; None where a side of the loss has too few documents."""
+    if beyond is None:
+        return None
+    columns = ["example_id", "score", "document", "length_tokens"]
+    measured = sample.examples[columns].astype({"example_id": str})
+    other = asked.examples[["example_id", "score"]].astype({"example_id": str})
+    both = measured.merge(other, on="example_id", suffixes=("", "_control"))
+    both = both[both["example_id"] != ""]
+    side = beyond.of(both["length_tokens"].to_numpy(np.int64))
+    document = np.asarray(both["document"].factorize()[0], np.int64)
+    if min(len(np.unique(document[side])), len(np.unique(document[~side]))) < LEAST_DOCUMENTS:
+        return None
+    score = both["score"].to_numpy(np.float64)
+    return Pairs(score, both["score_control"].to_numpy(np.float64), document, side)

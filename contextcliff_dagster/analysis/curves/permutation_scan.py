@@ -1,0 +1,222 @@
+"""Is there any loss along the length axis at all? One permutation test over all places.
+
+The statistic is the largest standardised difference between the shorter and the longer side of a
+split (a step), or between a window and the nearer in mean of what lies before and after it (a dip:
+it must recover). Whole documents are permuted over the lengths, so that questions on one document
+stay together; the maximum over all places makes it one test, whatever the number of places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.records.samples import Documents
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+_MAX_UNITS = 400
+_KEEP_TIES_UP_TO = 100
+_WINDOW_KNOTS = 40
+_WINDOW_SHARE = (0.08, 0.60)
+_LEAST = 6
+_BEFORE, _AFTER, _RECOVERY = 0.15, 0.04, 0.08
+SPLIT_LIMIT = 7.35
+"""Deviance within which another place is as good, at 95%: more than chi-square's 3.84, because the
+likelihood of a change point is not regular (calibrated by simulation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The best place of a step or a window and its chance.
+
+    Attributes:
+        p_value: share of permutations with a statistic at least as large (add-one).
+        drop: 1 - mean on the lower side / mean on the upper one (a dip: before it).
+        first_tokens, last_tokens: shortest and longest length on the lower side.
+        deviance: twice the quasi log-likelihood of two means here, not over a dispersion.
+        counts: examples and summed scores of the lower side, then of the upper one.
+    """
+
+    p_value: float
+    drop: float
+    first_tokens: int
+    last_tokens: int
+    deviance: float
+    counts: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Dip(Split):
+    """A window; it may begin between ``starts``, the scored lengths around its places (tokens)."""
+
+    starts: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Best step down, best dip (``None``: no admissible window), and the chance of a best rise."""
+
+    step: Split
+    dip: Dip | None
+    rise_p_value: float
+
+
+@dataclass(frozen=True)
+class _Units:
+    n: Floats
+    s: Floats
+    first: Ints
+    last: Ints
+
+
+def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Scan | None:
+    """Scan for a step down, a dip and a rise; ``None`` where no split is admissible.
+
+    A split needs max(6, 15%) of the examples before and max(6, 4%) after it and never separates
+    equal lengths; a window holds 8-60% of them with max(6, 15%) before and max(6, 8%) after.
+    """
+    units = _merge(documents)
+    count = len(units.n)
+    total_n, total_s = float(units.n.sum()), float(units.s.sum())
+    cut = np.flatnonzero(units.last[:-1] < units.first[1:]) + 1
+    before = np.cumsum(units.n)[cut - 1] if len(cut) else np.zeros(0)
+    least_before, least_after = max(_LEAST, _BEFORE * total_n), max(_LEAST, _AFTER * total_n)
+    cut = cut[(before >= least_before - 1e-9) & (total_n - before >= least_after - 1e-9)]
+    if not len(cut):
+        return None
+    i, j = _windows(units, total_n, least_before)
+
+    rng = np.random.default_rng((seed, 1))
+    order = np.vstack([np.arange(count), rng.random((permutations, count)).argsort(axis=1)])
+    n = np.zeros((permutations + 1, count + 1))
+    s = np.zeros_like(n)
+    np.cumsum(units.n[order], axis=1, out=n[:, 1:])
+    np.cumsum(units.s[order], axis=1, out=s[:, 1:])
+
+    steps = _contrast(n[:, cut], s[:, cut], total_n, total_s)
+    k = cut[int(np.argmax(steps[0]))]
+    below = (total_n - n[0, k], total_s - s[0, k], n[0, k], s[0, k])
+    step = Split(
+        _chance(steps.max(axis=1)),
+        _drop(below),
+        int(units.first[k]),
+        int(units.last[-1]),
+        float(_two_means(*below)),
+        below,
+    )
+    dip = _dip(units, n, s, i, j) if len(i) else None
+    return Scan(step, dip, _chance(-steps.min(axis=1)))
+
+
+def _merge(documents: Documents) -> _Units:
+    """Neighbouring documents merged to about 400 units; few distinct lengths are kept apart."""
+    lengths, n = documents.length_tokens, documents.n
+    key = ((np.cumsum(n) - 0.5 * n) / n.sum() * _MAX_UNITS).astype(np.int64)
+    if len(n) <= _MAX_UNITS:
+        key = np.arange(len(n))
+    change = np.diff(key) > 0
+    if len(np.unique(lengths)) <= _KEEP_TIES_UP_TO:
+        change |= np.diff(lengths) > 0
+    first = np.concatenate([[0], np.flatnonzero(change) + 1])
+    last = np.append(first[1:], len(n)) - 1
+    return _Units(
+        np.add.reduceat(n, first),
+        np.add.reduceat(documents.s, first),
+        lengths[first],
+        lengths[last],
+    )
+
+
+def _windows(units: _Units, total: float, least_before: float) -> tuple[Ints, Ints]:
+    """Starts and ends (exclusive) of admissible windows on a grid of unit edges."""
+    allowed = np.flatnonzero(units.last[:-1] < units.first[1:]) + 1
+    if len(allowed) > _WINDOW_KNOTS:
+        allowed = allowed[np.linspace(0, len(allowed) - 1, _WINDOW_KNOTS).round().astype(np.int64)]
+    i, j = (side.ravel() for side in np.meshgrid(allowed, allowed, indexing="ij"))
+    n = np.concatenate([[0.0], np.cumsum(units.n)])
+    inside, after = n[j] - n[i], total - n[j]
+    good = (
+        (i < j)
+        & (inside >= max(_LEAST, _WINDOW_SHARE[0] * total))
+        & (inside <= _WINDOW_SHARE[1] * total)
+        & (n[i] >= least_before)
+        & (after >= max(_LEAST, _RECOVERY * total))
+    )
+    return i[good], j[good]
+
+
+def _contrast(n: Floats, s: Floats, total_n: float, total_s: float) -> Floats:
+    """(mean of this side - mean of the rest) * sqrt(N0 N1 / N)."""
+    rest = total_n - n
+    out: Floats = (s / n - (total_s - s) / rest) * np.sqrt(n * rest / total_n)
+    return out
+
+
+def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints) -> Dip:
+    """The best window; it may begin wherever a window's two means fit nearly as well."""
+    contrast = _dip_contrast(n, s, i, j)
+    inside_n, inside_s = n[0, j] - n[0, i], s[0, j] - s[0, i]
+    outside_n, outside_s = n[0, -1] - inside_n, s[0, -1] - inside_s
+    deviance = _two_means(inside_n, inside_s, outside_n, outside_s)
+    w = int(np.argmax(contrast[0]))
+    place = np.arange(len(units.n))
+    low, high = inside_s[w] / inside_n[w], outside_s[w] / outside_n[w]
+    mean = np.where((place >= i[w]) & (place < j[w]), low, high).clip(0.01, 0.99)
+    spread = float((units.n * mean * (1 - mean)).sum())
+    dispersion = max(float(((units.s - units.n * mean) ** 2).sum()) / spread, 0.1)
+    near = deviance >= deviance.max() - SPLIT_LIMIT * dispersion
+    first, last = min(int(i[near].min()), int(i[w])), int(i[near].max())
+    before_n, before_s = n[0, i[w]], s[0, i[w]]
+    counts = (inside_n[w], inside_s[w], before_n, before_s)
+    return Dip(
+        _chance(contrast.max(axis=1)),
+        _drop(counts),
+        int(units.first[i[w]]),
+        int(units.last[j[w] - 1]),
+        float(deviance[w]),
+        counts,
+        (int(units.last[first - 1]), int(units.first[last])),
+    )
+
+
+def _dip_contrast(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
+    """The smaller of (before - inside) and (after - inside), each standardised as a contrast."""
+    inside_n, inside = n[:, j] - n[:, i], s[:, j] - s[:, i]
+    before_n, after_n = n[:, i], n[:, -1:] - n[:, j]
+    mean = inside / inside_n
+    before = (s[:, i] / before_n - mean) * np.sqrt(inside_n * before_n / (inside_n + before_n))
+    after = ((s[:, -1:] - s[:, j]) / after_n - mean) * np.sqrt(
+        inside_n * after_n / (inside_n + after_n)
+    )
+    out: Floats = np.minimum(before, after)
+    return out
+
+
+def _chance(statistic: Floats) -> float:
+    """Add-one permutation p-value; the first entry is the observed statistic."""
+    return float(np.mean(statistic >= statistic[0] - 1e-9))
+
+
+def _drop(counts: tuple[float, float, float, float]) -> float:
+    low_n, low_s, high_n, high_s = counts
+    return float(1.0 - low_s / low_n / (high_s / high_n)) if high_s > 0 else 0.0
+
+
+def _two_means(n0: Floats, s0: Floats, n1: Floats, s1: Floats) -> Floats:
+    """2 (l(S0, N0) + l(S1, N1)) with l(S, N) = S log(S / N) + (N - S) log(1 - S / N)."""
+
+    def part(s: Floats, n: Floats) -> Floats:
+        mean = np.clip(s / n, 1e-9, 1.0 - 1e-9)
+        out: Floats = s * np.log(mean) + (n - s) * np.log1p(-mean)
+        return out
+
+    out: Floats = 2.0 * (part(s0, n0) + part(s1, n1))
+    return out

@@ -1,0 +1,308 @@
+"""The error rates of a design, by simulation: before a token is spent, or from a pilot.
+
+Samples of the design are drawn from planted curves and concluded upon like measured ones, so that
+the rates are those of the whole instrument for this number of documents, questions and scores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
+from contextcliff_dagster.analysis.design.random_curves import (
+    FLAT,
+    KINDS,
+    ORDER,
+    STEP,
+    drops,
+    plant,
+)
+from contextcliff_dagster.analysis.design.simulation import (
+    GRADED_CONCENTRATION,
+    GRADED_SHARE,
+    Design,
+    Drawn,
+    simulate,
+    simulate_sample,
+)
+from contextcliff_dagster.contracts import Verdict
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.design.true_curves import Curve
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+ASSUMED = ("baseline", "correlation")
+"""What a design does not fix but the model and its answers do."""
+_PERMUTATIONS = 199
+ALARMS = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is simulated.
+
+    Attributes:
+        design: its ``correlation`` is that of the scores of two questions on one document.
+        baseline: mean score at the short end.
+        sample: where the sample is drawn already, its documents' tokens, ascending, and questions
+            on each; it stands for the design's bins, questions and pool.
+    """
+
+    design: Design
+    baseline: float
+    sample: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    @property
+    def examples(self) -> int:
+        return sum(self.sample[1]) if self.sample else self.design.bins * self.design.per_bin
+
+    def draw(self, curve: Curve, rng: np.random.Generator) -> Drawn:
+        """A sample of the plan from ``curve``."""
+        design = replace(self.design, correlation=of_chances(self.design))
+        if self.sample is None:
+            return simulate(design, curve, rng)
+        lengths, questions = (np.array(of, np.int64) for of in self.sample)
+        return simulate_sample(lengths, questions, design, curve, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """What came of one kind of planted curve.
+
+    Attributes:
+        drop: least and largest planted drop.
+        found: verdicts cliff, gradual decline or dip (on flat curves: false alarms).
+        unsafe: caps beyond the first length at which the tolerance is lost; of the curves that
+            lose it.
+        without_cap: of all runs. cap: of the truth; flat: of the whole range.
+        held: the location's interval holds the place of the step; of the steps that were found.
+    """
+
+    kind: str
+    drop: tuple[float, float]
+    runs: int
+    found: Rate
+    unsafe: Rate
+    without_cap: Rate
+    cap: Reach
+    held: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Error rates of one plan; ``unsafe`` over all curves that lose the tolerance, ``held`` over
+    all steps."""
+
+    simulations: int
+    seed: int
+    false_alarms: Rate
+    unsafe: Rate
+    power: Rate
+    held: Rate
+    planted: tuple[Planted, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        rates = {
+            name: getattr(self, name)._asdict()
+            for name in ("false_alarms", "unsafe", "power", "held")
+        }
+        rows = [
+            {k: v._asdict() if isinstance(v, Rate | Reach) else v for k, v in asdict(row).items()}
+            for row in self.planted
+        ]
+        return {"simulations": self.simulations, "seed": self.seed, **rates, "planted": rows}
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    kind: str
+    found: bool
+    cap: float | None
+    truth: float | None
+    held: bool | None
+
+
+def of_chances(design: Design) -> float:
+    """The correlation of the documents' chances behind that of the scores.
+
+    Scores scatter around their document's chance p with a variance of c p (1 - p), so that a
+    correlation r of the scores is one of rho = r c / (1 - r + r c) of the chances; c is 1 for 0/1
+    scores, less for graded ones and means of repeated calls (see `simulation`).
+    """
+    if design.replicates > 1:
+        c = 0.5 * (1.0 + 1.0 / design.replicates)
+    elif design.binary:
+        c = 1.0
+    else:
+        c = 1.0 - GRADED_SHARE * GRADED_CONCENTRATION / (1.0 + GRADED_CONCENTRATION)
+    r = design.correlation
+    return r * c / (1.0 - r + r * c)
+
+
+def calibrate(
+    plan: Plan,
+    settings: AnalysisSettings,
+    *,
+    simulations: int = 500,
+    seed: int = 0,
+    jobs: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Calibration:
+    """Simulate ``plan`` and count.
+
+    The same seed gives the same result whatever the number of processes.
+
+    Args:
+        simulations: samples in all; of twenty six are flat, five have the drop that power is
+            stated for, three other steps, and ramps, dips and logistic declines two each.
+        jobs: processes. With several, call it under ``if __name__ == "__main__"`` in a script.
+        on_progress: called with the simulations done and all.
+    """
+    one = partial(_simulate, plan, settings, seed)
+    runs: list[_Run] = []
+    with _mapped(jobs) as over:
+        for run in over(one, range(simulations)):
+            runs.append(run)
+            if on_progress is not None:
+                on_progress(len(runs), simulations)
+    planted = tuple(
+        _count(kind, settings.tolerance, [run for run in runs if run.kind == kind])
+        for kind in KINDS
+    )
+    of = {row.kind: row for row in planted}
+    return Calibration(
+        simulations,
+        seed,
+        of[FLAT].found,
+        Rate.of([_unsafe(run) for run in runs if run.truth is not None]),
+        of[STEP].found,
+        Rate.of([run.held for run in runs if run.held is not None]),
+        planted,
+    )
+
+
+def _count(kind: str, tolerance: float, runs: Sequence[_Run]) -> Planted:
+    return Planted(
+        kind,
+        drops(kind, tolerance),
+        len(runs),
+        Rate.of([run.found for run in runs]),
+        Rate.of([_unsafe(run) for run in runs if run.truth is not None]),
+        Rate.of([run.cap is None for run in runs]),
+        Reach.of([(run.cap or 0.0) / (run.truth or 1.0) for run in runs]),
+        Rate.of([run.held for run in runs if run.held is not None]),
+    )
+
+
+def _unsafe(run: _Run) -> bool:
+    return run.cap is not None and run.truth is not None and run.cap > run.truth + 1e-9
+
+
+def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) -> _Run:
+    rng = np.random.default_rng((seed, number))
+    kind = ORDER[number % len(ORDER)]
+    curve = plant(kind, plan.baseline, settings.tolerance, rng)
+    drawn = plan.draw(curve, rng)
+    # Each sample its own permutations: shared ones would err together. At 95% confidence fewer of
+    # them keep the same level exactly, at a little less power.
+    fewer = _PERMUTATIONS if settings.confidence <= 0.95 else settings.permutations
+    permutations = min(fewer, settings.permutations)
+    own = replace(settings, seed=number, resamples=100, permutations=permutations)
+    found = conclude(drawn.documents, own, baseline_of(drawn.documents, own)["mean"])
+    first = _first_loss(curve, settings, drawn)
+    loss, tokens = found.finding.cliff, found.cap.tokens
+    held = None
+    if loss is not None and curve.shape == "step" and first is not None and first > 0:
+        # The step lies between the last length before it and the first one after.
+        before, after = np.exp(drawn.log_length[[first - 1, first]])
+        held = bool(loss.location.low <= after + 0.5 and loss.location.high >= before - 0.5)
+    return _Run(
+        kind,
+        found.finding.verdict in ALARMS,
+        None if tokens is None else drawn.share_up_to(tokens),
+        None if first is None else first / len(drawn.share),
+        held,
+    )
+
+
+def _first_loss(curve: Curve, settings: AnalysisSettings, drawn: Drawn) -> int | None:
+    """The first question, in order of length, whose true mean has lost the tolerance."""
+    # All questions of one length have the share of the first.
+    first = np.searchsorted(drawn.log_length, drawn.log_length)
+    share = curve.first_loss(
+        settings.tolerance, drawn.share[first], drawn.log_length, settings.baseline_share
+    )
+    return None if share is None else int(np.searchsorted(drawn.share, share))
+
+
+_Over = Callable[[Callable[[int], _Run], Sequence[int]], Iterator[_Run]]
+
+
+@contextmanager
+def _mapped(jobs: int) -> Iterator[_Over]:
+    """`map`, here or over processes, with one thread each: the matrices are small."""
+    if jobs <= 1:
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):
+            yield map
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin)
+    try:
+        yield partial(pool.map, chunksize=5)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
+
+
+def _begin() -> None:
+    import ctypes
+    import signal
+
+    from threadpoolctl import threadpool_limits
+
+    # Ctrl-C reaches every process of a terminal; the first one ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threadpool_limits(1)
+    # glibc gives large arrays back to the system at once and fetches them again for the next one:
+    # a fifth of the time. (Other C libraries have no such switch.)
+    with suppress(AttributeError, OSError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << 30)
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON, a drawn sample's documents summed up; ``sha256`` of all but ``ASSUMED``."""
+    out: dict[str, Any] = {**asdict(plan.design), "baseline": plan.baseline}
+    out["questions"] = list(plan.design.questions)
+    out["examples"] = plan.examples
+    if plan.sample is not None:
+        lengths, questions = plan.sample
+        out |= {
+            "documents": len(lengths),
+            "shortest": lengths[0],
+            "longest": lengths[-1],
+            "questions": [min(questions), max(questions)],
+            "pool": None,
+            "log_sd": None,
+        }
+    exact = {name: value for name, value in out.items() if name not in ASSUMED}
+    text = json.dumps([exact, plan.sample], sort_keys=True)
+    return {**out, "sha256": hashlib.sha256(text.encode()).hexdigest()}

@@ -1,0 +1,173 @@
+"""Pilot, then targeted: which bins give how many more examples, and why.
+
+A study asks whole bins, each in the order of its manifest, so a round is a number of examples for
+every bin. The first is the pilot, the same for each; the others follow `allocation.weigh`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff.verdict import ALARM_SHARE
+from contextcliff_dagster.analysis.design.allocation import (
+    Stop,
+    apportion,
+    bins_of,
+    take_aim,
+    weigh,
+)
+from contextcliff_dagster.analysis.design.loss_posterior import locate_loss, rank_cells
+from contextcliff_dagster.contracts import StudyError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.design.loss_posterior import Window
+    from contextcliff_dagster.analysis.records.samples import Documents
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+    Ints = NDArray[np.int64]
+
+UNTIL = (0.01, 0.25)
+"""Least and largest half-width: a window is no narrower than a cell, and wider ones say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """When to stop, and in which steps.
+
+    Attributes:
+        pilot: examples of each bin before anything is aimed at.
+        half_width: of the window that is to hold the place of the loss, share of the examples.
+        batch: examples of a round.
+
+    Raises:
+        StudyError: a value is outside its range.
+    """
+
+    pilot: int = 5
+    half_width: float = 0.05
+    batch: int = 20
+
+    def __post_init__(self) -> None:
+        low, high = UNTIL
+        if not low <= self.half_width <= high:
+            raise StudyError(
+                f"The loss cannot be located to ±{self.half_width:.3%} of the examples: choose "
+                f"{low:.0%} to {high:.0%}."
+            )
+        for name in ("pilot", "batch"):
+            if getattr(self, name) < 1:
+                raise StudyError(f"A {name} of {getattr(self, name)} examples is none: choose 1.")
+
+
+@dataclass(frozen=True)
+class Round:
+    """What to ask next.
+
+    Attributes:
+        more: examples to add, by bin; empty when ``done``.
+        asked: examples asked so far, by bin.
+        window: where the loss most likely lies; ``None`` before the pilot.
+        none: probability that nothing of that size is lost.
+        done: why nothing more is asked; ``None`` while sampling goes on.
+        least_drop: the loss looked for, relative.
+    """
+
+    more: Mapping[str, int]
+    asked: Mapping[str, int]
+    window: Window | None
+    none: float
+    done: Stop | None
+    least_drop: float
+
+    @property
+    def samples(self) -> dict[str, int]:
+        """Examples each bin of the round is to have in the end."""
+        return {bin: self.asked.get(bin, 0) + more for bin, more in self.more.items()}
+
+    @property
+    def belief(self) -> str:
+        """What is known so far, as half a sentence."""
+        if self.window is None:
+            return "nothing is known yet"
+        where = (
+            f"the loss lies between {self.window.from_tokens:,} and {self.window.to_tokens:,} "
+            f"tokens with {int(100 * self.window.mass)}%"
+        )
+        return where if self.none < 0.005 else f"{where}, nowhere with {self.none:.0%}"
+
+    def number(self, target: Target) -> int:
+        """Which round this is, the pilot being the first, as its examples tell."""
+        later = sum(self.asked.values()) - target.pilot * len(self.asked)
+        return 1 if self.window is None else 2 + max(later, 0) // target.batch
+
+    def sentence(self, number: int) -> str:
+        """Why this is asked, or why nothing is; ``number`` counts rounds, the pilot is 1."""
+        total = sum(self.asked.values())
+        if self.done == "located":
+            return f"Done after {total:,} examples: {self.belief}."
+        if self.done == "no_loss":
+            return (
+                f"Done after {total:,} examples: no cliff over the range; that no loss of "
+                f"{self.least_drop:.0%} or more lies anywhere has {self.none:.0%}."
+            )
+        if self.done == "exhausted":
+            return f"Every one of the {total:,} examples is asked: {self.belief}."
+        count = sum(self.more.values())
+        bins = ", ".join(bin for bin, more in self.more.items() if more)
+        if self.window is None:
+            return f"Pilot: {count:,} examples in {bins}."
+        return f"Round {number}: {count:,} more examples in {bins}: {self.belief}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        w = self.window
+        return {
+            "more": dict(self.more),
+            "samples": self.samples,
+            "asked": sum(self.asked.values()),
+            "from_tokens": w and w.from_tokens,
+            "to_tokens": w and w.to_tokens,
+            "probability": w and w.mass,
+            "no_loss_probability": self.none,
+            "done": self.done,
+        }
+
+
+def plan_round(
+    documents: Documents,
+    candidates: Mapping[str, Ints],
+    asked: Mapping[str, int],
+    target: Target,
+    settings: AnalysisSettings,
+) -> Round:
+    """The next round after ``documents`` were scored.
+
+    Args:
+        candidates: bin -> lengths (tokens) of all examples it can give, those asked included.
+        asked: bin -> examples asked already, answered or not.
+    """
+    least_drop = ALARM_SHARE * settings.tolerance
+    there = {bin: len(lengths) for bin, lengths in candidates.items() if len(lengths)}
+    so_far = {bin: min(asked.get(bin, 0), most) for bin, most in there.items()}
+    short = {bin: min(target.pilot, most) - so_far[bin] for bin, most in there.items()}
+    if pilot := {bin: more for bin, more in short.items() if more > 0}:
+        return Round(pilot, so_far, None, 0.0, None, least_drop)
+    cells = rank_cells(np.concatenate([candidates[bin] for bin in there]))
+    posterior = locate_loss(documents, cells, least_drop, settings.baseline_share)
+    aim = take_aim(posterior, target.half_width, settings.confidence)
+    left = np.array([there[bin] - so_far[bin] for bin in there])
+    done: Stop | None = aim.done or (None if left.any() else "exhausted")
+    more: dict[str, int] = {}
+    if done is None:
+        edges = {bin: (int(candidates[bin].min()), int(candidates[bin].max())) for bin in there}
+        group, names = bins_of(cells, edges)
+        weight = weigh(posterior, aim.window, group, len(names))
+        given = apportion(weight, left, target.batch)
+        more = {bin: int(n) for bin, n in zip(names, given, strict=True) if n}
+    return Round(more, so_far, aim.window, aim.none, done, least_drop)

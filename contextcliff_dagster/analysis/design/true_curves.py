@@ -1,0 +1,86 @@
+"""Curves of known truth: what a model's mean score does over length, planted for simulation.
+
+A curve is a function of the *share of the samples* that are shorter (u, 0..1), so that the same
+plan fits any corpus: `place` .4 means that two fifths of the samples are shorter. Logistic ramps
+live in log length, as those of real models do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from contextcliff_dagster.analysis.curves.logistic_family import BASELINE_SHARE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+Shape = Literal["flat", "step", "dip", "ramp", "logistic"]
+_GRID = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A planted mean score over length.
+
+    Attributes:
+        shape: ``flat``; ``step`` down at ``place``; ``dip`` from ``place`` to ``end``; ``ramp``,
+            linear in the share of samples from ``place`` to ``end``; ``logistic`` in log length
+            around ``place`` with ``end`` the place where .9 of the drop has happened.
+        baseline: mean before any loss, 0..1.
+        drop: share of the baseline that is lost at the deepest point.
+        place, end: shares of the samples, 0..1.
+        noisy_from: scores from this share of the samples up to ``place`` are 0 or 1 with unchanged
+            mean (a zone of inflated variance before the fall); 1: none.
+    """
+
+    shape: Shape
+    baseline: float
+    drop: float = 0.0
+    place: float = 1.0
+    end: float = 1.0
+    noisy_from: float = 1.0
+
+    def mean(self, share: Floats, log_length: Floats | None = None) -> Floats:
+        """True mean at samples with the given share of shorter ones (any shape of array).
+
+        ``log_length`` of the same samples is what a logistic runs over; the share itself otherwise.
+        """
+        lost: Floats
+        if self.shape == "step":
+            lost = (share >= self.place).astype(np.float64)
+        elif self.shape == "dip":
+            lost = ((share >= self.place) & (share < self.end)).astype(np.float64)
+        elif self.shape == "ramp":
+            width = max(self.end - self.place, 1e-9)
+            lost = np.clip((share - self.place) / width, 0.0, 1.0)
+        elif self.shape == "logistic":
+            x = share if log_length is None else log_length
+            centre, late = np.interp([self.place, self.end], share, x)
+            width = max(float(late - centre), 1e-9) / np.log(9.0)
+            lost = 1.0 / (1.0 + np.exp(-np.clip((x - centre) / width, -50.0, 50.0)))
+        else:
+            lost = np.zeros_like(share)
+        return self.baseline * (1.0 - self.drop * lost)
+
+    def first_loss(
+        self,
+        tolerance: float,
+        share: Floats,
+        log_length: Floats | None = None,
+        baseline_share: float = BASELINE_SHARE,
+    ) -> float | None:
+        """Share of the samples at which ``tolerance`` of the baseline is first lost.
+
+        The baseline is what a cap is relative to: the true mean of the shortest ``baseline_share``
+        of the samples, or at 0 that at the very first. ``None`` where it never is lost. ``share``,
+        ``log_length``: the whole population, ascending.
+        """
+        mean = self.mean(share, log_length)
+        first = max(int(np.searchsorted(share, baseline_share)), 1)
+        below = np.flatnonzero(mean <= (1.0 - tolerance) * mean[:first].mean() + 1e-12)
+        return float(share[below[0]]) if len(below) else None

@@ -1,0 +1,95 @@
+"""The cap that both scores and times respect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.latency.bin_latency import Canary
+    from contextcliff_dagster.analysis.latency.slowdown import SlowdownTest
+    from contextcliff_dagster.analysis.records.samples import Sample
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+    Floats = NDArray[np.float64]
+
+ERROR_SHARE = 0.5
+"""Share of the error rate at which times are tested: a slowdown of a half is found at far less
+(``benchmarks/latency_caps.py``), so the other half would buy nothing but false caps."""
+
+
+def slowdowns_of(
+    sample: Sample, canaries: Mapping[str, Canary], settings: AnalysisSettings
+) -> dict[str, SlowdownTest | None]:
+    """The test per kind of time, over the calls that its law rests on; ``None``: not testable."""
+    calls = sample.calls
+    lengths = calls["length_tokens"].to_numpy(np.float64)
+    documents = calls["document_id"].to_numpy() if sample.documents_known else None
+    found: dict[str, SlowdownTest | None] = {}
+    for kind, canary in canaries.items():
+        usable = np.isfinite(canary.excess)
+        found[kind] = find_slowdown(
+            *by_document(
+                lengths[usable],
+                calls[f"{kind}_ms"].to_numpy(np.float64)[usable],
+                None if documents is None else documents[usable],
+            ),
+            alpha=ERROR_SHARE * (1.0 - settings.confidence),
+            permutations=settings.permutations,
+            seed=settings.seed,
+        )
+    return found
+
+
+def by_document(
+    lengths: Floats, ms: Floats, documents: NDArray[Any] | None
+) -> tuple[Floats, Floats]:
+    """Length and geometric mean time of each document: calls on one document are late together.
+
+    ``documents``: a name per call; ``None`` or "" makes the call a document of its own.
+    """
+    if documents is None:
+        return lengths, ms
+    names, unit = np.unique(documents.astype(str), return_inverse=True)
+    alone = names[unit] == "" if len(names) else np.zeros(0, bool)
+    unit = np.where(alone, len(names) + np.arange(len(unit)), unit)
+    _, first, unit = np.unique(unit, return_index=True, return_inverse=True)
+    mean = np.bincount(unit, weights=np.log(ms)) / np.maximum(np.bincount(unit), 1)
+    return lengths[first], np.exp(mean)
+
+
+def slowdown_sentences(tests: Mapping[str, SlowdownTest | None]) -> list[str]:
+    """A sentence per kind of time that has a slowdown."""
+    said = []
+    for kind, words in (("ttft", "the first token comes"), ("duration", "the answer is complete")):
+        test = tests.get(kind)
+        if test is None or test.slowdown is None:
+            continue
+        slow = test.slowdown
+        said.append(
+            f"Beyond {slow.last_normal_tokens:,} tokens [{slow.earliest_tokens:,}, "
+            f"{slow.latest_tokens:,}] {words} later than any law a + b L + c L^2 of the length L "
+            f"explains: {slow.excess:+.0%} [{slow.excess_low:+.0%}, {slow.excess_high:+.0%}], "
+            f"n = {slow.calls} documents, p = {test.p_value:.3f}."
+        )
+    return said
+
+
+def joint_cap(accuracy_cap: int | None, test: SlowdownTest | None) -> dict[str, Any] | None:
+    """The ``joint_cap`` of ``cliffs.json``; ``None`` where no time to first token can be tested.
+
+    The smaller of the certified cap of the scores and the longest length before the first likely
+    place of a slowdown. Without a cap of the scores there is none: speed makes no length safe.
+    """
+    if test is None:
+        return None
+    slow = test.slowdown
+    if accuracy_cap is not None and slow is not None and slow.earliest_tokens < accuracy_cap:
+        return {"tokens": slow.earliest_tokens, "limited_by": "latency"}
+    return {"tokens": accuracy_cap, "limited_by": "accuracy"}

@@ -1,0 +1,53 @@
+"""What surrounds the records of one model: names, window, provenance, and the finished profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileContext:
+    """Facts about one model's records that the records do not carry.
+
+    Attributes:
+        model: serving configuration the records belong to.
+        study, campaign, task, tokenizer: names, ``None`` where unknown.
+        identity: hash of the serving identity.
+        window_tokens: the model's technical window, in its own tokens.
+        score_name: name of the score in ``cliffs.json``.
+        primary: which of ``em``, ``f1``, ``contained`` the score is; ``None`` for a custom one.
+        prompt_overhead_tokens: scaffold around the document, used for ``cap_prompt_tokens`` where
+            the records carry no ``prompt_tokens``.
+        provenance: hashes, versions, seeds, times; copied into the result.
+        warnings: sentences about the measurement, shown with those of the analysis.
+        controls: the scored answers to the same questions without their document.
+        created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
+    """
+
+    model: str
+    study: str | None = None
+    campaign: str | None = None
+    task: str | None = None
+    tokenizer: str | None = None
+    identity: str | None = None
+    window_tokens: int | None = None
+    score_name: str = "score"
+    primary: str | None = None
+    prompt_overhead_tokens: int | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    created_at: str | None = None
+    controls: Sequence[ControlAnswers] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """The analysis of one model, JSON-ready, each by its schema."""
+
+    metrics: dict[str, Any]
+    cliffs: dict[str, Any]

@@ -1,0 +1,187 @@
+"""A table of mean scores by length, without the answers behind it, to the same result.
+
+What the means alone say, other people's definitions (`effective_lengths`), is said of every table.
+A verdict needs to know how sure a mean is. Where every length states its n, the n are taken as
+independent examples scored 0 or 1 with the stated mean: no scores in [0, 1] of that mean scatter
+more, so graded scores are only told with more caution than they deserve. Questions that share a
+document do scatter more, and no table shows it: the result says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.profile.model_profile import profile_model
+from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
+from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_rules
+from contextcliff_dagster.analysis.statistics.intervals import exact_interval
+from contextcliff_dagster.contracts import LengthBin
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.profile.context import ProfileContext
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.score_files.mean_tables import MeansTable
+
+    Floats = NDArray[np.float64]
+
+MOST_EXAMPLES = 1_000_000
+"""Of more, this many stand for all, in proportion: the verdict is more cautious, not slower."""
+
+ASSUMED = (
+    "The table gives means and n alone: each n is taken as that many independent examples scored 0 "
+    "or 1. If questions share documents, intervals are too narrow and the cap may be too long; "
+    "state the number of documents as n then."
+)
+
+
+def profile_table(
+    table: MeansTable, settings: AnalysisSettings, context: ProfileContext
+) -> dict[str, Any]:
+    """``cliffs.json`` of a table of means: one bin a length, null where a table cannot know.
+
+    ``definitions`` use the table's ``base_score`` in place of the first length's mean and its
+    ``threshold`` in place of .856. Without n at every length the verdict is ``insufficient_data``,
+    and only lengths with n have an interval.
+    """
+    bins = _bins(table)
+    known = bool(np.isfinite(table.n).all())
+    result = profile_model(examples_of(table), bins, settings, context).cliffs
+    rows = [_row(table, i, b, settings) for i, b in enumerate(bins)]
+    definitions, warnings = effective_lengths(
+        table.length_tokens.tolist(),
+        table.mean.tolist(),
+        base_score=table.base_score,
+        threshold=table.threshold,
+    )
+    baseline = _baseline(table, result["baseline"]["to_tokens"] if known else None, settings)
+    said = [*context.warnings]
+    if known:
+        said += [ASSUMED, *_of_verdict(result["warnings"], context.warnings)]
+        if table.base_score is not None and not _near(table.base_score, baseline):
+            said.append(
+                f"The base score {table.base_score:.3f} is not what the shortest lengths show "
+                f"({baseline['mean']:.3f}): the definitions compare with it, verdict and cap do "
+                "not."
+            )
+    else:
+        without = int(np.isnan(table.n).sum())
+        result["safe_cap_reason"] = (
+            f"The table gives no n for {without} of its {len(table.n)} lengths: how sure the means "
+            "are is unknown, so they support neither a verdict nor a cap."
+        )
+        result["detectors"], result["sensitivity"] = [], []  # nothing was there to look at
+    return {
+        **result,
+        "n": int(np.nansum(table.n)),
+        "baseline": baseline,
+        "zones": [{**zone, "mean": _mean_within(table, zone)} for zone in result["zones"]],
+        "bins": rows,
+        "rules": threshold_rules(rows, context.window_tokens),
+        "definitions": definitions,
+        "warnings": [*said, *warnings],
+    }
+
+
+def _bins(table: MeansTable) -> list[LengthBin]:
+    tokens = table.length_tokens.tolist()
+    return [
+        LengthBin(f"b{i:02d}", low, high, low, low, low, 0, 0)
+        for i, (low, high) in enumerate(pairwise([*tokens, tokens[-1] + 1]))
+    ]
+
+
+def examples_of(table: MeansTable) -> pd.DataFrame:
+    """Examples scored 0 or 1 with the table's means: what is concluded from; none without every n.
+
+    What rounding to whole examples takes from one length it gives to the next, so that the sum over
+    any range of lengths is off by less than one.
+    """
+    import pandas as pd
+
+    if not np.isfinite(table.n).all():
+        return pd.DataFrame({"length_tokens": np.zeros(0), "score": np.zeros(0)})
+    n = np.maximum(table.n * min(1.0, MOST_EXAMPLES / table.n.sum()), 1.0).astype(np.int64)
+    hits = np.diff(np.round(np.cumsum(n * table.mean)), prepend=0.0).astype(np.int64)
+    hits = np.clip(hits, 0, n)
+    outcomes = np.tile([1.0, 0.0], len(n))
+    counts = np.column_stack([hits, n - hits]).ravel()
+    return pd.DataFrame(
+        {
+            "length_tokens": np.repeat(table.length_tokens, n),
+            "score": np.repeat(outcomes, counts),
+        }
+    )
+
+
+def _row(
+    table: MeansTable, index: int, length_bin: LengthBin, settings: AnalysisSettings
+) -> dict[str, Any]:
+    n, mean = float(table.n[index]), float(table.mean[index])
+    low, high = _interval(mean, n, settings)
+    unknown = (
+        "n_documents", "sd", "variance", "failure_rate", "failures", "rolling_variance",
+        "bimodality", "instability", "ttft_excess", "ttft_ms", "duration_ms",
+    )  # fmt: skip
+    return {
+        "bin": length_bin.bin,
+        "n": 0 if np.isnan(n) else int(n),
+        "edge_low": length_bin.edge_low,
+        "edge_high": length_bin.edge_high,
+        "min_tokens": length_bin.min_tokens,
+        "median_tokens": length_bin.median_tokens,
+        "max_tokens": length_bin.max_tokens,
+        "mean": mean,
+        "ci_low": low,
+        "ci_high": high,
+        "missing": 0,
+        "ci_width": None if low is None or high is None else high - low,
+        **dict.fromkeys(unknown),
+    }
+
+
+def _interval(
+    mean: float, n: float, settings: AnalysisSettings
+) -> tuple[float, float] | tuple[None, None]:
+    return (None, None) if np.isnan(n) else exact_interval(mean * n, n, settings.confidence)
+
+
+def _baseline(
+    table: MeansTable, to_tokens: int | None, settings: AnalysisSettings
+) -> dict[str, Any]:
+    """The shortest lengths that hold 15% of the examples; without n the base score or first mean.
+
+    Args:
+        to_tokens: longest length of the region, ``None`` where n is unknown.
+    """
+    if to_tokens is None:
+        mean = float(table.mean[0]) if table.base_score is None else table.base_score
+        first = int(table.length_tokens[0]) if table.base_score is None else None
+        return {"mean": mean, "ci_low": None, "ci_high": None, "n": 0, "to_tokens": first}
+    inside = table.length_tokens <= to_tokens
+    n = float(table.n[inside].sum())
+    mean = float((table.n * table.mean)[inside].sum()) / n
+    low, high = _interval(mean, n, settings)
+    return {"mean": mean, "ci_low": low, "ci_high": high, "n": int(n), "to_tokens": to_tokens}
+
+
+def _mean_within(table: MeansTable, zone: dict[str, Any]) -> float | None:
+    tokens = table.length_tokens
+    inside = (tokens >= zone["from_tokens"]) & (tokens < zone["to_tokens"])
+    return float(np.average(table.mean[inside], weights=table.n[inside])) if inside.any() else None
+
+
+def _near(base_score: float, baseline: dict[str, Any]) -> bool:
+    return bool(baseline["ci_low"] <= base_score <= baseline["ci_high"])
+
+
+def _of_verdict(warnings: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Warnings on verdict and cap; not those on scores that no table has, nor on definitions."""
+    other = ("ruler_", "nolima_", "mecw_", "drop_", "All scores of")
+    return [text for text in warnings if text not in given and not text.startswith(other)]

@@ -1,0 +1,5 @@
+"""How far the result depends on one choice: other detectors, definitions, settings, sample sizes.
+
+Belongs here: whatever is reported next to the verdict and never changes it.
+Does not belong here: the verdict (`cliff`).
+"""

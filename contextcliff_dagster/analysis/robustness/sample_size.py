@@ -1,0 +1,238 @@
+"""What more of the same data would buy: the cap to expect at a larger n.
+
+A curve mu is taken for the truth and data sets of m times the examples, over the same lengths, are
+drawn from it: sums of neighbouring documents, binomial with as many trials as the fitted dispersion
+leaves. mu is the fitted curve, or a flat one where the data do not refute it at the stated
+confidence: the slope that chance gave the fit would ask for far too many examples. Each data set
+gets its cap like the real one; the cap to expect is the median, the n that is needed the smallest
+on a grid of doublings at which at least four of five are certified.
+
+Eight draws an n, so that it takes about a second: an n that is off by one doubling is no surprise.
+A loss that the data do not show yet is not foreseen: where a flat curve stands in for a slow
+decline, less will be certified than expected. How near it comes: docs/method.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff.cap import certified_cap
+from contextcliff_dagster.analysis.cliff.conclusion import cap_at
+from contextcliff_dagster.analysis.curves.fitted_curve import fitted_mean
+from contextcliff_dagster.analysis.curves.loss_family import Losses, fit_losses
+from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
+from contextcliff_dagster.contracts import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.cliff.verdict import Finding
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+CHANCE = 0.80
+"""Of certifying, at the n that is called needed."""
+_DOUBLINGS = 10
+_DRAWS = 8
+_FINE_SHARE, _FINE_UNITS, _COARSE_UNITS = 0.10, 20, 45
+"""The last tenth is drawn in the units of the real data's cells, since to certify the longest
+length is to refute a loss in the last of them; shorter lengths more coarsely, which is faster."""
+_PARAMETERS = 3
+TOKENS_MORE, USD_MORE = 1_000_000, 10.0
+
+
+def certify(
+    documents: Documents,
+    finding: Finding,
+    settings: AnalysisSettings,
+    calls: pd.DataFrame,
+    bins: int,
+) -> dict[str, Any]:
+    """The ``certify`` of ``cliffs.json``.
+
+    ``assumes``: whether the ``fitted`` curve or a ``flat`` one is taken for the truth.
+    ``n_needed``: examples a bin, over as many bins as there are, at which the longest measured
+    length is certified with a chance of 80%; null with ``reason`` where no n does. ``n_for_a_cap``:
+    the same for any cap at all, where the data support none. ``more``: the cap to expect after
+    another million tokens, and another 10 USD where the calls have a price.
+
+    Args:
+        calls: of the sample; ``prompt_tokens`` and ``cost_usd`` tell what an example costs.
+        bins: that hold examples.
+    """
+    nothing: dict[str, Any] = {
+        "n_needed": None,
+        "n_for_a_cap": None,
+        "assumes": None,
+        "reason": None,
+    }
+    nothing["more"] = []
+    if not settings.second_opinions or finding.evidence is None or not bins:
+        return nothing
+    if finding.verdict is Verdict.FLOOR:
+        return {**nothing, "reason": "The score is at the floor: no n makes a length safe."}
+    expected = _Expected(documents, finding, settings)
+    longest = int(documents.length_tokens[-1])
+    found = {**nothing, "assumes": "flat" if expected.flat else "fitted"}
+    per_bin = float(documents.n.sum()) / bins
+    cap = cap_at(finding, settings.tolerance, settings.confidence).tokens
+    if cap == longest:
+        found["n_needed"] = int(np.ceil(per_bin))
+    elif (lost := expected.lost_at()) is not None:
+        found["reason"] = (
+            f"The fitted curve itself has lost {settings.tolerance:.0%} at {lost:,} tokens: "
+            "no n certifies a longer length."
+        )
+    else:
+        enough = _least_times(lambda caps: caps >= longest, expected)
+        found["n_needed"] = None if enough is None else int(np.ceil(enough * per_bin))
+        if enough is None:
+            found["reason"] = (
+                f"Even {2**_DOUBLINGS:,} times as many examples would not certify the longest "
+                "measured length."
+            )
+    if cap is None:
+        enough = _least_times(lambda caps: caps > 0, expected)
+        found["n_for_a_cap"] = None if enough is None else int(np.ceil(enough * per_bin))
+    budgets = sorted(_budgets(calls, int(documents.n.sum())), key=lambda b: b["examples"])
+    times = [1.0, *(1.0 + b["examples"] / float(documents.n.sum()) for b in budgets)]
+    # More data certify no less; eight draws may say so, hence the largest median up to each n.
+    medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in times])
+    found["more"] = [
+        {
+            **budget,
+            "per_bin": int(budget["examples"] // bins),
+            "expected_cap_now": int(medians[0]) or None,
+            "expected_cap_tokens": int(median) or None,
+        }
+        for budget, median in zip(budgets, medians[1:], strict=True)
+    ]
+    return found
+
+
+class _Expected:
+    """Caps of the data sets that the curve leads one to expect; ``flat`` says which curve."""
+
+    def __init__(self, documents: Documents, finding: Finding, settings: AnalysisSettings) -> None:
+        self._documents, self._finding, self._settings = documents, finding, settings
+        self._dip = finding.degraded if finding.verdict is Verdict.DIP else None
+        refined = finding.refined
+        assert refined is not None
+        flat = float(refined.deviance[refined.depth == 0.0].min(initial=np.inf))
+        # The best member is chosen among thousands: the limit is that of a split, not of a slope.
+        limit = refined.limit(settings.confidence) * SPLIT_LIMIT / chi_square_quantile(0.95)
+        self.flat = finding.cliff is None and flat <= limit
+        self._units = _units_of(documents)
+        self._caps: dict[float, NDArray[np.int64]] = {}
+
+    def _mean(self, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        if self.flat:
+            return np.full(len(lengths), self._documents.s.sum() / self._documents.n.sum())
+        assert self._finding.refined is not None
+        return fitted_mean(self._finding.refined, lengths, self._dip)
+
+    def caps(self, times: float) -> NDArray[np.int64]:
+        """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
+        if times not in self._caps:
+            self._caps[times] = np.array([self._cap(times, draw) for draw in range(_DRAWS)])
+        return self._caps[times]
+
+    def median_cap(self, times: float) -> int | None:
+        """The cap that half of the data sets reach."""
+        return int(np.sort(self.caps(times))[_DRAWS // 2 - 1]) or None
+
+    def _cap(self, times: float, draw: int) -> int:
+        evidence, settings = self._finding.evidence, self._settings
+        assert evidence is not None
+        lengths, share = self._units
+        mean = self._mean(lengths).clip(0.0, 1.0)
+        n = times * float(self._documents.n.sum()) * share
+        trials = np.maximum((n / evidence.losses.dispersion).round().astype(np.int64), 1)
+        # The same seed at every n: what differs between two n is then less a matter of chance.
+        rng = np.random.default_rng((settings.seed, 5, draw))
+        s = n * rng.binomial(trials, mean) / trials
+        degrees = None
+        if evidence.losses.degrees is not None:
+            degrees = max(round(times * len(self._documents.n)) - _PARAMETERS, 1)
+        losses = _with_dispersion(
+            fit_losses(
+                Documents(lengths, n, s, False), settings.tolerance, settings.baseline_share
+            ),
+            evidence.losses.dispersion,
+            degrees,
+        )
+        before = None
+        if self._dip is not None and self._finding.cliff is not None:
+            before = int(self._finding.cliff.location.value)
+        return certified_cap(losses, settings.tolerance, settings.confidence, before).tokens or 0
+
+    def lost_at(self) -> int | None:
+        """Length at which the fitted curve has lost the tolerance, ``None`` where it never does."""
+        lengths = self._documents.length_tokens
+        mean = self._mean(lengths)
+        inside = np.cumsum(self._documents.n) <= (
+            self._settings.baseline_share * self._documents.n.sum()
+        )
+        inside[0] = True
+        below = mean <= (1.0 - self._settings.tolerance) * float(mean[inside].mean())
+        return int(lengths[np.argmax(below)]) if below.any() else None
+
+
+def _units_of(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Lengths and shares of the examples of the units that are drawn, shortest first."""
+    coarse = np.linspace(0.0, 1.0 - _FINE_SHARE, _COARSE_UNITS + 1)
+    edges = np.append(coarse, np.linspace(1.0 - _FINE_SHARE, 1.0, _FINE_UNITS + 1)[1:])
+    reached = (np.cumsum(documents.n) - 0.5 * documents.n) / documents.n.sum()
+    log = np.interp(0.5 * (edges[:-1] + edges[1:]), reached, np.log(documents.length_tokens))
+    lengths = np.exp(log).round().astype(np.int64)
+    lengths[0], lengths[-1] = documents.length_tokens[0], documents.length_tokens[-1]
+    same, index = np.unique(lengths, return_inverse=True)
+    return same, np.bincount(index, weights=np.diff(edges)).astype(np.float64)
+
+
+def _with_dispersion(losses: Losses, dispersion: float, degrees: int | None) -> Losses:
+    """The same family, its likelihoods over another dispersion: expected scores scatter too little
+    to tell theirs."""
+    factor = losses.dispersion / dispersion
+    steps, ramps, dips = (replace(kind, q=kind.q * factor) for kind in losses.kinds)
+    return Losses(losses.cells, steps, ramps, dips, losses.flat_q * factor, dispersion, degrees)
+
+
+def _least_times(
+    reached: Callable[[NDArray[np.int64]], NDArray[np.bool_]], expected: _Expected
+) -> float | None:
+    """Smallest doubling of n at which enough data sets have ``reached`` it, by bisection."""
+    low, high = 0, _DOUBLINGS + 1  # once as many are those there are, and they did not reach it
+    while high - low > 1:
+        middle = (low + high) // 2
+        if reached(expected.caps(2.0**middle)).mean() >= CHANCE:
+            high = middle
+        else:
+            low = middle
+    return 2.0**high if high <= _DOUBLINGS else None
+
+
+def _budgets(calls: pd.DataFrame, examples: int) -> list[dict[str, Any]]:
+    """What another million tokens and another 10 USD come to, in examples like those measured."""
+    answered = calls[calls["answered"]]
+    known = answered["prompt_tokens"].dropna()
+    tokens = known if len(known) else answered["length_tokens"]
+    per_call = len(answered) / max(examples, 1)
+    mean = max(float(tokens.mean()), 1.0) * per_call
+    prices = answered["cost_usd"].dropna()
+    price = float(prices.mean()) * per_call if len(prices) else 0.0
+    more = int(TOKENS_MORE / mean)
+    budgets: list[dict[str, Any]] = [
+        {"tokens": TOKENS_MORE, "usd": more * price if price > 0 else None, "examples": more}
+    ]
+    if price > 0:
+        count = int(USD_MORE / price)
+        budgets.append({"tokens": round(count * mean), "usd": USD_MORE, "examples": count})
+    return budgets

@@ -1,0 +1,232 @@
+"""How cap and verdict move when a choice of the analysis is made otherwise.
+
+Each variant is concluded like the result itself (``conclusion``), from the same calls, with one
+choice changed and, where the scan has to be repeated, with fewer permutations (99); nothing is
+averaged or corrected, and no variant is a better answer. What is varied:
+
+- ``tolerance``: 10 to 50%;
+- ``bins``: every document at the median length of its bin, for 5, 10 and 20 quantile bins: what a
+  table by bins would tell (the result itself knows every length and uses no bins);
+- ``baseline``: the shortest 10 and 25% of the examples instead of 15%;
+- ``tokenizer``: lengths by the model's own count of its prompts, where nearly all calls carry one;
+  caps are brought back to document tokens by the line that gives ``cap_prompt_tokens``;
+- ``score``: exact match, token F1, containment, where nearly all records carry them;
+- ``replicates``: the first or the worst of an example's instead of their mean;
+- ``missing``: calls without an answer as wrong or as right. Documents beyond the window
+  (``context_overflow``) are not imputed: that they have no answer follows from their length, and
+  no cap exceeds the longest scored one.
+
+More than 2,000 documents are first summed with their neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import conclude, conclude_again
+from contextcliff_dagster.analysis.records.samples import Documents, clean_records
+from contextcliff_dagster.analysis.robustness.cap_in_prompt_tokens import prompt_line
+from contextcliff_dagster.analysis.statistics import helper_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.cliff.conclusion import Conclusion
+    from contextcliff_dagster.analysis.records.samples import Sample
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts import Verdict
+
+    Ints = NDArray[np.int64]
+
+TOLERANCES = (0.10, 0.20, 0.30, 0.40, 0.50)
+BIN_COUNTS = (5, 10, 20)
+BASELINES = (0.10, 0.15, 0.25)
+SCORES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
+_PERMUTATIONS, _RESAMPLES = 99, 100
+_MOST_DOCUMENTS = 2_000
+_MOST_CALLS = 50_000
+"""Beyond, variants that have to clean the records again (tokenizer, replicates, missing) are left
+out: they would take longer than everything else."""
+_NEARLY_ALL = 0.95
+
+
+def sensitivity(
+    sample: Sample,
+    documents: Documents,
+    conclusion: Conclusion,
+    settings: AnalysisSettings,
+    primary: str | None,
+) -> list[dict[str, Any]]:
+    """The ``sensitivity`` of ``cliffs.json``; the first row is the result as reported.
+
+    Rows have ``factor``, ``value`` (words), ``reported`` (whether it is the choice of the result),
+    ``n`` examples, ``verdict``, ``safe_cap_tokens`` and ``location_tokens``, the half of the drop.
+    Empty where the result has no fit to vary.
+
+    Args:
+        documents: of ``sample``.
+        primary: which of ``em``, ``f1``, ``contained`` the score is, if any.
+    """
+    if conclusion.finding.evidence is None:
+        return []
+    longest = int(documents.length_tokens[-1])
+    quick = replace(
+        settings,
+        permutations=min(settings.permutations, _PERMUTATIONS),
+        resamples=min(settings.resamples, _RESAMPLES),
+    )
+    variants = [*_variants(sample, documents, quick, primary)]
+    again = [v for v in variants if v[0] != "tolerance" and v[3] is not None]
+    outcomes = iter(
+        helper_process.call_all(_concluded, [(changed, by) for _, _, changed, by in again])
+    )
+    reported = _outcome(conclusion, documents)
+    rows = [_row("as reported", "", reported, longest, reported=True)]
+    for factor, value, _, chosen in variants:
+        if chosen is None:
+            rows.append(_row(factor, value, reported, longest, reported=True))
+        elif factor == "tolerance":
+            varied = conclude_again(conclusion, chosen.tolerance, settings)
+            rows.append(_row(factor, value, _outcome(varied, documents), longest))
+        else:
+            line = prompt_line(sample.calls) if factor == "tokenizer" else None
+            rows.append(_row(factor, value, next(outcomes), longest, line))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a row tells of a conclusion: ``n`` examples, verdict, cap and place in tokens."""
+
+    n: int
+    verdict: Verdict
+    cap: int | None
+    location: int | None
+
+
+def _outcome(found: Conclusion, documents: Documents) -> Outcome:
+    cliff = found.finding.cliff
+    location = None if cliff is None else round(cliff.location.value)
+    return Outcome(int(documents.n.sum()), found.finding.verdict, found.cap.tokens, location)
+
+
+def _concluded(documents: Documents, settings: AnalysisSettings) -> Outcome:
+    baseline = baseline_of(documents, settings)["mean"]
+    return _outcome(conclude(documents, settings, baseline), documents)
+
+
+Variant = tuple[str, str, Documents, "AnalysisSettings | None"]
+"""Factor, value in words, documents, and settings; no settings: this is the result itself."""
+
+
+def _variants(
+    sample: Sample, documents: Documents, quick: AnalysisSettings, primary: str | None
+) -> Iterator[Variant]:
+    few = _summed(documents)
+    for tolerance in TOLERANCES:
+        same = abs(tolerance - quick.tolerance) < 1e-9
+        chosen = None if same else replace(quick, tolerance=tolerance)
+        yield "tolerance", f"{tolerance:.0%}", documents, chosen
+    for share in BASELINES:
+        same = abs(share - quick.baseline_share) < 1e-9
+        chosen = None if same else replace(quick, baseline_share=share)
+        yield "baseline", f"shortest {share:.0%}", few, chosen
+    for count in BIN_COUNTS:
+        yield "bins", f"lengths known to {count} bins only", _binned(few, count), quick
+    for name, words in SCORES.items():
+        column = sample.examples[name]
+        if name == primary:
+            yield "score", words, few, None
+        elif len(column) and column.notna().mean() >= _NEARLY_ALL:
+            scored = sample.examples[column.notna()].assign(score=column[column.notna()])
+            changed = replace(sample, examples=scored).documents()
+            yield "score", words, _summed(changed), quick
+    if len(sample.calls) <= _MOST_CALLS:
+        yield from _by_records(sample, quick)
+
+
+def _by_records(sample: Sample, quick: AnalysisSettings) -> Iterator[Variant]:
+    """Variants whose calls differ, so that they are cleaned and summed anew."""
+    calls = sample.calls
+    answered = calls[calls["answered"]]
+    counted = answered[answered["prompt_tokens"].notna()]
+    if len(counted) >= _NEARLY_ALL * len(answered) and prompt_line(calls) is not None:
+        changed = counted.assign(length_tokens=counted["prompt_tokens"])
+        yield "tokenizer", "the model's own count", _documents(changed), quick
+    if len(sample.examples) and (sample.examples["replicates"] > 1).any():
+        keys = ["document_id", "example_id"]
+        for value, by in (("the first", "replicate"), ("the worst", "score")):
+            kept = answered.sort_values(by, kind="stable").drop_duplicates(keys)
+            yield "replicates", value, _documents(kept), quick
+    missing = ~calls["answered"] & calls["failure"].ne("context_overflow")
+    if missing.any():
+        for value, score in (("wrong", 0.0), ("right", 1.0)):
+            filled = calls[calls["answered"] | missing].copy()
+            unanswered = ~filled["answered"]
+            filled["failure"] = ""
+            filled.loc[unanswered, "score"] = score
+            words = f"{int(unanswered.sum())} missing calls as {value}"
+            yield "missing", words, _documents(filled), quick
+
+
+def _documents(records: pd.DataFrame) -> Documents:
+    return _summed(clean_records(records, []).documents())
+
+
+def _summed(documents: Documents) -> Documents:
+    """At most 2,000 documents: neighbours summed, at their middle length."""
+    count = len(documents.n)
+    if count <= _MOST_DOCUMENTS:
+        return documents
+    group = np.arange(count) * _MOST_DOCUMENTS // count
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    last = np.append(first[1:], count) - 1
+    lengths = documents.length_tokens[(first + last) // 2]
+    lengths[0], lengths[-1] = documents.length_tokens[0], documents.length_tokens[-1]
+    n, s = np.add.reduceat(documents.n, first), np.add.reduceat(documents.s, first)
+    return Documents(lengths, n, s, documents.binary)
+
+
+def _binned(documents: Documents, count: int) -> Documents:
+    """Every document at the median length of its quantile bin."""
+    lengths = documents.length_tokens
+    cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="higher"))
+    bins = np.searchsorted(cuts, lengths, side="right")
+    inside, index = np.unique(bins, return_inverse=True)
+    medians = np.array([np.median(lengths[bins == b]) for b in inside]).astype(np.int64)
+    return replace(documents, length_tokens=medians[index])
+
+
+def _row(
+    factor: str,
+    value: str,
+    found: Outcome,
+    longest: int,
+    line: tuple[float, float] | None = None,
+    *,
+    reported: bool = False,
+) -> dict[str, Any]:
+    def tokens(length: float | None) -> int | None:
+        if length is None:
+            return None
+        if line is not None:
+            slope, constant = line
+            length = max((length - constant) / slope, 1.0)
+        return min(int(length), longest)
+
+    return {
+        "factor": factor,
+        "value": value,
+        "reported": reported,
+        "n": found.n,
+        "verdict": found.verdict.value,
+        "safe_cap_tokens": tokens(found.cap),
+        "location_tokens": tokens(found.location),
+    }

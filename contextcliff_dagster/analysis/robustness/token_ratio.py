@@ -1,0 +1,120 @@
+"""Whether the study's tokens are the model's: the server's count of a document over the study's.
+
+Bins and the cap are in tokens of the study's tokenizer. Where the model's own tokenizer gives more
+tokens for long documents than for short ones (code among prose, another script), bins that look
+twice as long are not twice as long for the model.
+
+For each answered call with the server's ``prompt_tokens`` and the study's own count of the words
+around the document (``scaffold_tokens``)::
+
+    ratio = (prompt_tokens - scaffold_tokens - t) / length_tokens
+
+``t``, the chat template's own tokens, is not told by anybody. It is taken to be the number of
+0..64 that lets the medians of the shorter half of the bins, where it weighs most, lie closest
+together (least sum of the absolute differences of their logarithms from the middle one): what
+differs after that is no template.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from contextcliff_dagster.analysis.records.samples import Sample
+
+__all__ = ["UNEQUAL_RATIO", "BinRatio", "TokenRatio", "token_ratio"]
+
+UNEQUAL_RATIO = 0.10
+"""Above this difference of the bins' median ratios, relative to the least, a warning is due."""
+_MOST_TEMPLATE_TOKENS = 64
+_FEWEST_CALLS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BinRatio:
+    """Server's tokens per token of the study in one bin: median and range over ``n`` calls."""
+
+    bin: str
+    n: int
+    median: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRatio:
+    """The ratio by bin.
+
+    Attributes:
+        template_tokens: tokens taken for the chat template's.
+        spread: largest median over the smallest, less 1, of bins with 3 calls or more; None where
+            there are not two of them.
+        bins: in order of length.
+    """
+
+    template_tokens: int
+    spread: float | None
+    bins: list[BinRatio]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def sentence(self, tokenizer: str | None) -> str | None:
+        """The warning, where the bins differ by more than `UNEQUAL_RATIO`."""
+        if self.spread is None or self.spread <= UNEQUAL_RATIO:
+            return None
+        known = [b for b in self.bins if b.median is not None and b.n >= _FEWEST_CALLS]
+        least = min(known, key=lambda b: b.median or 0.0)
+        most = max(known, key=lambda b: b.median or 0.0)
+        return (
+            f"For one token of {tokenizer or 'the study'} the server counts {least.median:.2f} in "
+            f"{least.bin} and {most.median:.2f} in {most.bin}, more than {UNEQUAL_RATIO:.0%} "
+            "apart: bins and cap are not equal lengths for this model; name its own tokenizer in "
+            "the study (`contextcliff tokenizers`)."
+        )
+
+
+def token_ratio(sample: Sample) -> TokenRatio | None:
+    """The ratio by bin; None where the calls do not carry both counts."""
+    calls = sample.calls
+    lengths = calls["length_tokens"].to_numpy(np.float64)
+    scaffold = calls["scaffold_tokens"].to_numpy(np.float64)
+    around = calls["prompt_tokens"].to_numpy(np.float64) - scaffold
+    index = calls["bin_index"].to_numpy(np.int64)
+    told = calls["answered"].to_numpy() & np.isfinite(around) & (index >= 0)
+    if not told.any():
+        return None
+    groups = [told & (index == place) for place in range(len(sample.bins))]
+    large = [of for of in groups if of.sum() >= _FEWEST_CALLS]
+
+    def medians(template: int) -> NDArray[np.float64]:
+        ratios = (around - template) / lengths
+        return np.array([np.median(ratios[of]) for of in large])
+
+    def apart(template: int) -> float:
+        found = medians(template)[: max(len(large) // 2, 2)]
+        if found.min() <= 0:
+            return np.inf
+        logs = np.log(found)
+        return float(np.abs(logs - np.median(logs)).sum())
+
+    several = len(large) > 1
+    template = min(range(_MOST_TEMPLATE_TOKENS + 1), key=apart) if several else 0
+    ratios = (around - template) / lengths
+    rows = []
+    for bin, of in zip(sample.bins, groups, strict=True):
+        own = ratios[of]
+        if len(own):
+            median, low, high = float(np.median(own)), float(own.min()), float(own.max())
+            rows.append(BinRatio(bin.bin, len(own), median, low, high))
+        else:
+            rows.append(BinRatio(bin.bin, 0, None, None, None))
+    spread = None
+    if several and (found := medians(template)).min() > 0:
+        spread = float(found.max() / found.min() - 1)
+    return TokenRatio(template, spread, rows)

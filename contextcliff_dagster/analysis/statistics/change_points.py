@@ -1,0 +1,36 @@
+"""Change points by ``ruptures``, whose import takes longer than everything it is asked here.
+
+So it is the process beside (`beside`) that imports it, where one was begun.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.analysis.statistics import helper_process
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["change_points"]
+
+LEAST_SIZE = 5
+
+
+def change_points(signal: Floats, penalty: float) -> list[int]:
+    """Where segments of equal mean end in ``signal`` (n), the end of the last included.
+
+    PELT with the squared-error cost and segments of at least five. The linear kernel is that, in C:
+    the same splits in a thousandth of the time.
+    """
+    return helper_process.call(_found, signal, penalty)
+
+
+def _found(signal: Floats, penalty: float) -> list[int]:
+    import ruptures
+
+    search = ruptures.KernelCPD(kernel="linear", min_size=LEAST_SIZE).fit(signal)
+    return [int(end) for end in search.predict(pen=penalty)]

@@ -1,0 +1,133 @@
+"""A study made on the spot over what `--data` names: a table, a benchmark, or documents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, Wanted
+from contextcliff_dagster.contracts import StudyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from contextcliff_dagster.studies import Study
+
+_SCORING = {
+    "quality": {"scorer": "choice", "primary": "em"},
+    "longbench-v2": {"scorer": "choice", "primary": "em"},
+    "longbench-pro": {"primary": "contained"},  # replies begin with [Answer]
+}
+_QUESTIONS_PER_DOCUMENT = 5
+"""Of documents as they lie in a folder: there are fewer of them than of a benchmark's, and several
+questions on each. Those of one document count together in every interval."""
+
+
+_FILES_PER_BIN = 6
+"""One more than a bin needs: some files turn out empty, or the same as another."""
+
+
+def over_data(wanted: Wanted) -> Study:
+    """The base study's bins and sampling over what ``wanted.data`` names.
+
+    Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
+    token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones;
+    for verbatim recall whether the words stand in the reply.
+
+    Raises:
+        ContextCliffError: the options contradict each other, or it is not clear what the path is.
+    """
+    from pathlib import Path
+
+    from contextcliff_dagster.corpora.readers.download import is_url, local_copy
+    from contextcliff_dagster.corpora.recognition import recognise
+    from contextcliff_dagster.inference.models.registry import load_models
+    from contextcliff_dagster.studies import find_study
+
+    assert wanted.data is not None
+    if wanted.dataset is not None:
+        raise StudyError("--data and --dataset both name what is read; leave one of the two out.")
+    base = find_study(wanted.study or DEFAULT_STUDY)
+    models = wanted.models or (base.models if wanted.study else ())
+    entries = load_models()
+    tokenizer = "tiktoken:o200k_base"
+    for name in models[:1]:
+        tokenizer = entries[name].tokenizer or tokenizer
+    given = str(wanted.data)
+    path = local_copy(given) if is_url(given) else Path(given).expanduser().absolute()
+    questions = _questions(wanted.questions, path)
+    source = recognise(path, questions)
+    recall = questions == "recall"
+    stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:30] or "file"
+    task = TASK_ALIASES.get(wanted.task, wanted.task) if wanted.task else None
+    label = f"-{re.sub(r'[^a-z0-9]+', '-', task.lower())[:16].strip('-')}" if task else ""
+    label = "-recall" if recall else label
+    lengths = tokenizer if base.corpus.kind == "reference" else base.tokenizer
+    # All that the sample depends on: what differs in one of these never shares a manifest.
+    parts = [str(path), task, lengths, base.name, *([questions] if questions else [])]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]
+    corpus: dict[str, Any] = {"kind": source.kind, **source.options}
+    if task:
+        corpus["task"] = task
+    # A prompt that begins the answer with the question wants the bare beginning of the statement.
+    if recall and "{question}" in (base.prompt.answer_prefix or ""):
+        corpus["recall_question"] = "beginning"
+    name = f"data-{stem}-{digest}{label}".rstrip("-")
+    changes: dict[str, Any] = {
+        "name": name,
+        "description": f"Verbatim recall of {path}." if recall else f"Examples of {path}.",
+        "corpus": corpus,
+        "target": None,
+        "models": models or tuple(base.models),
+    }
+    if source.kind == "folder" and base.sampling.questions_per_document == 1:
+        several = {"questions_per_document": _QUESTIONS_PER_DOCUMENT}
+        changes["sampling"] = {**dict(base.sampling), **several}
+    if source.kind == "folder" and base.bins.kind == "quantile":
+        count = _bins(name, corpus, base.bins.count)
+        changes["bins"] = {**dict(base.bins), "count": count}
+    if base.corpus.kind == "reference":
+        changes["tokenizer"] = tokenizer
+        scoring = _SCORING.get(source.kind, {"primary": "f1"})
+        changes["scoring"] = {"primary": "contained"} if recall else scoring
+        if tokenizer != "reference":
+            output = 96 if recall else 64
+            changes["prompt"] = {**base.prompt.model_dump(), "max_output_tokens": output}
+    return base.changed(**changes)
+
+
+def _bins(name: str, corpus: Mapping[str, Any], most: int) -> int:
+    """As many bins as the files support, ``most`` at most; of a study in the store its own."""
+    from contextcliff_dagster.corpora.folder import FolderCorpus
+    from contextcliff_dagster.store import store_root
+    from contextcliff_dagster.studies import kept_in, load_study
+
+    kept = kept_in(store_root()) / f"{name}.yaml"
+    if kept.is_file():  # a few more files are no reason to measure everything in other bins
+        return load_study(kept).bins.count
+    options = {key: value for key, value in corpus.items() if key != "kind"}
+    return min(most, max(2, FolderCorpus(options).count_to_read() // _FILES_PER_BIN))
+
+
+def _questions(given: str | None, path: Path) -> str | None:
+    """``recall``, or the file of questions: from here, or else from the folder of documents.
+
+    Raises:
+        StudyError: there is no such file.
+    """
+    from pathlib import Path
+
+    if given is None or given == "recall":
+        return given
+    here = Path(given).expanduser().absolute()
+    there = (path if path.is_dir() else path.parent) / given
+    for file in (here, there):
+        if file.is_file():
+            return str(file)
+    raise StudyError(
+        f"--questions {given}: there is no such file here or in {there.parent}; name a table of "
+        "questions, or `recall`."
+    )

@@ -1,0 +1,190 @@
+"""`analyze`: scores that somebody measured elsewhere, or a log of them, to verdict and report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from contextcliff_dagster.cli.errors import YOUR_TURN, say, sentence
+from contextcliff_dagster.cli.log_options import log_options
+from contextcliff_dagster.cli.options import Finite, as_share, debug_option, together
+from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.contracts import ContextCliffError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.cli.score_analysis import Analyzed
+    from contextcliff_dagster.score_files import LogOptions
+
+
+_what = together(
+    click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path)),
+    click.option(
+        "--aggregated",
+        is_flag=True,
+        help="FILE is a table of means: length_tokens, mean, n; base_score and threshold.",
+    ),
+    click.option(
+        "--scale",
+        type=Finite(min=0, min_open=True),
+        default=1.0,
+        metavar="MAX",
+        help="Scores are 0..MAX, e.g. 100 for percentages (default: 1).",
+    ),
+    click.option("--model", metavar="NAME", help="Only this model, or what to call the only one."),
+    click.option("--by", type=click.Choice(["model"]), help="Each model by itself."),
+    click.option("--pool", is_flag=True, help="The files are one measurement, not one each."),
+)
+_how = together(
+    click.option(
+        "--tolerance",
+        callback=as_share,
+        default="0.3",
+        metavar="SHARE",
+        help="Loss that still counts as safe, e.g. .2 or 20% (default: .3).",
+    ),
+    click.option(
+        "--confidence",
+        callback=as_share,
+        default="0.95",
+        metavar="SHARE",
+        help="Of the cap and every interval (default: .95).",
+    ),
+    click.option(
+        "--window", type=click.IntRange(min=1), metavar="TOKENS", help="The model's own window."
+    ),
+    click.option(
+        "--quick",
+        is_flag=True,
+        help="Only verdict and cap: no other detectors, no sensitivity, no outlook on more data.",
+    ),
+)
+_where = together(
+    click.option(
+        "--json",
+        "target",
+        metavar="FILE_OR_DIR",
+        help="Write the results for machines: into a file, or one each into a folder; - prints.",
+    ),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Write report.md, report.png and report.json into this folder.",
+    ),
+    debug_option,
+)
+
+
+@click.command()
+@_what
+@log_options
+@_how
+@_where
+@click.pass_context
+def analyze(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    aggregated: bool,
+    scale: float,
+    model: str | None,
+    by: str | None,
+    pool: bool,
+    log: LogOptions,
+    tolerance: float,
+    confidence: float,
+    window: int | None,
+    quick: bool,
+    target: str | None,
+    out: Path | None,
+) -> None:
+    """Verdict and safe cap of scores that you have: CSV, TSV, JSON Lines, JSON or Parquet.
+
+    A row of FILE is an answer: length_tokens and score, and document_id, example_id, replicate,
+    model, failure, ttft_ms and the like where they are known. Or FILE is a log of inspect_ai,
+    lm-evaluation-harness, HELMET or LongBench, which is told by its content.
+    """
+    if model is not None and by is not None:
+        raise click.UsageError("--model takes one model and --by each: choose one of the two")
+    if pool and aggregated:
+        raise click.UsageError("--pool takes single answers, not tables of means")
+    if not quick and not aggregated:
+        from contextcliff_dagster.analysis.statistics import helper_process
+
+        helper_process.begin("ruptures", "contextcliff_dagster.analysis.robustness.sensitivity")
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.cli.score_analysis import Places, Wish, analyze_files
+
+    settings = AnalysisSettings(
+        tolerance=tolerance, confidence=confidence, second_opinions=not quick
+    )
+    wish = Wish(settings, aggregated, scale, model, by is not None, window, log)
+    groups = [files] if pool else [(path,) for path in files]
+    places = Places.of(target, [group[0] for group in groups], by_model=wish.by_model)
+    faults: list[ContextCliffError] = []
+    done: list[Analyzed] = []
+    paths: list[Path] = []
+    for group in groups:
+        found = list(analyze_files(group, wish, faults))
+        done += found
+        paths += places.write(group[0], [item.result for item in found], by_model=wish.by_model)
+    if target == "-":
+        results = [item.result for item in done]
+        if places.array or results:
+            print_json(results if places.array else results[0])
+    else:
+        _print(done)
+    if out is not None and done:
+        paths += _report(done, out, faults)
+    if target != "-":
+        for path in paths:
+            click.echo(f"Written: {path}")
+    for fault in faults:
+        say(f"contextcliff: {sentence(str(fault))}")
+    if faults:
+        ctx.exit(YOUR_TURN)
+
+
+def _print(done: Sequence[Analyzed]) -> None:
+    from contextcliff_dagster.reporting.terminal import (
+        comparison_line,
+        definition_lines,
+        risk_report,
+    )
+
+    for item in done:
+        click.echo(risk_report(item.result))
+        if item.answers is None:  # a table of means: what it says for certain
+            click.echo("\n".join(["", *definition_lines(item.result)]))
+        for warning in item.result["warnings"]:
+            click.echo(f"Note: {sentence(warning)}")
+        click.echo()
+    if line := comparison_line([item.result for item in done]):
+        click.echo(f"{line}\n")
+
+
+def _report(
+    done: Sequence[Analyzed], out: Path, faults: Sequence[ContextCliffError]
+) -> tuple[Path, ...]:
+    from contextcliff_dagster.reporting.report import BESIDE, write_report
+
+    names = [item.result["model"] for item in done]
+    answers = [item.answers for item in done if item.answers is not None]
+    records = None
+    # Answers are found by their model's name: where two files share one, none can be told apart.
+    if answers and len(set(names)) == len(names):
+        import pandas as pd
+
+        records = pd.concat(answers, ignore_index=True)
+    files = list(dict.fromkeys(item.path.name for item in done))
+    title = f"Scores of {', '.join(files[:4])}" + (" and others" if len(files) > 4 else "")
+    written = write_report(
+        [item.result for item in done],
+        records,
+        out,
+        title=title,
+        notes=[f"Left out: {fault}" for fault in faults],
+    )
+    return (*written, *(path for name in BESIDE if (path := out / name).exists()))

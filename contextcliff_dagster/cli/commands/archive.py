@@ -1,0 +1,62 @@
+"""`export` and `import`: one file that reproduces a study elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.options import common_options
+from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.cli.study_selection import keep_definition
+from contextcliff_dagster.store import Store
+
+
+@click.command()
+@click.argument("study")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--campaign", metavar="NAME", help="Only this campaign (default: all of them).")
+@common_options
+def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
+    """Write STUDY with its sample and every recorded call into FILE."""
+    from contextcliff_dagster.archive.study import export_study
+    from contextcliff_dagster.studies import find_study
+
+    store = Store.default()
+    summary = export_study(store, find_study(study), file, campaign=campaign)
+    if as_json:
+        print_json(summary.to_dict())
+    else:
+        click.echo(
+            f"{file} holds study {summary.study}: {summary.examples:,} examples, "
+            f"{summary.answers:,} answers of {len(summary.campaigns)} campaign(s), "
+            f"{summary.bytes / 1e6:.1f} MB, sha256 {summary.sha256}"
+        )
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@common_options
+def import_(file: Path, as_json: bool) -> None:
+    """Bring the study of FILE into this store; `report` then rebuilds its results."""
+    from contextcliff_dagster.archive.study import import_study
+    from contextcliff_dagster.studies import load_studies, measures
+
+    store = Store.default()
+    study, summary = import_study(store, file)
+    before = load_studies().get(study.name)
+    keep_definition(study, store)
+    if before is not None and measures(before) != measures(study):
+        say(
+            f"Note: study {study.name!r} was another one here; in this store the imported one "
+            "takes its place."
+        )
+    if as_json:
+        print_json(summary.to_dict())
+    else:
+        click.echo(
+            f"Study {summary.study} is in {store.root}: {summary.answers:,} answers of "
+            f"{len(summary.campaigns)} campaign(s), {summary.new_answers:,} of them new; "
+            f"see it with `contextcliff report {summary.study}`."
+        )

@@ -1,0 +1,85 @@
+"""`baseline`: which campaign later ones are held against, and whether the newest holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
+from contextcliff_dagster.cli.errors import DIFFERENT
+from contextcliff_dagster.cli.options import common_options, together
+from contextcliff_dagster.cli.output import print_either
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.length_profile.regression import Baseline, Regression
+
+_of_study = together(click.argument("study"), common_options)
+_one_campaign = together(
+    click.option("--campaign", metavar="NAME", help="This campaign (default: the newest profiled).")
+)
+
+
+@click.group()
+def baseline() -> None:
+    """Pin a campaign that later ones are held against, and hold the newest against it."""
+
+
+@baseline.command("set")
+@_of_study
+@_one_campaign
+def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
+    """Pin a campaign of STUDY as its baseline."""
+    from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
+    from contextcliff_dagster.studies import find_study
+
+    store, chosen = Store.default(), find_study(study)
+    pinned = pin_baseline(chosen, store, profiled_campaign(store, chosen.name, campaign))
+    print_either(pinned.to_dict(), f"{_named(pinned)}.", as_json=as_json)
+
+
+@baseline.command("show")
+@_of_study
+def baseline_show(study: str, as_json: bool) -> None:
+    """Say which campaign of STUDY is pinned."""
+    from contextcliff_dagster.experiments.length_profile.regression import insist_on_baseline
+    from contextcliff_dagster.studies import find_study
+
+    pinned = insist_on_baseline(find_study(study), Store.default())
+    print_either(pinned.to_dict(), f"{_named(pinned)}, pinned {pinned.set_at}.", as_json=as_json)
+
+
+@baseline.command("check")
+@_of_study
+@_one_campaign
+def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
+    """Hold a campaign of STUDY against the baseline; makes no call. Exit code 3: it has shrunk."""
+    from contextcliff_dagster.experiments.common.preparation import load_frozen
+    from contextcliff_dagster.experiments.length_profile.regression import (
+        insist_on_baseline,
+        judge_regression,
+    )
+    from contextcliff_dagster.studies import find_study
+
+    store, chosen = Store.default(), find_study(study)
+    insist_on_baseline(chosen, store)
+    name = profiled_campaign(store, chosen.name, campaign)
+    end_with(judge_regression(chosen, store, load_frozen(chosen, store), name), as_json=as_json)
+
+
+def end_with(found: Regression, *, as_json: bool) -> None:
+    """Print what a campaign is against the baseline.
+
+    Raises:
+        click.exceptions.Exit: 3, a model has shrunk.
+    """
+    print_either(found.to_dict(), found.sentence, as_json=as_json)
+    if found.shrunk:
+        raise click.exceptions.Exit(DIFFERENT)
+
+
+def _named(pinned: Baseline) -> str:
+    return (
+        f"Baseline of study {pinned.study}: campaign {pinned.campaign} ({', '.join(pinned.models)})"
+    )

@@ -1,0 +1,225 @@
+"""`calibrate`: how often this design would err, by simulation, before anything is spent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextcliff_dagster.cli.options import Finite, as_share, common_options, together
+from contextcliff_dagster.cli.output import print_json, print_table
+from contextcliff_dagster.cli.progress import duration
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.studies import Study
+
+
+_WORTH_A_PROCESS = 10
+"""Simulations that take longer than starting a process."""
+
+
+def _questions(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    """``4`` or ``1-8``."""
+    if value is None:
+        return None
+    low, _, high = value.partition("-")
+    try:
+        found = int(low), int(high or low)
+    except ValueError:
+        found = 0, 0
+    if not 1 <= found[0] <= found[1] <= 1_000:
+        raise click.BadParameter(f"{value!r} is no number of questions; write 4 or 1-8", ctx, param)
+    return found
+
+
+_design = together(
+    click.argument("study", required=False),
+    click.option(
+        "--per-bin", type=click.IntRange(1, 10_000), metavar="N", help="Examples per length bin."
+    ),
+    click.option("--bins", type=click.IntRange(1, 100), metavar="B", help="Length bins."),
+    click.option(
+        "--questions", callback=_questions, metavar="N|N-M", help="Per document, e.g. 4 or 1-8."
+    ),
+    click.option("--score", type=click.Choice(["binary", "graded"]), help="0 or 1, or between."),
+    click.option(
+        "--correlation",
+        type=Finite(0, 0.95),
+        metavar="R",
+        help="Of the scores of two questions on one document (default: the pilot's, else .15).",
+    ),
+    click.option(
+        "--baseline",
+        type=Finite(0.1, 0.99),
+        metavar="M",
+        help="Mean score of short documents (default: the pilot's, else .55).",
+    ),
+)
+_how = together(
+    click.option(
+        "--simulations",
+        type=click.IntRange(20, 1_000_000),
+        default=500,
+        show_default=True,
+        metavar="N",
+        help="Samples to simulate in all.",
+    ),
+    click.option(
+        "--tolerance",
+        callback=as_share,
+        metavar="SHARE",
+        help="Loss that still counts as safe, e.g. .2 or 20% (default: the study's, else .3).",
+    ),
+    click.option(
+        "--confidence",
+        callback=as_share,
+        metavar="SHARE",
+        help="Of the cap and every interval (default: the study's, else .95).",
+    ),
+    click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of it all."),
+    click.option(
+        "--jobs",
+        type=click.IntRange(1, 256),
+        metavar="N",
+        help="Processes (default: one a core); the result does not depend on it.",
+    ),
+)
+
+
+@click.command()
+@_design
+@_how
+@common_options
+def calibrate(
+    study: str | None,
+    per_bin: int | None,
+    bins: int | None,
+    questions: tuple[int, int] | None,
+    score: str | None,
+    correlation: float | None,
+    baseline: float | None,
+    simulations: int,
+    tolerance: float | None,
+    confidence: float | None,
+    seed: int,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Simulate a design on curves of known truth: false alarms, unsafe caps, power.
+
+    With STUDY its frozen sample is simulated, scores estimated from its records where there are
+    any, and the result kept for its report. Makes no call.
+    """
+    from contextcliff_dagster.analysis.design.error_rates import calibrate as simulate
+    from contextcliff_dagster.experiments.length_profile.design_error_rates import as_result, keep
+    from contextcliff_dagster.experiments.length_profile.simulated_design import (
+        Wishes,
+        plain_plan,
+        study_plan,
+    )
+    from contextcliff_dagster.studies import find_study
+
+    binary = None if score is None else score == "binary"
+    wishes = Wishes(per_bin, bins, questions, binary, correlation, baseline)
+    store = Store.default()
+    chosen = None if study is None else find_study(study)
+    settings = _settings(chosen, tolerance, confidence)
+    based = plain_plan(wishes) if chosen is None else study_plan(chosen, store, wishes)
+    start = time.monotonic()
+    with _shown(simulations) as on_progress:
+        found = simulate(
+            based.plan,
+            settings,
+            simulations=simulations,
+            seed=seed,
+            jobs=jobs or min(os.cpu_count() or 1, simulations // _WORTH_A_PROCESS),
+            on_progress=on_progress,
+        )
+    took = time.monotonic() - start
+    result = as_result(based, found, settings, None if chosen is None else chosen.name)
+    kept = None
+    if chosen is not None and based.own and settings == _settings(chosen, None, None):
+        kept = keep(store, chosen, result)
+    if as_json:
+        print_json({**result, "kept": None if kept is None else str(kept)})
+        return
+    _print(result, took)
+    if chosen is None:
+        return
+    if kept is None:
+        click.echo(f"Not kept: study {chosen.name} has another design; change its file to use it.")
+    elif based.frozen:
+        click.echo(f"Kept: {kept}; the report of study {chosen.name} quotes it.")
+    else:
+        click.echo(
+            f"Kept: {kept}. The report quotes only what was simulated with the study's own sample: "
+            f"run `contextcliff prepare {chosen.name}`, then this again."
+        )
+
+
+def _settings(
+    study: Study | None, tolerance: float | None, confidence: float | None
+) -> AnalysisSettings:
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+    own = AnalysisSettings() if study is None else study.analysis_settings()
+    return replace(
+        own,
+        tolerance=own.tolerance if tolerance is None else tolerance,
+        confidence=own.confidence if confidence is None else confidence,
+    )
+
+
+def _print(result: dict[str, Any], took: float) -> None:
+    from contextcliff_dagster.reporting.design_error_rates import (
+        TABLE_COLUMNS,
+        conclusion,
+        design_words,
+        table_rows,
+    )
+
+    design, sources = result["design"], result["sources"]
+    documents = f" on {design['documents']:,} documents" if "documents" in design else ""
+    click.echo(
+        f"Design: {design_words(result)}; {design['examples']:,} examples{documents}; tolerance "
+        f"{result['tolerance']:.0%}, confidence {result['confidence']:.0%}"
+    )
+    for name, source in sources.items():
+        click.echo(f"  {name}: {source}")
+    click.echo()
+    print_table(TABLE_COLUMNS, table_rows(result))
+    click.echo(
+        f"\n{conclusion(result)}\n{result['simulations']:,} simulations, {duration(took)}; limits "
+        "in brackets are 95% for the simulation alone, caps medians and quartiles."
+    )
+
+
+@contextmanager
+def _shown(total: int) -> Iterator[Any]:
+    """A progress bar on a terminal; None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    bars = Progress(
+        TextColumn("simulations"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bars:
+        task = bars.add_task("", total=total)
+        yield lambda done, _: bars.update(task, completed=done)

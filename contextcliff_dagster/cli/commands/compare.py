@@ -1,0 +1,229 @@
+"""`compare`: two models, campaigns or studies against each other, from what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from contextcliff_dagster.cli.log_options import log_options
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
+from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.store import Store, slug
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.comparison.comparison import Measured
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts import LengthBin
+    from contextcliff_dagster.score_files import LogOptions
+    from contextcliff_dagster.studies import Study
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option(
+    "--study", metavar="NAME", default=DEFAULT_STUDY, show_default=True, help="Where none is named."
+)
+@click.option("--campaign", metavar="NAME", help="Where none is named (default: the newest).")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder of the files (default: in the store).",
+)
+@log_options
+@common_options
+def compare(
+    a: str,
+    b: str,
+    study: str,
+    campaign: str | None,
+    out: Path | None,
+    log: LogOptions,
+    as_json: bool,
+) -> None:
+    """Compare two measurements, paired by example where they share any; makes no call.
+
+    A and B are [STUDY:]MODEL[@CAMPAIGN], e.g. my-model@2026-11-01 my-model@2026-11-21, or files of
+    scores or logs of other tools as `analyze` reads them, FILE or FILE:MODEL.
+    """
+    from contextcliff_dagster.analysis.comparison.comparison import compare as compare_measured
+    from contextcliff_dagster.reporting.comparison import write_comparison
+
+    store = Store.default()
+    refs = [score_file(text, log) or resolve(text, store, study, campaign) for text in (a, b)]
+    names = [ref.name(refs) for ref in refs]
+    one, other = (ref.measured(store, name) for ref, name in zip(refs, names, strict=True))
+    first = refs[0]
+    result = compare_measured(
+        one, other, first.bins(store), first.settings(), notes=_notes(refs, one, other)
+    )
+    files = write_comparison(result, out or first.folder(store, names), (one.cliffs, other.cliffs))
+    if as_json:
+        print_json(
+            {**result, "files": {kind: str(getattr(files, kind)) for kind in ("md", "json", "png")}}
+        )
+        return
+    click.echo(f"{result['sentence']}\n")
+    for warning in result["warnings"]:
+        click.echo(f"{warning}\n")
+    click.echo(f"Report:  {files.md}\nPicture: {files.png}")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """One measurement: a model of a study in a campaign."""
+
+    study: Study
+    model: str
+    campaign: str
+
+    def name(self, beside: Sequence[Ref | ScoreFile]) -> str:
+        """The model, with what it takes to tell it from the one beside it."""
+        name = self.model
+        refs = [ref for ref in beside if isinstance(ref, Ref)]
+        if len({ref.study.name for ref in refs}) > 1:
+            name = f"{self.study.name}:{name}"
+        return f"{name}@{self.campaign}" if len({ref.campaign for ref in refs}) > 1 else name
+
+    def bins(self, store: Store) -> Sequence[LengthBin]:
+        """Of the study's frozen sample."""
+        from contextcliff_dagster.experiments.common.preparation import load_frozen
+
+        return load_frozen(self.study, store).bins
+
+    def settings(self) -> AnalysisSettings:
+        """The study's."""
+        return self.study.analysis_settings()
+
+    def folder(self, store: Store, names: Sequence[str]) -> Path:
+        """Where a comparison with this as A is kept."""
+        folder = store.study_dir(self.study.name) / "comparisons"
+        return folder / slug("-vs-".join(slug(name) for name in names))
+
+    def measured(self, store: Store, name: str) -> Measured:
+        """Records and result.
+
+        Raises:
+            StudyError: the model has no records in the campaign.
+        """
+        from contextcliff_dagster.analysis.comparison.comparison import Measured
+        from contextcliff_dagster.experiments.length_profile.profile_and_report import read_records
+        from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
+
+        records = read_records(self.study, store, self.campaign)
+        cliffs = {c["model"]: c for c in read_cliffs(self.study, store, self.campaign)}
+        return Measured(name, records[records["model"] == self.model], cliffs[self.model])
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """Scores of one model that somebody has, in a file."""
+
+    path: Path
+    model: str | None
+    log: LogOptions
+
+    def name(self, beside: Sequence[Ref | ScoreFile]) -> str:
+        """The model where the file is asked for one, else the file."""
+        if self.model is None:
+            return self.path.name
+        files = {ref.path for ref in beside if isinstance(ref, ScoreFile)}
+        return f"{self.path.name}:{self.model}" if len(files) > 1 else self.model
+
+    def bins(self, _: Store) -> Sequence[LengthBin]:
+        """None of its own: deciles are taken."""
+        return []
+
+    def settings(self) -> AnalysisSettings:
+        """The defaults."""
+        from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+        return AnalysisSettings(second_opinions=False)
+
+    def folder(self, _: Store, __: Sequence[str]) -> Path:
+        """In the folder of the person: a file belongs to no study of the store."""
+        return Path("comparison")
+
+    def measured(self, _: Store, name: str) -> Measured:
+        """Records and result.
+
+        Raises:
+            ScoreFileError: the file cannot be used, or it holds several models.
+        """
+        from contextcliff_dagster.analysis.comparison.comparison import Measured
+        from contextcliff_dagster.analysis.profile.context import ProfileContext
+        from contextcliff_dagster.analysis.profile.model_profile import profile_model
+        from contextcliff_dagster.score_files import chosen, read_scores
+
+        found = read_scores(self.path, self.log)
+        ((model, records),) = chosen(self.path, found, model=self.model, by_model=False)
+        context = ProfileContext(model, task=records.task, tokenizer=records.tokenizer)
+        profile = profile_model(records.frame, [], self.settings(), context)
+        return Measured(name, records.frame, profile.cliffs)
+
+
+def score_file(text: str, log: LogOptions) -> ScoreFile | None:
+    """The file that ``text`` names, FILE or FILE:MODEL, where there is one."""
+    whole = Path(text)
+    if whole.is_file():
+        return ScoreFile(whole, None, log)
+    path, colon, model = text.partition(":")
+    if not (colon and model and Path(path).is_file()):
+        return None
+    return ScoreFile(Path(path), model, log)
+
+
+def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
+    """What ``text`` names: [STUDY:]MODEL[@CAMPAIGN].
+
+    A model's own name may hold ``:`` and ``@``: the longest reading as a model wins.
+
+    Raises:
+        StudyError: nothing measured is called so; the sentence lists what there is.
+    """
+    from contextcliff_dagster.cli.campaign_lookup import profiled_campaign, profiled_campaigns
+    from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
+    from contextcliff_dagster.studies import find_study, load_studies
+
+    head, colon, rest = text.partition(":")
+    named = colon and (head in load_studies() or head.endswith((".yaml", ".yml")))
+    # A study of that name comes second: a model may be called so, too.
+    readings = [(study, text)] + ([(head, rest)] if named else [])
+    there: list[str] = []
+    for study_name, words in readings:
+        chosen = find_study(study_name)
+        if not profiled_campaigns(store, chosen.name):
+            profiled_campaign(store, chosen.name) if len(readings) == 1 else None
+            continue
+        model, at, last = words.rpartition("@")
+        for wanted, name in ((campaign, words), (last, model)) if at else ((campaign, words),):
+            if name == words or wanted in profiled_campaigns(store, chosen.name):
+                found = profiled_campaign(store, chosen.name, wanted)
+                models = [c["model"] for c in read_cliffs(chosen, store, found)]
+                if name in models:
+                    return Ref(chosen, name, found)
+                there += [f"{chosen.name}:{known}@{found}" for known in models]
+    if not there:
+        profiled_campaign(store, find_study(readings[-1][0]).name)
+    raise StudyError(
+        f"Nothing measured is called {text!r}; there are {', '.join(dict.fromkeys(there))} "
+        "(write [STUDY:]MODEL[@CAMPAIGN])."
+    )
+
+
+def _notes(refs: Sequence[Ref | ScoreFile], one: Measured, other: Measured) -> list[str]:
+    if refs[0] == refs[1]:
+        return ["A and B are the same measurement."]
+    counts = [str((side.cliffs or {}).get("tokenizer") or "") for side in (one, other)]
+    if all(counts) and counts[0] != counts[1]:
+        return [
+            f"{one.name} counts tokens with {counts[0]}, {other.name} with {counts[1]}: where "
+            "examples are shared, lengths are A's."
+        ]
+    return []

@@ -1,0 +1,264 @@
+"""What there is to choose from: `models`, `studies`, `tokenizers`, `campaign`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextcliff_dagster.cli.errors import DIFFERENT
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
+from contextcliff_dagster.cli.output import print_json, print_table
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.execution.identity_check import Known
+
+
+@click.group(invoke_without_command=True)
+@common_options
+@click.pass_context
+def models(ctx: click.Context, as_json: bool) -> None:
+    """List the models that can be measured, or compare two of them."""
+    if ctx.invoked_subcommand is None:
+        _list_models(as_json)
+
+
+def _list_models(as_json: bool) -> None:
+    from contextcliff_dagster.inference.models.registry import load_models, model_files
+    from contextcliff_dagster.redaction import written_url
+
+    # base_url as written: what its ${VARIABLE} holds may be nobody's business.
+    entries = {
+        name: entry.model_copy(update={"base_url": written_url(entry.base_url)})
+        if entry.base_url
+        else entry
+        for name, entry in load_models().items()
+    }
+    if as_json:
+        print_json([entry.model_dump(mode="json", exclude_none=True) for entry in entries.values()])
+        return
+    print_table(
+        ("MODEL", "ENGINE", "WINDOW", "PRICE IN/OUT PER MTOK", "ADDRESS OR DESCRIPTION"),
+        [
+            (
+                name,
+                entry.engine,
+                f"{entry.window_tokens:,}" if entry.window_tokens else "asked",
+                f"${entry.price.input_usd_per_mtok:g} / ${entry.price.output_usd_per_mtok:g}"
+                if entry.price
+                else "none",
+                entry.base_url or entry.description,
+            )
+            for name, entry in entries.items()
+        ],
+    )
+    click.echo(f"\nFrom {', '.join(str(path) for path in model_files())}.")
+
+
+@models.command("diff")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--study", metavar="NAME", help="What this study recorded (default: the newest).")
+@click.option("--campaign", metavar="NAME", help="What this campaign recorded.")
+@common_options
+def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json: bool) -> None:
+    """Show which fields of the serving identities of A and B differ; starts neither.
+
+    What the entries and weights declare, with what the engines told when a campaign measured them.
+    Exit code 0 where they are the same, 3 where they differ.
+    """
+    from contextcliff_dagster.inference.engines.base import differences
+    from contextcliff_dagster.inference.execution.identity_check import (
+        insist_on_campaign,
+        known_identity,
+    )
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.models.registry import load_models
+
+    store = Store.default()
+    entries = load_models()
+    with Ledger.open(store.ledger) if store.has_ledger else nullcontext() as ledger:
+        insist_on_campaign(ledger, study, campaign)
+        one, other = (known_identity(name, entries, ledger, study, campaign) for name in (a, b))
+    found = differences(one.fields, other.fields)
+    if as_json:
+        rows = [{"field": name, "a": mine, "b": theirs} for name, mine, theirs in found]
+        both = {"a": one.to_dict(), "b": other.to_dict()}
+        print_json({"same": not found, "differences": rows, **both})
+    else:
+        if found:
+            print_table(("FIELD", a, b), [(name, _shown(x), _shown(y)) for name, x, y in found])
+        else:
+            click.echo(f"{a} and {b} have the same serving identity, as far as is known.")
+        for known in [one] if a == b else [one, other]:
+            click.echo(f"\n{_where_from(known)}")
+    if found or one.changed or other.changed:
+        raise click.exceptions.Exit(DIFFERENT)
+
+
+def _shown(value: Any) -> str:
+    text = "-" if value is None else str(value)
+    return text if len(text) <= 44 else f"{text[:12]}...{text[-4:]}"
+
+
+def _where_from(known: Known) -> str:
+    """Where a model's fields come from, and whether it is still what a campaign measured."""
+    there = known.recorded
+    if there is None:
+        return f"{known.model}: as declared; it has not been measured yet."
+    measured = f"campaign {there.campaign} of study {there.study!r}"
+    if known.declared is None:
+        return f"{known.model}: as recorded by {measured}; {known.why_not}"
+    if known.changed:
+        what = "; ".join(f"{name}: {_shown(x)} -> {_shown(y)}" for name, x, y in known.changed)
+        return (
+            f"{known.model}: as declared. It is not what it was in {measured} ({what}): begin a "
+            f"new campaign (`contextcliff campaign new {there.study}`), or give it a new name."
+        )
+    return f"{known.model}: as declared, and as {measured} found it."
+
+
+@click.command()
+@common_options
+def studies(as_json: bool) -> None:
+    """List the studies that can be profiled."""
+    from contextcliff_dagster.studies import load_studies
+
+    known = load_studies()
+    if as_json:
+        print_json([study.model_dump(mode="json", exclude_none=True) for study in known.values()])
+        return
+    print_table(
+        ("STUDY", "CORPUS", "TASK", "BINS x SAMPLES", "MODELS", "DESCRIPTION"),
+        [
+            (
+                name,
+                study.corpus.kind,
+                study.task or "any",
+                f"{study.bins.count} x {study.sampling.samples_per_bin}",
+                ", ".join(study.models),
+                study.description,
+            )
+            for name, study in known.items()
+        ],
+    )
+
+
+@click.command()
+@common_options
+def tokenizers(as_json: bool) -> None:
+    """List what lengths can be counted with, as studies and `analyze --tokenizer` name it."""
+    from contextcliff_dagster.inference.models.tokenizers import served_models
+    from contextcliff_dagster.sampling.tokenizers.catalogue import known_tokenizers
+
+    known, served = known_tokenizers(), served_models()
+    if as_json:
+        print_json([*map(asdict, known), *({"name": f"server:{model}"} for model in served)])
+        return
+    print_table(
+        ("TOKENIZER", "COUNTS", "NEEDS"), [(t.name, t.counts, t.needs or "nothing") for t in known]
+    )
+    if served:
+        click.echo(f"\nModels of models.yaml behind servers: {', '.join(served)}.")
+
+
+@click.group()
+def campaign() -> None:
+    """Dated measurements of a study: begin another, or list them."""
+
+
+@campaign.command("new")
+@click.argument("study", default=DEFAULT_STUDY)
+@click.option("--name", metavar="NAME", help="Its name (default: today's date).")
+@common_options
+def campaign_new(study: str, name: str | None, as_json: bool) -> None:
+    """Begin a campaign: the next `profile` of STUDY measures everything again."""
+    from contextcliff_dagster.contracts import StudyError
+    from contextcliff_dagster.inference.ledger.campaigns import (
+        check_campaign_name,
+        ensure_campaign,
+        list_campaigns,
+        new_campaign,
+    )
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.studies import find_study
+
+    store = Store.default()
+    chosen = find_study(study).name
+    if name is not None:
+        check_campaign_name(name)
+    with Ledger.open(store.ledger) as ledger:
+        if name is not None:
+            if name in [c.name for c in list_campaigns(ledger, chosen)]:
+                raise StudyError(
+                    f"Study {chosen!r} has a campaign {name!r} already; go on with it by "
+                    f"`contextcliff profile {chosen} --campaign {name}`, or choose another name."
+                )
+            ensure_campaign(ledger, chosen, name)
+        else:
+            name = new_campaign(ledger, chosen)
+    if as_json:
+        print_json({"study": chosen, "campaign": name})
+    else:
+        click.echo(
+            f"Campaign {name} of study {chosen} begins with `contextcliff profile {chosen}`."
+        )
+
+
+@campaign.command("list")
+@click.argument("study", required=False)
+@common_options
+def campaign_list(study: str | None, as_json: bool) -> None:
+    """List the campaigns of STUDY, or of all studies, oldest first."""
+    from contextcliff_dagster.studies import find_study
+
+    store = Store.default()
+    chosen = find_study(study).name if study else None
+    rows = _campaign_rows(store, chosen)
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        click.echo(f"Nothing is measured yet in {store.root}; begin with `contextcliff profile`.")
+    else:
+        print_table(
+            ("STUDY", "CAMPAIGN", "BEGUN", "CALLS ANSWERED", "SPENT"),
+            [
+                (
+                    r["study"],
+                    r["campaign"],
+                    r["begun"][:16],
+                    f"{r['answered']:,}",
+                    f"${r['spent_usd']:.2f}",
+                )
+                for r in rows
+            ],
+        )
+
+
+def _campaign_rows(store: Store, study: str | None) -> list[dict[str, Any]]:
+    from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+
+    if not store.has_ledger:
+        return []
+    with Ledger.open(store.ledger) as ledger:
+        answered = {
+            (row[0], row[1]): int(row[2])
+            for row in ledger.read(
+                "SELECT c.study, c.campaign, count(*) FROM calls c JOIN results r USING (call_key)"
+                " WHERE r.no_answer IS NULL GROUP BY 1, 2"
+            )
+        }
+        return [
+            {
+                "study": c.study,
+                "campaign": c.name,
+                "begun": c.created_at.isoformat(timespec="seconds"),
+                "answered": answered.get((c.study, c.name), 0),
+                "spent_usd": ledger.spent(c.study, c.name).usd,
+            }
+            for c in list_campaigns(ledger, study)
+        ]

@@ -1,0 +1,170 @@
+"""`report`, and how a measured study is printed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from contextcliff_dagster.cli.dagster_home import open_instance
+from contextcliff_dagster.cli.dagster_log import dagster_log
+from contextcliff_dagster.cli.options import Wanted, common_options, study_options
+from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.cli.progress import duration, money
+from contextcliff_dagster.cli.study_selection import as_asked, choose_study
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.run import Profiled
+    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.studies import Study
+
+
+@click.command()
+@study_options
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
+)
+@click.option("--campaign", metavar="NAME", help="This campaign (default: the newest).")
+@click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
+@common_options
+def report(
+    wanted: Wanted,
+    campaign: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Rebuild and print the report of STUDY from what is measured; makes no call."""
+    store = Store.default()
+    chosen = choose_study(wanted)
+    if store.root.is_dir() and not os.access(store.root, os.W_OK):
+        _print_standing(store, chosen, campaign, as_json=as_json)
+        return
+    if not store.has_ledger:
+        raise _nothing_measured(store, chosen)
+    with dagster_log(verbose):
+        from contextcliff_dagster.defs.run import rebuild_report
+
+        done = rebuild_report(
+            as_asked(chosen, wanted),
+            campaign=campaign,
+            store=store,
+            instance=open_instance(store),
+        )
+    print_profiled(done, as_json=as_json)
+
+
+def _nothing_measured(store: Store, study: Study) -> StudyError:
+    return StudyError(
+        f"Study {study.name!r} has nothing measured in {store.root}; measure it with "
+        f"`contextcliff profile {study.name}`."
+    )
+
+
+def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
+    """The report as it stands in a store that cannot be written."""
+    campaigns = sorted(path.name for path in (store.study_dir(study.name) / "profiles").glob("*"))
+    if not campaigns:
+        raise _nothing_measured(store, study)
+    name = campaign or campaigns[-1]
+    if name not in campaigns:
+        raise StudyError(
+            f"Study {study.name!r} has no campaign {name!r} in {store.root}; "
+            f"it has {', '.join(campaigns)}."
+        )
+    from contextcliff_dagster.defs.run import as_it_stands
+
+    print_profiled(as_it_stands(study, store, name, {}), as_json=as_json)
+
+
+def print_profiled(done: Profiled, *, as_json: bool) -> None:
+    """The report of every model, how they compare, what it took, and where the files lie."""
+    paths = {kind: str(getattr(done.report, kind)) for kind in ("md", "json", "png")}
+    if as_json:
+        print_json(
+            {
+                "study": done.study.name,
+                "campaign": done.campaign,
+                "calls": {model: summary.to_dict() for model, summary in done.calls.items()},
+                "cliffs": done.cliffs,
+                "report": paths,
+                "notes": list(done.notes),
+            }
+        )
+        return
+    from contextcliff_dagster.reporting.terminal import (
+        comparison_line,
+        control_lines,
+        risk_report,
+    )
+
+    for result in done.cliffs:
+        click.echo(risk_report(result))
+        if said := control_lines(result):
+            click.echo("\n".join(["", *said]))
+        click.echo()
+    if line := comparison_line(done.cliffs):
+        click.echo(f"{line}\n")
+    for note in done.notes:
+        click.echo(f"{note}\n")
+    for line in spent_lines(done.calls, done.study.name):
+        click.echo(line)
+    click.echo(f"Report:  {paths['md']}")
+    click.echo(f"Picture: {paths['png']}")
+
+
+def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
+    """What this run measured, and what a person should know about calls without an answer."""
+    if not calls:
+        return []
+    from contextcliff_dagster.reporting.wording.number_format import count
+
+    all_of = list(calls.values())
+    planned, sent = sum(s.planned for s in all_of), sum(s.sent for s in all_of)
+    if not sent:
+        lines = [f"Nothing had to be measured: all {planned:,} calls are in the ledger."]
+    else:
+        parts = [
+            f"{sent:,} calls sent",
+            f"{sum(s.cached + s.by_others for s in all_of):,} known before",
+            f"{sum(s.prompt_tokens + s.completion_tokens for s in all_of):,} tokens",
+        ]
+        if reasoning := sum(s.reasoning_tokens for s in all_of):
+            parts[-1] += f" ({reasoning:,} of them reasoning)"
+        if usd := sum(s.cost_usd for s in all_of):
+            parts.append(money(usd))
+        lines = [f"Measured: {', '.join(parts)}, {duration(sum(s.seconds for s in all_of))}."]
+    if empty := sum(s.reasoned_out for s in all_of):
+        lines.append(
+            f"{empty:,} answers are empty, because reasoning used up the output limit; raise "
+            f"`prompt: max_output_tokens` of study {study!r}."
+        )
+    if unchecked := sum(s.unchecked_truncation for s in all_of):
+        lines.append(
+            f"{unchecked:,} answers could not be checked for a prompt that was cut silently; give "
+            "the models' `tokenizer` in models.yaml, and see that their servers report usage."
+        )
+    if failed := sum(s.transport_errors for s in all_of):
+        lines.append(
+            f"{failed:,} calls got no answer (transport errors); "
+            f"`contextcliff profile {study}` tries them again."
+        )
+    if died := sum(s.maybe_paid for s in all_of):
+        lines.append(
+            f"Perhaps paid, and charged to the budget{_charge(s.maybe_paid_usd for s in all_of)}: "
+            f"{count(died, 'request')} died after being sent."
+        )
+    if orphans := sum(s.orphans for s in all_of):
+        lines.append(
+            f"Perhaps paid, and charged to the budget{_charge(s.orphans_usd for s in all_of)}: "
+            f"{count(orphans, 'call')} in flight when an earlier run ended, sent again."
+        )
+    return lines
+
+
+def _charge(parts: Iterable[float]) -> str:
+    usd = sum(parts)
+    return f" ({money(usd)})" if usd else ""

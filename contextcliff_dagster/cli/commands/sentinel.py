@@ -1,0 +1,57 @@
+"""`profile --sentinel`: a few examples at the cap, against the pinned baseline."""
+
+from __future__ import annotations
+
+from contextcliff_dagster.cli.commands.baseline import end_with
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.options import Wanted
+from contextcliff_dagster.cli.progress import ProgressBar
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
+
+
+def watch_cap(
+    store: Store,
+    study: Study,
+    wanted: Wanted,
+    usd: float | None,
+    deadline: float | None,
+    odd: bool,
+    *,
+    as_json: bool,
+) -> None:
+    """Run a sentinel of ``study``, print what it says, and tell the alerts where it fails.
+
+    Args:
+        usd: hard limit of this sentinel; the study's own when None.
+        deadline: seconds after which it sends nothing more; the study's own when None.
+        odd: an option was given that means nothing here.
+
+    Raises:
+        StudyError: see `run_sentinel`; ``odd``.
+        click.exceptions.Exit: 3, a model has lost answers at its cap.
+    """
+    from contextcliff_dagster.defs.alerts import alert
+    from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
+    from contextcliff_dagster.inference.spending.budget import Budget
+
+    if odd:
+        raise StudyError(
+            "--sentinel measures at once and in a campaign of its own, so --dry-run and --campaign "
+            "mean nothing with it; leave them out."
+        )
+    asked = study.with_models(wanted.models) if wanted.models else study
+    limit = usd if usd is not None else study.budget.usd
+    with ProgressBar() as bar:
+        found = run_sentinel(
+            asked,
+            store,
+            per_bin=wanted.samples_per_bin,
+            budget=Budget(usd=limit),
+            deadline_s=deadline,
+            on_progress=bar,
+            on_wait=say,
+        )
+    alert(study, store, found, say)
+    end_with(found, as_json=as_json)

@@ -1,0 +1,105 @@
+"""Where Dagster keeps the runs of the command line, so that `contextcliff ui` shows them.
+
+A persistent instance costs about 2.5 s over an ephemeral one for a whole profile (measured: 10
+assets, 20 partitions twice, two busy cores: 2.9 s against 0.6 s); runs that the UI can show are
+worth it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.store import PACKAGE, Store, checkout_root
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+
+def dagster_home(store: Store) -> Path:
+    """``DAGSTER_HOME`` where set; the checkout's for the checkout's own store; else the store's."""
+    if own := os.environ.get("DAGSTER_HOME"):
+        return Path(own).expanduser().absolute()
+    checkout = checkout_root()
+    if checkout is not None and store.root.resolve() == (checkout / "data" / "store").resolve():
+        return checkout / "dagster_home"
+    return store.root / "dagster_home"
+
+
+def shipped_config() -> Path:
+    """The dagster.yaml of the package (installed) or of the checkout."""
+    return _shipped("dagster.yaml", "dagster_home/dagster.yaml")
+
+
+def shipped_workspace() -> Path:
+    """The workspace.yaml of the package (installed) or of the checkout: it names the location."""
+    return _shipped("workspace.yaml", "workspace.yaml")
+
+
+def _shipped(name: str, in_checkout: str) -> Path:
+    installed = PACKAGE / name
+    return installed if installed.is_file() else PACKAGE.parent / in_checkout
+
+
+def prepare_home(store: Store) -> Path:
+    """Make the home, with our dagster.yaml where there is none, and point ``DAGSTER_HOME`` at it.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    home = dagster_home(store)
+    ours = "DAGSTER_HOME" not in os.environ
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        config = home / "dagster.yaml"
+        if ours and not config.is_file():
+            temporary = home / f".dagster.yaml.{os.getpid()}"
+            shutil.copyfile(shipped_config(), temporary)
+            temporary.replace(config)
+        if not os.access(home, os.W_OK):
+            raise PermissionError(13, "Permission denied", str(home))
+    except OSError as fault:
+        raise StoreError(
+            f"Cannot write {home} ({fault.strerror}), where Dagster keeps its runs; point --store "
+            "or CONTEXTCLIFF_HOME at a writable folder."
+        ) from fault
+    os.environ["DAGSTER_HOME"] = str(home)
+    return home
+
+
+def open_instance(store: Store) -> dg.DagsterInstance:
+    """The Dagster instance of the store's home, initialised once whoever comes first.
+
+    Two processes that use a fresh SQLite home at the same moment corrupt it, so the first use
+    happens under a lock; a marker says that it is done.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    import fcntl
+
+    import dagster as dg
+
+    home = prepare_home(store)
+    ready = home / ".initialised"
+    if ready.exists():
+        return dg.DagsterInstance.get()
+    try:
+        with (home / ".initialising").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            instance = dg.DagsterInstance.get()
+            if not ready.exists():
+                # Each of the three storages makes its tables when it is first asked.
+                instance.get_runs_count()
+                instance.all_asset_keys()
+                instance.all_instigator_state()
+                ready.touch()
+            return instance
+    except OSError as fault:
+        raise StoreError(
+            f"Cannot write {home} ({fault.strerror}), where Dagster keeps its runs; free some "
+            "space or point --store at a writable folder."
+        ) from fault

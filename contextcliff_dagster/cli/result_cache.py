@@ -1,0 +1,142 @@
+"""A finished study whose files all stand is printed as it is, without Dagster: a second, not eight.
+
+Nothing measured is ever inferred from here: the note that a finished run leaves beside its report
+says what the run was made from, and whatever differs (the study, a model's weights or entry, our
+own code, a file that is gone or was touched) makes the command take the whole way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.store import PACKAGE, Store, write_atomic
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.run import Profiled
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.studies import Study
+
+_NOTE = ".made_from.json"
+_BESIDE = ("eval_records", "control_predictions", "control_records")
+
+
+def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled | None:
+    """The study's results where they are complete and nothing they were made from has changed.
+
+    Args:
+        study: as asked for: with its seed, sample size and models.
+        campaign: the newest when None.
+    """
+    from contextcliff_dagster.defs.run import as_it_stands
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+
+    if not store.has_ledger:
+        return None
+    with Ledger.open(store.ledger) as ledger:
+        name = _newest(ledger, study) if campaign is None else campaign
+        if name is None:
+            return None
+        note = _read(store.report_dir(study.name, name) / _NOTE)
+        if not _is_note(note) or note["results"] > _results(ledger):
+            return None
+    now = _made_from(store, study, name)
+    if now is None or now != note["made_from"]:
+        return None
+    calls = {m: RunSummary(planned=n, cached=n) for m, n in note["planned"].items()}
+    return as_it_stands(study, store, name, calls)
+
+
+def note_standing(
+    store: Store, study: Study, campaign: str, calls: Mapping[str, RunSummary]
+) -> None:
+    """Leave the note of a run that left no call open; one that cannot be written is no loss."""
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+
+    complete = set(calls) == set(study.models) and not any(
+        summary.transport_errors or summary.stopped for summary in calls.values()
+    )
+    if not complete:
+        return
+    with suppress(ContextCliffError):
+        with Ledger.open(store.ledger) as ledger:
+            results = _results(ledger)
+        note = {
+            "made_from": _made_from(store, study, campaign),
+            "planned": {model: summary.planned for model, summary in calls.items()},
+            "results": results,
+        }
+        write_atomic(store.report_dir(study.name, campaign) / _NOTE, json.dumps(note).encode())
+
+
+def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | None:
+    """What results depend on, as JSON gives it back; None where a model cannot say who it is."""
+    from contextcliff_dagster.inference.engines.base import declared_identity
+    from contextcliff_dagster.inference.models.registry import get_model
+    from contextcliff_dagster.inference.requests.recipe import stable_hash
+
+    try:
+        entries = {name: get_model(name) for name in study.models}
+        models = {
+            # A hash, because an address may have been written down with its password.
+            name: [stable_hash(entry.model_dump(mode="json")), declared_identity(entry)]
+            for name, entry in entries.items()
+        }
+        recipe = study.recipe().hash
+    except ContextCliffError:
+        return None
+    facts = {
+        "study": study.model_dump(mode="json"),
+        "recipe": recipe,
+        "models": models,
+        "code": max(path.stat().st_mtime_ns for path in PACKAGE.rglob("*.py")),
+        "files": _files(store, study.name, campaign),
+    }
+    return dict(json.loads(json.dumps(facts, default=str)))
+
+
+def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
+    """Path -> size and time of change, of all that a finished campaign has written or quotes."""
+    root = store.study_dir(study)
+    predictions = store.predictions_file(study, campaign, "m", "b").parents[2]
+    folders = (
+        store.manifest_dir(study),
+        predictions,
+        *(root / table / predictions.name for table in _BESIDE),
+        store.profile_dir(study, campaign, "m").parent,
+        store.report_dir(study, campaign),
+    )
+    paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
+    found: dict[str, list[int]] = {}
+    for path in (store.calibration_file(study), *paths):
+        if path.is_file() and path.name != _NOTE:
+            stat = path.stat()
+            found[str(path.relative_to(root))] = [stat.st_size, stat.st_mtime_ns]
+    return found
+
+
+def _newest(ledger: Ledger, study: Study) -> str | None:
+    from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
+
+    return current_campaign(ledger, study.name) if list_campaigns(ledger, study.name) else None
+
+
+def _results(ledger: Ledger) -> int:
+    return int(ledger.read("SELECT count(*) FROM results")[0][0])
+
+
+def _is_note(note: dict[str, Any]) -> bool:
+    return note.keys() == {"made_from", "planned", "results"}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -1,0 +1,216 @@
+"""Which study the options mean: a shipped one, a file's, or one over data named on the spot.
+
+A study made on the spot gets a name of its own, so that its manifest and records never mix with
+another's, and its definition is kept in the store: `contextcliff report NAME` finds it again
+without repeating the options, and so does whoever gets the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.cli.ad_hoc_study import over_data
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, Wanted
+from contextcliff_dagster.contracts import CorpusError, StudyError
+from contextcliff_dagster.store import Store, write_atomic
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies import Study
+
+REFERENCE_TASKS = ("lookup", "two_hop")
+_PROMPT_FILES = ("template", "system", "instructions")
+
+
+def choose_study(wanted: Wanted) -> Study:
+    """The study that ``wanted`` describes; :func:`keep_definition` writes it down.
+
+    Raises:
+        ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
+    """
+    _refuse_empty(wanted)
+    if wanted.questions is not None and wanted.data is None:
+        raise StudyError(
+            "--questions goes with --data PATH, the folder of documents that are asked about; add "
+            "that, or leave it out."
+        )
+    check_models(wanted.models)
+    if wanted.study is not None:
+        _note_what_is_hidden(wanted.study)
+    study = over_data(wanted) if wanted.data is not None else _by_name(wanted)
+    if wanted.seed is not None:
+        study = study.with_seed(wanted.seed)
+    if wanted.allow_synthetic_length:
+        study = _with_synthetic_length(study)
+    return _standing_alone(study)
+
+
+def _with_synthetic_length(study: Study) -> Study:
+    """The study with manufactured lengths allowed, under a name that says so.
+
+    Raises:
+        CorpusError: its corpus is no benchmark, so there is nothing to allow.
+    """
+    from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
+    from contextcliff_dagster.corpora.benchmarks.corpus import ALLOW_SYNTHETIC_LENGTH
+    from contextcliff_dagster.studies import study_name
+
+    kind, options = study.corpus.kind, study.corpus_options
+    own = [{"kind": kind, **options}]
+    parts = list(options.get("parts") or ()) if kind == "mixed" else own
+    benchmarks = [
+        part for part in parts if isinstance(part, dict) and part.get("kind") in BENCHMARKS
+    ]
+    if not benchmarks:
+        raise CorpusError(
+            f"--allow-synthetic-length is for public benchmarks; study {study.name!r} reads a "
+            f"corpus of kind {kind!r}, so leave it out."
+        )
+    if all(part.get(ALLOW_SYNTHETIC_LENGTH) for part in benchmarks):
+        return study
+    allowed = [
+        {**part, ALLOW_SYNTHETIC_LENGTH: True} if part in benchmarks else part for part in parts
+    ]
+    corpus = {"kind": kind, **options, "parts": allowed} if kind == "mixed" else allowed[0]
+    return _copy(study, name=study_name(f"{study.name}-synthetic-length"), corpus=corpus)
+
+
+def _refuse_empty(wanted: Wanted) -> None:
+    """An unset variable of a script's must not come to mean the default."""
+    given = {"STUDY": wanted.study, "--task": wanted.task, "--dataset": wanted.dataset}
+    given["--questions"] = wanted.questions
+    for name, value in given.items():
+        if value is not None and not value.strip():
+            raise StudyError(f"{name} is empty; write what is meant, or leave it out.")
+
+
+def as_asked(study: Study, wanted: Wanted) -> Study:
+    """The study over the named models and with that many samples, where either is given."""
+    if wanted.samples_per_bin is not None:
+        study = study.with_samples(wanted.samples_per_bin)
+    return study.with_models(wanted.models) if wanted.models else study
+
+
+def check_models(names: tuple[str, ...]) -> None:
+    """
+    Raises:
+        StudyError: a name is not in the registry; the sentence lists those that are.
+    """
+    if names:
+        from contextcliff_dagster.inference.models.registry import get_model, load_models
+
+        models = load_models()
+        for name in names:
+            get_model(name, models)
+
+
+def _note_what_is_hidden(name: str) -> None:
+    from contextcliff_dagster.studies import hidden_study
+
+    if files := hidden_study(name):
+        say(
+            f"Note: study {name!r} is {files[0]}, not {files[1]} of this store, which measures "
+            "something else; rename yours to reach that."
+        )
+
+
+def _standing_alone(study: Study) -> Study:
+    """The study with absolute paths, so that its definition may lie anywhere; a known one as is."""
+    from contextcliff_dagster.studies import load_studies
+
+    known = load_studies().get(study.name)
+    if known is not None and known.model_dump() == study.model_dump():
+        return known
+    prompt = {
+        key: str((study._folder / Path(file).expanduser()).absolute())
+        for key in _PROMPT_FILES
+        if (file := getattr(study.prompt, key))
+    }
+    return _copy(study, prompt={**study.prompt.model_dump(), **prompt})
+
+
+def keep_definition(study: Study, store: Store) -> None:
+    """Write the study's YAML into the store unless a study folder has the same one.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    import yaml
+
+    from contextcliff_dagster.studies import kept_in, load_studies
+
+    known = load_studies().get(study.name)
+    if known is not None and known.model_dump() == study.model_dump():
+        return
+    text = yaml.safe_dump(
+        study.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
+    )
+    header = "# Made by contextcliff from the options of a command; edit a copy, not this file.\n"
+    write_atomic(kept_in(store.root) / f"{study.name}.yaml", (header + text).encode())
+
+
+def _by_name(wanted: Wanted) -> Study:
+    from contextcliff_dagster.studies import find_study, load_studies
+
+    name = wanted.study
+    if wanted.dataset is not None and wanted.dataset != DEFAULT_STUDY:
+        studies = load_studies()
+        own = [key for key, study in studies.items() if study.corpus.kind != "reference"]
+        if wanted.dataset not in own:
+            raise CorpusError(
+                f"There is no corpus {wanted.dataset!r}; there are "
+                f"{', '.join([DEFAULT_STUDY, *own])}, and --data PATH reads your own documents."
+            )
+        if name not in (None, wanted.dataset):
+            raise StudyError(
+                f"Study {name!r} has a corpus of its own, so --dataset {wanted.dataset} does not "
+                "fit it; leave one of the two out."
+            )
+        name = wanted.dataset
+    study = find_study(name or DEFAULT_STUDY)
+    if wanted.dataset == DEFAULT_STUDY and study.corpus.kind != "reference":
+        raise StudyError(
+            f"Study {study.name!r} has a corpus of its own, so --dataset {DEFAULT_STUDY} does not "
+            "fit it; leave one of the two out."
+        )
+    return _for_task(study, wanted.task)
+
+
+def _for_task(study: Study, task: str | None) -> Study:
+    from contextcliff_dagster.studies import load_studies, study_name
+
+    if task is None:
+        return study
+    task = TASK_ALIASES.get(task, task)
+    if study.corpus.kind == "reference" and task not in REFERENCE_TASKS:
+        raise StudyError(
+            f"The reference corpus has no task {task!r}; it has {', '.join(REFERENCE_TASKS)} "
+            "(multi_hop_qa means two_hop)."
+        )
+    if task == (study.task or task if study.corpus.kind != "reference" else study.task or "lookup"):
+        return study
+    name = study_name(f"{study.name}-{_readable(task)}")
+    same = load_studies().get(name)
+    if same is not None and same.corpus.kind == study.corpus.kind and same.task == task:
+        return same
+    return _copy(
+        study, name=name, corpus={"kind": study.corpus.kind, **study.corpus_options, "task": task}
+    )
+
+
+def _readable(task: str) -> str:
+    """``task`` as a part of a study's name; what gets lost in that is made up for by a hash."""
+    plain = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
+    if plain == task.replace("_", "-") and "-" not in task:
+        return plain
+    digest = hashlib.sha256(task.encode()).hexdigest()[:6]
+    return f"{plain}-{digest}" if plain else digest
+
+
+def _copy(study: Study, **changes: Any) -> Study:
+    # The corpus with an absolute path: the copy may lie anywhere.
+    corpus = {"kind": study.corpus.kind, **study.corpus_options}
+    return study.changed(**{"corpus": corpus, **changes})

@@ -1,0 +1,96 @@
+"""The text of Word documents (Office Open XML, ECMA-376 part 1, section 17)."""
+
+from __future__ import annotations
+
+import posixpath
+
+from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
+from contextcliff_dagster.corpora.extraction.refused import RefusedError
+from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.zip_members import Packed
+
+__all__ = ["read"]
+
+_USUAL = "word/document.xml"
+_NOTES = (("footnotes.xml", "footnotes"), ("endnotes.xml", "endnotes"))
+_CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011"}
+# Deleted, moved away, or a second form of what stands beside it for older programs.
+_UNSEEN = frozenset(("del", "moveFrom", "Fallback", "pPr", "rPr", "sectPr", "tblPr"))
+_WORDS = "t"  # of runs, and of formulas
+
+
+def read(data: bytes, limits: Limits, notes: list[str]) -> str:
+    """A line a paragraph, with tabs between the cells of a table; then footnotes and endnotes.
+
+    Text boxes stand where they are anchored. Left out: comments, headers and footers, and what is
+    marked as deleted.
+
+    Raises:
+        RefusedError: it is encrypted, damaged, or unpacks to too much.
+    """
+    packed = Packed(data, limits)
+    main = _main_part(packed)
+    parts = [_part_text(packed, main)]
+    for file, what in _NOTES:
+        name = posixpath.join(posixpath.dirname(main), file)
+        if name in packed.names and (text := _part_text(packed, name)).strip():
+            parts.append(text.strip("\n") + "\n")
+            notes.append(f"{what} follow the text")
+    return "\n".join(parts)
+
+
+def _main_part(packed: Packed) -> str:
+    if _USUAL in packed.names:
+        return _USUAL
+    targets: list[str] = []
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        if tag == "Relationship" and attributes.get("Type", "").endswith("/officeDocument"):
+            targets.append(attributes.get("Target", "").lstrip("/"))
+
+    if "_rels/.rels" in packed.names:
+        parse_xml(packed.member("_rels/.rels"), start, _ignore, _ignore, "_rels/.rels")
+    if not targets or targets[0] not in packed.names:
+        raise RefusedError(f"is incomplete: {_USUAL} is missing in it")
+    return targets[0]
+
+
+def _part_text(packed: Packed, name: str) -> str:
+    paragraphs = _Paragraphs()
+    parse_xml(packed.member(name), paragraphs.start, paragraphs.end, paragraphs.data, name)
+    return "".join(paragraphs.out)
+
+
+def _ignore(_: str) -> None:
+    pass
+
+
+class _Paragraphs:
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self._unseen = 0
+        self._in_words = False
+
+    def start(self, tag: str, _: dict[str, str]) -> None:
+        if self._unseen or tag in _UNSEEN:
+            self._unseen += 1
+        elif tag == _WORDS:
+            self._in_words = True
+        elif tag in _CHARACTERS:
+            self.out.append(_CHARACTERS[tag])
+
+    def end(self, tag: str) -> None:
+        if self._unseen:
+            self._unseen -= 1
+        elif tag == _WORDS:
+            self._in_words = False
+        elif tag == "p":
+            self.out.append("\n")
+        elif tag == "tc" and self.out and self.out[-1] == "\n":
+            self.out[-1] = "\t"
+        elif tag == "tr" and self.out and self.out[-1] == "\t":
+            self.out[-1] = "\n"
+
+    def data(self, text: str) -> None:
+        if self._in_words and not self._unseen:
+            self.out.append(text)

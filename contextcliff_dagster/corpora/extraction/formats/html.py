@@ -1,0 +1,133 @@
+"""The text of HTML as a reader sees it: lines where blocks are, nothing of scripts and styles."""
+
+from __future__ import annotations
+
+import re
+from html.entities import html5
+from typing import Any
+
+from contextcliff_dagster.corpora.extraction.decoding import decoded
+from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
+from contextcliff_dagster.corpora.extraction.refused import RefusedError
+
+__all__ = ["Lines", "read", "text_of"]
+
+_BLOCKS = frozenset(
+    "address article aside blockquote body br button caption center dd details dialog dir div "
+    "dl dt fieldset figcaption figure footer form frame h1 h2 h3 h4 h5 h6 header hgroup hr "
+    "html iframe legend li main menu nav noframes ol optgroup option p pre search section "
+    "select summary table tbody textarea tfoot thead tr ul".split()
+)
+_CELLS = frozenset(("td", "th"))
+_UNSEEN = frozenset("head math noembed noscript object script style svg template title".split())
+_VERBATIM = frozenset(("pre", "textarea"))
+_SPACES = re.compile(r"[ \t\n\r\f]+")
+_DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+_DECLARED_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ENTITIES = {name.rstrip(";"): text for name, text in html5.items()}
+
+
+class Lines:
+    """Text as it comes, tag by tag; the target of a parser's events.
+
+    Runs of spaces are one space, as a browser shows them, except in `pre` and `textarea`. Cells of
+    a table's row are parted by a tab. No tree is built: depth costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self._out: list[str] = []
+        self._unseen: list[str] = []
+        self._verbatim = 0
+        self._opened = False  # nothing was read yet of what is verbatim
+        self._glue = ""  # what parts the next words from the last ones: "", " ", "\t" or "\n"
+
+    def start(self, tag: str, attributes: Any = None) -> None:
+        if tag in _UNSEEN:
+            self._unseen.append(tag)
+        elif tag in _BLOCKS:
+            self._part("\n")
+            if tag in _VERBATIM:
+                self._verbatim += 1
+                self._opened = True
+        elif tag in _CELLS:
+            self._part("\t")
+
+    def end(self, tag: str) -> None:
+        if tag in _UNSEEN:
+            if tag in self._unseen:
+                while self._unseen.pop() != tag:
+                    pass
+        elif tag in _BLOCKS:
+            if tag in _VERBATIM:
+                self._verbatim = max(0, self._verbatim - 1)
+            self._part("\n")
+        elif tag in _CELLS:
+            self._part("\t")
+
+    def data(self, text: str) -> None:
+        if self._unseen:
+            return
+        if self._verbatim:
+            self._write(text.removeprefix("\n") if self._opened else text)
+            self._opened = False
+            return
+        words = _SPACES.sub(" ", text)
+        if words[:1] == " ":
+            self._part(" ")
+            words = words[1:]
+        if words:
+            trailing = words[-1] == " "
+            self._write(words[:-1] if trailing else words)
+            if trailing:
+                self._part(" ")
+
+    def close(self) -> str:
+        return "".join(self._out)
+
+    def _part(self, glue: str) -> None:
+        if glue == "\n" or not self._glue or (glue == "\t" and self._glue == " "):
+            self._glue = glue
+
+    def _write(self, text: str) -> None:
+        if self._glue and self._out:
+            self._out.append(self._glue)
+        self._glue = ""
+        self._out.append(text)
+
+
+def read(data: bytes, limits: object, notes: list[str]) -> str:
+    """The text that a browser shows; XHTML is read as the XML that it says it is."""
+    return text_of(
+        data, notes, as_xml=data[:100].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml")
+    )
+
+
+def text_of(data: bytes, notes: list[str], *, as_xml: bool = False) -> str:
+    """The visible text of HTML bytes, read as browsers do: whatever it is, it has some reading.
+
+    as_xml: read it as XML where it is well formed; there ``<script/>`` is closed, in HTML not.
+    """
+    found = _DECLARED_XML.search(data[:1024]) or _DECLARED.search(data[:4096])
+    text = decoded(data, notes, found[1].decode() if found else None)
+    # NUL stands for nothing in HTML, and ends a text for a parser in C.
+    text = _SURROGATE.sub("\ufffd", text.replace("\0", ""))
+    if as_xml:
+        lines = Lines()
+        try:
+            parse_xml(text, lines.start, lines.end, lines.data, "it", entities=_ENTITIES)
+            return lines.close()
+        except RefusedError:
+            pass
+    return _as_html(text)
+
+
+def _as_html(text: str) -> str:
+    from lxml import etree
+
+    if not text.strip():
+        return ""
+    # huge_tree lifts the limits on depth and on the length of one line; the process has its own.
+    parser = etree.HTMLParser(target=Lines(), encoding="utf-8", huge_tree=True)
+    parser.feed(text.encode())
+    return str(parser.close())

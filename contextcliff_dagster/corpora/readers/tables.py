@@ -1,0 +1,118 @@
+"""File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV and Parquet.
+
+Every reader holds one row (or one small batch) at a time, whatever the file's size.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from json.decoder import JSONDecodeError
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.readers.json_stream import DECODER, JsonStream
+from contextcliff_dagster.corpora.readers.text_lines import text_lines
+
+__all__ = ["READERS", "Rows", "delimited"]
+
+Rows = Iterator[tuple[str, Any]]
+"""(place, row): ``qa.jsonl, line 7`` and its fields."""
+
+
+def json_lines(path: Path) -> Rows:
+    """One JSON object a line; blank lines are skipped."""
+    for number, line in text_lines(path):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            yield place, DECODER.decode(line.strip())
+        except JSONDecodeError as fault:
+            raise CorpusError(
+                f"{place} is not one JSON object: {fault.msg} at column {fault.colno}."
+            ) from fault
+        except ValueError as fault:
+            raise CorpusError(f"{place}: {fault}.") from fault
+        except RecursionError as fault:
+            raise CorpusError(f"{place} is nested too deeply to be an example.") from fault
+
+
+def json_values(path: Path) -> Rows:
+    """The items of a top-level JSON array (``data.json``), or objects one after another."""
+    return JsonStream(path).values()
+
+
+def delimited(path: Path, delimiter: str) -> Rows:
+    """Lines with a header, RFC 4180 quoting, parted by ``delimiter``."""
+    # The limit is the csv module's own and global; a field may be a whole book.
+    csv.field_size_limit(2**31 - 1)
+    numbered = text_lines(path)
+    reader = csv.reader((text for _, text in numbered), delimiter=delimiter, strict=True)
+    header: list[str] | None = None
+    start = 1
+    while True:
+        try:
+            fields = next(reader, None)
+        except csv.Error as fault:
+            raise CorpusError(f"{path}, line {start}: {fault}.") from fault
+        if fields is None:
+            return
+        place = f"{path}, line {start}"
+        start = reader.line_num + 1
+        if not any(fields):
+            continue
+        if header is None:
+            header = [name.strip() for name in fields]
+            if twice := [name for name in header if name and header.count(name) > 1]:
+                raise CorpusError(f"{place}: the header names column {twice[0]!r} twice.")
+            continue
+        if len(fields) != len(header):
+            raise CorpusError(
+                f"{place} has {len(fields)} fields, the header has {len(header)}; "
+                "quote fields that contain the delimiter or a line break."
+            )
+        yield place, dict(zip(header, fields, strict=True))
+
+
+def comma_separated(path: Path) -> Rows:
+    """CSV with a header line, RFC 4180 quoting."""
+    return delimited(path, ",")
+
+
+def tab_separated(path: Path) -> Rows:
+    """TSV with a header line, quoted as CSV."""
+    return delimited(path, "\t")
+
+
+def parquet(path: Path) -> Rows:
+    """Rows of a Parquet file, a small batch at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+            if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
+                raise CorpusError(f"{path} names a column twice.")
+            for batch in file.iter_batches(batch_size=32, use_threads=False):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}, row {number}", row
+    except UnicodeDecodeError as fault:
+        raise CorpusError(f"{path}, after row {number}: a text column is not UTF-8.") from fault
+    except (pa.ArrowException, OSError) as fault:
+        message = str(fault).splitlines()[0]
+        raise CorpusError(
+            f"{path} is not readable Parquet (after row {number}): {message}"
+        ) from fault
+
+
+READERS: dict[str, Callable[[Path], Rows]] = {
+    "jsonl": json_lines,
+    "json": json_values,
+    "csv": comma_separated,
+    "tsv": tab_separated,
+    "parquet": parquet,
+}

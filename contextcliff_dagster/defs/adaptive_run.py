@@ -1,0 +1,145 @@
+"""Pilot, then rounds where a token is expected to tell most, in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.defs.run import (
+    JUDGEMENT,
+    JUDGEMENT_OPS,
+    Profiled,
+    as_it_stands,
+    run_assets,
+)
+from contextcliff_dagster.defs.watch import Watch
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from contextcliff_dagster.analysis.design.sampling_rounds import Round, Target
+    from contextcliff_dagster.defs.run import OnProgress
+    from contextcliff_dagster.inference.spending.budget import Budget
+    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+_OF_ONE_RUN = ("planned", "cached", "concurrency", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Targeted:
+    """A measurement in rounds: the result, and what each model's last plan says."""
+
+    profiled: Profiled
+    rounds: Mapping[str, Round]
+    stopped: str | None
+    """Why it ended before every model was done: the sentence of the budget or the deadline."""
+
+
+def profile_targeted(
+    study: Study,
+    target: Target,
+    *,
+    store: Store,
+    campaign: str | None = None,
+    budget: Budget | None = None,
+    deadline_s: float | None = None,
+    on_round: Callable[[str], None] | None = None,
+    on_progress: OnProgress | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    instance: dg.DagsterInstance | None = None,
+) -> Targeted:
+    """Measure a prepared study until each model's loss is located, excluded, or nothing is left.
+
+    Each bin gives at most ``study.sampling.samples_per_bin`` examples. What an earlier run has
+    asked counts: a run that was cut goes on where it was. Where the budget or the deadline ends it,
+    what is measured is judged and reported.
+
+    Args:
+        on_round: told in a sentence what each round asks of a model, and why.
+
+    Raises:
+        BudgetError: not even the first round could be paid.
+        ContextCliffError: one sentence; nothing measured is lost.
+    """
+    from contextcliff_dagster.experiments.common import measurement, preparation
+    from contextcliff_dagster.experiments.length_profile import adaptive_rounds
+    from contextcliff_dagster.inference.call_runner import out_of_time
+
+    manifest = preparation.load_frozen(study, store)
+    with measurement.open_ledger(store) as ledger:
+        campaign = measurement.campaign_of(ledger, study, campaign)
+    until = None if deadline_s is None else time.monotonic() + deadline_s
+    calls: dict[str, RunSummary] = {}
+    ended: dict[str, str] = {}
+    stopped: str | None = None
+    tell = on_round or (lambda _: None)
+    dated = {"campaign": campaign}
+    rounds: dict[str, Round] = {}
+    for number in count(1):
+        before = {model: sum(found.asked.values()) for model, found in rounds.items()}
+        rounds = adaptive_rounds.plan_rounds(study, store, manifest, campaign, target)
+        for model, plan in rounds.items():
+            if model in ended:
+                continue
+            if plan.done or (number > 1 and sum(plan.asked.values()) == before[model]):
+                ended[model] = plan.sentence(number) if plan.done else "Nothing new came: stopped."
+                tell(f"{model}: {ended[model]}")
+        going = [model for model in study.models if model not in ended]
+        if not going or (stop is not None and stop()):
+            break
+        try:
+            for model in going:
+                why = rounds[model].sentence(number)
+                tell(f"{model}: {why}")
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    raise out_of_time(sum(rounds[model].more.values()))
+                watch = Watch(on_progress, stop, budget, on_wait, deadline_s=left)
+                asked: dict[str, Any] = {**dated, "samples": rounds[model].samples, "why": why}
+                run_assets(
+                    study.with_models([model]),
+                    store,
+                    instance,
+                    ("predictions", "eval_records"),
+                    {"predictions": asked, "eval_records": dated},
+                    watch,
+                )
+                _add(calls, watch.calls)
+        except BudgetError as fault:
+            if not any(sum(plan.asked.values()) for plan in rounds.values()):
+                raise
+            stopped = str(fault)
+            break
+    if stopped is not None:
+        # A bin that was cut short has answers in the ledger that no table has yet.
+        kept: dict[str, Any] = {**dated, "from_ledger_only": True}
+        names = ("predictions", "eval_records")
+        run_assets(
+            study, store, instance, names, {"predictions": kept, "eval_records": dated}, Watch()
+        )
+    run_assets(study, store, instance, JUDGEMENT, dict.fromkeys(JUDGEMENT_OPS, dated), Watch())
+    return Targeted(as_it_stands(study, store, campaign, calls), rounds, stopped)
+
+
+def _add(calls: dict[str, RunSummary], more: Mapping[str, RunSummary]) -> None:
+    """Add what a round has done; what was planned is counted once, from each round's own calls."""
+    for model, found in more.items():
+        so_far = calls.get(model)
+        if so_far is None:
+            calls[model] = found
+            continue
+        summed = {
+            field.name: getattr(so_far, field.name) + getattr(found, field.name)
+            for field in fields(found)
+            if field.name not in _OF_ONE_RUN
+        }
+        # Of a later round everything known before was asked by an earlier one, or counted there.
+        planned = so_far.planned + found.planned - found.cached
+        calls[model] = replace(found, **summed, planned=planned, cached=so_far.cached)

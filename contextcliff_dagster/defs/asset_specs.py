@@ -1,0 +1,74 @@
+"""What all assets of a study have in common."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+
+from contextcliff_dagster.contracts import Table
+from contextcliff_dagster.defs.ui.rendering import column_schema
+from contextcliff_dagster.studies import Study
+
+OWNERS = ("team:evaluation",)
+
+SINGLE_RUN = dg.BackfillPolicy.single_run()
+
+
+def single_run_asset(**options: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """``dg.asset`` that takes a range of partitions in one run.
+
+    Unpartitioned assets want the policy too: `dg launch --partition-range` insists on it for all
+    that it selects.
+    """
+    with _no_beta_warning():
+        return dg.asset(**options, backfill_policy=SINGLE_RUN)
+
+
+def single_run_multi_asset(**options: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """``dg.multi_asset``, likewise."""
+    with _no_beta_warning():
+        return dg.multi_asset(**options, backfill_policy=SINGLE_RUN)
+
+
+@contextmanager
+def _no_beta_warning() -> Iterator[None]:
+    """Backfill policies are called beta; two lines per asset would bury what matters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=dg.BetaWarning)
+        yield
+
+
+def group(study: Study) -> str:
+    """The study's asset group, also in op and job names, which allow no dash."""
+    return study.name.replace("-", "_")
+
+
+def asset_key(study: Study, name: str) -> dg.AssetKey:
+    return dg.AssetKey([study.name, name])
+
+
+def described(
+    study: Study,
+    name: str,
+    description: str,
+    *,
+    deps: Sequence[str] = (),
+    kinds: set[str],
+    table: Table | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Arguments that ``dg.asset`` and ``dg.AssetSpec`` share: key, group, owner, column schema."""
+    return {
+        "key": asset_key(study, name),
+        "description": description,
+        "deps": [asset_key(study, dep) for dep in deps],
+        "group_name": group(study),
+        "owners": OWNERS,
+        "kinds": kinds,
+        "metadata": {"dagster/column_schema": column_schema(table)} if table else {},
+        **more,
+    }

@@ -1,0 +1,82 @@
+"""Which executor runs the steps, chosen by CONTEXTCLIFF_EXECUTOR when the definitions load."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.defs.executors.device_tags import EXECUTOR_VARIABLE
+
+CONFIG_VARIABLE = "CONTEXTCLIFF_EXECUTOR_CONFIG"
+DEFAULT_EXECUTOR = "in_process"
+"""A study is one chain with nothing to run side by side; a process per step costs seconds each."""
+
+_OURS = ("in_process", "multiprocess", "gpu")
+_INTEGRATIONS = {
+    "docker": ("dagster_docker", "docker_executor"),
+    "k8s": ("dagster_k8s", "k8s_job_executor"),
+    "celery": ("dagster_celery", "celery_executor"),
+    "ray": ("dagster_ray", "ray_executor"),
+}
+
+
+def chosen_executor() -> dg.ExecutorDefinition:
+    """The executor named by CONTEXTCLIFF_EXECUTOR, ``in_process`` when it is not set, with the
+    settings of the YAML file that CONTEXTCLIFF_EXECUTOR_CONFIG names.
+
+    Raises:
+        StudyError: there is none of that name, it is not installed, or the file is not for it.
+    """
+    name = os.environ.get(EXECUTOR_VARIABLE) or DEFAULT_EXECUTOR
+    executor = _find(name)
+    file = os.environ.get(CONFIG_VARIABLE)
+    return executor if not file else _configured(executor, name, Path(file).expanduser())
+
+
+def _find(name: str) -> dg.ExecutorDefinition:
+    if name == "in_process":
+        return dg.in_process_executor
+    if name == "multiprocess":
+        return dg.multiprocess_executor
+    if name == "gpu":
+        from contextcliff_dagster.defs.executors.gpu import gpu_executor
+
+        return gpu_executor
+    if name not in _INTEGRATIONS:
+        raise StudyError(
+            f"{EXECUTOR_VARIABLE} is {name!r}; set it to one of "
+            f"{', '.join((*_OURS, *_INTEGRATIONS))}, or leave it out."
+        )
+    module, attribute = _INTEGRATIONS[name]
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as fault:
+        raise StudyError(
+            f"{EXECUTOR_VARIABLE} is {name!r}, which needs {module.replace('_', '-')}: install "
+            f"contextcliff-dagster[{name}]."
+        ) from fault
+
+
+def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.ExecutorDefinition:
+    import yaml
+    from dagster._config import resolve_to_config_type, validate_config
+
+    try:
+        settings: Any = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
+        raise StudyError(
+            f"{CONFIG_VARIABLE} names {file}, which cannot be read as YAML: "
+            f"{' '.join(str(fault).split())}."
+        ) from fault
+    # The shape only: variables of the environment are read where and when the run starts.
+    schema = executor.config_schema.as_field().config_type
+    checked = validate_config(resolve_to_config_type(schema), settings)
+    if not checked.success:
+        said = " ".join((checked.errors or [])[0].message.split()).rstrip(".")
+        raise StudyError(f"{file} does not fit the executor {name!r}: {said}; correct the file.")
+    return executor.configured(settings, name=name)

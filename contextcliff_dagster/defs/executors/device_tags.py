@@ -1,0 +1,109 @@
+"""What a step needs of the machine, as tags: ours, and that of the executor in use."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    MULTIDIMENSIONAL_PARTITION_PREFIX,
+)
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.defs.partitions import MODEL
+from contextcliff_dagster.inference.devices.discovery import Gpus, most
+from contextcliff_dagster.inference.models.registry import load_models
+from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies import Study
+
+EXECUTOR_VARIABLE = "CONTEXTCLIFF_EXECUTOR"
+
+STUDY_TAG = "contextcliff/study"
+"""Whose models a step with :data:`GPUS_TAG` runs."""
+
+GPUS_TAG = "contextcliff/gpus"
+"""A number, ``auto``, or a JSON object of these by partition key of the dimension ``model``: the
+step then needs what the most demanding of the models that its run is about needs."""
+
+CELERY_QUEUE = "contextcliff-gpu"
+"""Where Celery is used, steps that need devices go to workers on machines that have them."""
+
+
+def device_tags(study: Study) -> dict[str, Any]:
+    """Tags of the step that runs the study's models; none where no model needs a device."""
+    wanted = _wanted_by_model(study)
+    gpus = most(list(wanted.values()))
+    if gpus == 0:
+        return {}
+    return {GPUS_TAG: json.dumps(wanted), STUDY_TAG: study.name, **_for_executor(gpus)}
+
+
+def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> Gpus:
+    """How many devices a step needs in this run.
+
+    Raises:
+        ValueError: the tag is not what :data:`GPUS_TAG` says.
+    """
+    said = step_tags.get(GPUS_TAG)
+    if said is None:
+        return 0
+    wanted = json.loads(said) if said != "auto" else said
+    if not isinstance(wanted, dict):
+        return _checked(wanted)
+    asked = _asked_models(run_tags)
+    if asked is None or not asked <= wanted.keys():
+        asked = set(wanted)
+    # The range of a run goes over the models in the order of their partition keys.
+    ordered = list(wanted)
+    places = [ordered.index(model) for model in asked]
+    return gpus_of_models(step_tags, ordered[min(places) : max(places) + 1])
+
+
+def gpus_of_models(step_tags: Mapping[str, str], models: Iterable[str]) -> Gpus:
+    """How many devices serve each of these models (by partition key) of the step's.
+
+    Raises:
+        ValueError: the tag is not what :data:`GPUS_TAG` says.
+    """
+    wanted = json.loads(step_tags[GPUS_TAG])
+    return most([_checked(wanted[model]) for model in models])
+
+
+def _checked(value: Any) -> Gpus:
+    if value == "auto" or (isinstance(value, int) and value >= 0):
+        return value
+    raise ValueError(f"tag {GPUS_TAG}: {value!r} is neither a number nor 'auto'")
+
+
+def _asked_models(run_tags: Mapping[str, str]) -> set[str] | None:
+    """First and last model of the run's partitions, or None where it does not say."""
+    names = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
+    if ends := {run_tags[name].split("|")[0] for name in names if name in run_tags}:
+        return ends
+    one = run_tags.get(f"{MULTIDIMENSIONAL_PARTITION_PREFIX}{MODEL}")
+    return None if one is None else {one}
+
+
+def _wanted_by_model(study: Study) -> dict[str, Gpus]:
+    try:
+        models = load_models()
+    except ContextCliffError:
+        return {}  # said where a model is asked; a misspelt entry must not hide every study
+    return {slug(name): models[name].gpus_wanted if name in models else 0 for name in study.models}
+
+
+def _for_executor(gpus: Gpus) -> dict[str, Any]:
+    count = 1 if gpus == "auto" else gpus
+    executor = os.environ.get(EXECUTOR_VARIABLE)
+    if executor == "k8s":
+        limits = {"nvidia.com/gpu": str(count)}
+        return {"dagster-k8s/config": {"container_config": {"resources": {"limits": limits}}}}
+    if executor == "celery":
+        return {"dagster-celery/queue": CELERY_QUEUE}
+    if executor == "ray":
+        return {"dagster-ray/config": {"num_gpus": count}}
+    return {}

@@ -1,0 +1,169 @@
+"""The executor of a machine with GPUs: each step a process, with whole devices of its own.
+
+A step that needs devices is started by a small launcher, which waits for its turn, leases them and
+becomes the step: the step itself holds the lease, so that nothing of ours has to run for a killed
+one's devices to fall free. Steps that need none start at once, those that have nothing left to
+measure among them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.executor_definition import multiple_process_executor_requirements
+from dagster._core.events import DagsterEvent, EngineEventData
+from dagster._core.execution.retries import RetryMode, get_retries_config
+from dagster._core.executor.step_delegating import (
+    CheckStepHealthResult,
+    StepDelegatingExecutor,
+    StepHandler,
+    StepHandlerContext,
+)
+
+from contextcliff_dagster.defs.executors.devices_needed import gpus_left
+from contextcliff_dagster.inference.devices.discovery import insist_on
+
+_SECONDS_TO_END = 30
+_LAUNCHER = "contextcliff_dagster.inference.devices.launch"
+
+
+@dg.executor(
+    name="gpu",
+    config_schema={
+        "retries": get_retries_config(),
+        "max_concurrent": dg.Field(
+            dg.IntSource,
+            is_required=False,
+            description="Most steps of one run at a time; no limit when empty.",
+        ),
+    },
+    requirements=multiple_process_executor_requirements(),
+)
+def gpu_executor(init: dg.InitExecutorContext) -> StepDelegatingExecutor:
+    """Steps as processes that lease whole devices by the tag ``contextcliff/gpus``."""
+    config: Any = init.executor_config
+    return GpuExecutor(
+        LaunchedSteps(),
+        retries=dg._check.not_none(RetryMode.from_config(config["retries"])),
+        max_concurrent=config.get("max_concurrent"),
+        sleep_seconds=0.2,
+        check_step_health_interval_seconds=1,
+    )
+
+
+class GpuExecutor(StepDelegatingExecutor):
+    """As its base, but a run that asks for more devices than there are ends before its first
+    step."""
+
+    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[DagsterEvent]:
+        run = plan_context.dagster_run
+        for key in execution_plan.step_keys_to_execute:
+            tags = execution_plan.get_step_by_key(key).tags
+            insist_on(gpus_left(key, tags, run), f"Step {key}")
+        yield from super().execute(plan_context, execution_plan)
+
+
+@dataclass
+class _Started:
+    process: subprocess.Popen[bytes]
+    messages: int
+    said: list[str] = field(default_factory=list)
+    found_dead: bool = False
+
+
+class LaunchedSteps(StepHandler):
+    """Starts, watches and ends the processes of one run's steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._started: dict[str, _Started] = {}
+
+    @property
+    def name(self) -> str:
+        return "GPU executor"
+
+    def launch_step(self, step_handler_context: StepHandlerContext) -> Iterator[DagsterEvent]:
+        context, key = step_handler_context, _step_key(step_handler_context)
+        run, arguments = context.dagster_run, context.execute_step_args
+        gpus = gpus_left(key, context.step_tags[key], run)
+        # By the environment, as the worker allows: uncompressed arguments may grow too long.
+        variables = {v["name"]: v["value"] for v in arguments.get_command_env()}
+        ours, theirs = os.pipe()
+        os.set_blocking(ours, False)
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", _LAUNCHER, str(gpus), "--tell", str(theirs)),
+                *("--with-parent", str(os.getpid()), "--for", f"Step {key} of run {run.run_id}"),
+                *("--", sys.executable, "-m", "dagster", "api", "execute_step"),
+            ],
+            env=os.environ | variables,
+            pass_fds=(theirs,),
+        )
+        os.close(theirs)
+        self._started[key] = _Started(process, ours)
+        yield DagsterEvent.step_worker_starting(
+            context.get_step_context(key),
+            f'Launching a process for "{key}".',
+            metadata={"pid": dg.MetadataValue.text(str(process.pid))},
+        )
+
+    def check_step_health(self, step_handler_context: StepHandlerContext) -> CheckStepHealthResult:
+        key = _step_key(step_handler_context)
+        if (started := self._started.get(key)) is None:
+            return CheckStepHealthResult.unhealthy("its process belonged to an executor that ended")
+        for sentence in _read(started.messages):
+            started.said.append(sentence)
+            step_context = step_handler_context.get_step_context(key)
+            DagsterEvent.engine_event(step_context, sentence, EngineEventData())
+        code = started.process.poll()
+        if code is None or code == 0:
+            return CheckStepHealthResult.healthy()
+        if not started.found_dead:
+            # Its last words may stand in the event log and be read before the next look.
+            started.found_dead = True
+            return CheckStepHealthResult.healthy()
+        return CheckStepHealthResult.unhealthy(_why(code, started.said))
+
+    def terminate_step(self, step_handler_context: StepHandlerContext) -> Iterator[DagsterEvent]:
+        key = _step_key(step_handler_context)
+        if (started := self._started.get(key)) is None or started.process.poll() is not None:
+            return
+        yield DagsterEvent.engine_event(
+            step_handler_context.get_step_context(key),
+            f"Ending the process of step {key}.",
+            EngineEventData(),
+        )
+        started.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            started.process.wait(_SECONDS_TO_END)
+        if started.process.poll() is None:
+            started.process.kill()
+            started.process.wait()
+
+
+def _step_key(context: StepHandlerContext) -> str:
+    keys = context.execute_step_args.step_keys_to_execute
+    assert keys is not None
+    assert len(keys) == 1
+    return keys[0]
+
+
+def _read(descriptor: int) -> list[str]:
+    try:
+        return os.read(descriptor, 65536).decode(errors="replace").splitlines()
+    except OSError:  # nothing said, or nobody there to say it
+        return []
+
+
+def _why(code: int, said: list[str]) -> str:
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return said[-1] if said else f"its process ended with exit code {code}"

@@ -1,0 +1,164 @@
+"""Metadata of calls to be made, being made, and made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.data_version import NULL_EVENT_POINTER
+
+from contextcliff_dagster.defs.ui.rendering import table
+from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
+from contextcliff_dagster.inference.requests.outcome import MaybePaid
+from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
+    """Sums, and one row per model and bin with calls to make."""
+    lines = [
+        {
+            "model": line.model,
+            "bin": line.bin,
+            "control": line.control or "",
+            "to send": line.calls - line.cached - line.overflow,
+            "paid before": line.cached,
+            "too long": line.overflow,
+            "prompt tokens": line.prompt_tokens,
+            "output tokens": line.output_tokens,
+            "usd": line.usd,
+            "seconds": line.seconds,
+        }
+        for line in estimate.lines
+        if line.calls
+    ]
+    return {
+        "campaign": campaign,
+        "calls": estimate.calls,
+        "calls_paid_before": estimate.cached,
+        "tokens": estimate.tokens,
+        "usd": float(estimate.usd),
+        "usd_at_most": float(estimate.usd_at_most),
+        "seconds": float(estimate.seconds),
+        "models_without_price": ", ".join(estimate.unpriced) or "none",
+        "lines": table(lines),
+    }
+
+
+def bin_metadata(
+    campaign: str,
+    rows: Rows,
+    path: Path,
+    merged_into: str | None,
+    *,
+    maybe_paid: MaybePaid | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """One finished bin of predictions; ``progress`` of the run that finished it, if calls ran."""
+    no_answer = Counter(row["no_answer"] for row in rows if row["no_answer"])
+    lengths = [row["length_tokens"] for row in rows]
+    shown: dict[str, Any] = {
+        "dagster/row_count": len(rows),
+        "campaign": campaign,
+        "prompt_tokens": sum(row.get("prompt_tokens") or 0 for row in rows),
+        "completion_tokens": sum(row.get("completion_tokens") or 0 for row in rows),
+        **_reasoning(rows),
+        "cost_usd": float(sum(row.get("cost_usd") or 0.0 for row in rows)),
+        "retries": sum(max(row["attempts"] - 1, 0) for row in rows),
+        **{f"no_answer/{kind}": count for kind, count in sorted(no_answer.items())},
+        **_cache_share(
+            sum(row.get("cached_tokens") or 0 for row in rows),
+            sum(row.get("prompt_tokens") or 0 for row in rows),
+            told=any(row.get("cached_tokens") is not None for row in rows),
+        ),
+    }
+    if maybe_paid is not None:
+        shown |= _perhaps(maybe_paid.requests, maybe_paid.usd)
+    if progress is not None and (pace := progress.tokens_per_s) is not None:
+        shown |= {"tokens_per_s": pace, "concurrency": progress.concurrency}
+    if lengths:
+        shown |= {"shortest_tokens": min(lengths), "longest_tokens": max(lengths)}
+        shown["path"] = dg.MetadataValue.path(str(path))
+    if merged_into:
+        shown["merged_into"] = merged_into
+    return shown
+
+
+def _reasoning(rows: Rows) -> dict[str, int]:
+    """Shown only where a model reasons."""
+    tokens = sum(row.get("reasoning_tokens") or 0 for row in rows)
+    return {"reasoning_tokens": tokens} if tokens else {}
+
+
+def progress_metadata(progress: Progress) -> dict[str, Any]:
+    """How far a model's calls have come: numbers that the UI plots over time."""
+    return {
+        "calls": progress.done,
+        "calls_planned": progress.planned,
+        "in_flight": progress.in_flight,
+        "concurrency": progress.concurrency,
+        "retries": progress.retries,
+        "calls_without_answer": progress.failed,
+        "tokens": progress.prompt_tokens + progress.completion_tokens,
+        "tokens_per_s": progress.tokens_per_s or 0.0,
+        "cost_usd": float(progress.cost_usd),
+        **_cache_share(progress.cached_tokens, progress.prompt_tokens),
+        **({} if progress.seconds_left is None else {"seconds_left": float(progress.seconds_left)}),
+    }
+
+
+def summary_metadata(summary: RunSummary) -> dict[str, Any]:
+    """What the calls of a model came to."""
+    return {
+        "calls": summary.planned,
+        "calls_sent": summary.sent,
+        "calls_known_before": summary.cached + summary.by_others,
+        "concurrency": summary.concurrency,
+        "retries": summary.retries,
+        "calls_without_answer": summary.transport_errors,
+        "unchecked_truncation": summary.unchecked_truncation,
+        "tokens": summary.prompt_tokens + summary.completion_tokens,
+        "tokens_per_s": summary.tokens_per_s or 0.0,
+        "cost_usd": float(summary.cost_usd),
+        "seconds": float(summary.seconds),
+        **_cache_share(summary.cached_tokens, summary.prompt_tokens),
+        **_perhaps(
+            summary.maybe_paid + summary.orphans, summary.maybe_paid_usd + summary.orphans_usd
+        ),
+    }
+
+
+def _cache_share(cached: int, prompt_tokens: int, *, told: bool = True) -> dict[str, float]:
+    """Of the prompt tokens, those that the server took from a cache."""
+    return {"cache_share": cached / prompt_tokens} if told and prompt_tokens else {}
+
+
+def _perhaps(requests: int, usd: float) -> dict[str, Any]:
+    return {"requests_maybe_paid": requests, "maybe_paid_usd": float(usd)}
+
+
+def version_tags(rows: Rows, source: dg.AssetKey, source_version: str) -> dict[str, str]:
+    """Tags of a materialization that is logged by hand: its data version, and its source's.
+
+    Without the source's, a manifest materialized again without any change would turn every bin
+    stale.
+    """
+    return {
+        "dagster/data_version": rows_version(rows),
+        "dagster/code_version": "1",
+        f"dagster/input_data_version/{source.to_user_string()}": source_version,
+        # Versions decide; which event brought them is not known here.
+        f"dagster/input_event_pointer/{source.to_user_string()}": NULL_EVENT_POINTER,
+    }
+
+
+def rows_version(rows: Rows) -> str:
+    """Data version of a bin: its calls and what came of them, times aside."""
+    kept = [[row["call_key"], row["no_answer"], row.get("raw_output")] for row in rows]
+    return hashlib.sha256(json.dumps(sorted(kept, key=str)).encode()).hexdigest()

@@ -1,0 +1,140 @@
+"""Metadata of what was measured and judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from contextcliff_dagster.defs.ui.rendering import curve_line, inline, picture, table
+from contextcliff_dagster.store import Store, slug
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from contextcliff_dagster.reporting.report import ReportFiles
+
+Metadata = dict[str, Any]
+Cliffs = Sequence[Mapping[str, Any]]
+
+
+def records_metadata(study: Study, store: Store, campaign: str, records: pa.Table) -> Metadata:
+    """Counts, failures by tag, and which bins of which model are missing."""
+    cells: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    columns = ["model", "bin", "score", "failed", "failure"]
+    for row in records.select(columns).to_pylist():
+        cells.setdefault((row["model"], row["bin"]), []).append(row)
+    summary = [
+        {
+            "model": model,
+            "bin": bin,
+            "n": len(rows),
+            "mean score": _mean([row["score"] for row in rows if row["score"] is not None]),
+            "failed": sum(bool(row["failed"]) for row in rows),
+            "not scored": sum(row["score"] is None for row in rows),
+        }
+        for (model, bin), rows in sorted(cells.items())
+    ]
+    tags = Counter(row["failure"] for rows in cells.values() for row in rows if row["failure"])
+    return {
+        "dagster/row_count": records.num_rows,
+        "campaign": campaign,
+        "path": dg.MetadataValue.path(
+            str(store.campaign_dir("eval_records", study.name, campaign))
+        ),
+        "by_model_and_bin": table(summary),
+        "failures": table([{"failure": tag, "n": n} for tag, n in tags.most_common()]),
+        **{f"failure/{tag}": n for tag, n in sorted(tags.items())},
+    }
+
+
+def metrics_metadata(study: Study, store: Store, campaign: str, cliffs: Cliffs) -> Metadata:
+    """The per-bin table of all models."""
+    rows = [
+        {
+            "model": result["model"],
+            "bin": bin["bin"],
+            "tokens (median)": bin["median_tokens"],
+            "n": bin["n"],
+            "mean": bin["mean"],
+            "ci low": bin["ci_low"],
+            "ci high": bin["ci_high"],
+            "sd": bin["sd"],
+            "failure rate": bin["failure_rate"],
+            "ttft p50 ms": (bin.get("ttft_ms") or {}).get("p50"),
+            "missing": bin["missing"],
+        }
+        for result in cliffs
+        for bin in result["bins"]
+    ]
+    return {
+        "dagster/row_count": len(rows),
+        "campaign": campaign,
+        "path": dg.MetadataValue.path(str(store.profiles_dir(study.name, campaign))),
+        "bins": table(rows),
+    }
+
+
+def cliffs_metadata(study: Study, store: Store, campaign: str, cliffs: Cliffs) -> Metadata:
+    """Verdict and cap per model; numbers under keys of their own, so that the UI plots them."""
+    numbers: Metadata = {}
+    for result in cliffs:
+        model = slug(result["model"])
+        if (cap := result["safe_cap_tokens"]) is not None:
+            numbers[f"safe_cap_tokens/{model}"] = cap
+        if (baseline := (result["baseline"] or {}).get("mean")) is not None:
+            numbers[f"baseline_mean/{model}"] = float(baseline)
+        numbers[f"verdict/{model}"] = str(result["verdict"])
+    return {
+        "summary": inline(curve_line(result) for result in cliffs),
+        "campaign": campaign,
+        "verdicts": table([_verdict_row(result) for result in cliffs]),
+        "path": dg.MetadataValue.path(str(store.profiles_dir(study.name, campaign))),
+        "dagster/row_count": len(cliffs),
+        **numbers,
+    }
+
+
+def rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
+    """What is asked next of each model and why; nothing for a study that is not measured so."""
+    if not rounds:
+        return {}
+    return {
+        "next_round": dg.MetadataValue.json({m: dict(of) for m, of in rounds.items()}),
+        **{f"round/{slug(model)}": str(of["why"]) for model, of in rounds.items()},
+        **{f"examples_asked/{slug(model)}": int(of["asked"]) for model, of in rounds.items()},
+    }
+
+
+def report_metadata(campaign: str, files: ReportFiles, cliffs: Cliffs) -> Metadata:
+    """The verdicts in place; the picture and the whole text behind a click."""
+    return {
+        "summary": inline(curve_line(result) for result in cliffs),
+        "picture": picture(files.png.read_bytes(), "report"),
+        "report": dg.MetadataValue.md(files.md.read_text(encoding="utf-8")),
+        "campaign": campaign,
+        "path": dg.MetadataValue.path(str(files.md.parent)),
+    }
+
+
+def _verdict_row(result: Mapping[str, Any]) -> dict[str, Any]:
+    cliff = result["cliff"] or {}
+    return {
+        "model": result["model"],
+        "verdict": str(result["verdict"]),
+        "safe cap (tokens)": result["safe_cap_tokens"],
+        "confidence": result["confidence"],
+        "n": result["n"],
+        "cliff at (tokens)": cliff.get("location_tokens"),
+        "between": cliff.get("ci_low"),
+        "and": cliff.get("ci_high"),
+        "missing share": result["missing_share"],
+        "why": result["safe_cap_reason"],
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,90 @@
+"""The next round of a targeted measurement, from what a campaign has scored so far."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.experiments.length_profile.profile_and_report import read_records
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.design.sampling_rounds import Round, Target
+    from contextcliff_dagster.analysis.records.samples import Documents
+    from contextcliff_dagster.sampling.manifest import Manifest
+
+
+def plan_rounds(
+    study: Study, store: Store, manifest: Manifest, campaign: str, target: Target
+) -> dict[str, Round]:
+    """What each model of ``study`` is to be asked next, in the study's order.
+
+    Each bin gives at most what the study samples. Records that cannot be read count as none: what
+    they were made of is in the ledger, and asking for it again costs nothing.
+    """
+    from contextcliff_dagster.analysis.design.sampling_rounds import plan_round
+    from contextcliff_dagster.analysis.records.samples import clean_records
+
+    planned = {
+        b.bin: manifest.planned(b.bin, study.sampling.samples_per_bin)
+        for b in manifest.bins
+        if b.merged_into is None
+    }
+    candidates = {
+        bin: np.array([sample.length_tokens for sample in samples], dtype=np.int64)
+        for bin, samples in planned.items()
+    }
+    bin_of = {s.example.example_id: bin for bin, samples in planned.items() for s in samples}
+    records = _records(study, store, campaign)
+    rounds = {}
+    for model in study.models:
+        own = None if records is None else records[records["model"] == model]
+        # What was measured of another sample or request is no part of this one.
+        if own is not None:
+            own = own[own["example_id"].isin(bin_of) & (own["recipe_hash"] == study.recipe().hash)]
+        if own is None or own.empty:
+            asked, documents = {}, _none()
+        else:
+            ids = own["example_id"].drop_duplicates()
+            asked = {str(k): int(n) for k, n in ids.map(bin_of).value_counts().items()}
+            documents = clean_records(own, manifest.bins).documents()
+        settings = study.analysis_settings()
+        rounds[model] = plan_round(documents, candidates, asked, target, settings)
+    return rounds
+
+
+def next_rounds(
+    study: Study, store: Store, manifest: Manifest, campaign: str
+) -> dict[str, dict[str, Any]]:
+    """The plans of a study with a section `targeted`, JSON-ready, each with its ``why``.
+
+    Empty for any other study.
+    """
+    if study.targeted is None:
+        return {}
+    target = study.target_of_rounds()
+    plans = plan_rounds(study, store, manifest, campaign, target)
+    return {
+        model: {**plan.to_dict(), "why": plan.sentence(plan.number(target))}
+        for model, plan in plans.items()
+    }
+
+
+def _records(study: Study, store: Store, campaign: str) -> pd.DataFrame | None:
+    """The campaign's records; none where none is written yet."""
+    with suppress(StoreError):
+        return read_records(study, store, campaign)
+    return None
+
+
+def _none() -> Documents:
+    from contextcliff_dagster.analysis.records.samples import Documents
+
+    nothing = np.zeros(0)
+    return Documents(nothing.astype(np.int64), nothing, nothing, True)

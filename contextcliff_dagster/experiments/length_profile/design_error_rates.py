@@ -1,0 +1,118 @@
+"""Error rates of a study's design: kept beside it, and quoted by its report while they hold.
+
+`<study>/calibration.json` holds for the sample, the tolerance, the confidence and the code that
+were simulated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError
+from contextcliff_dagster.experiments.length_profile.simulated_design import frozen_sample
+from contextcliff_dagster.store import PACKAGE, Store, write_json
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.design.error_rates import Calibration
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.experiments.length_profile.simulated_design import Based
+    from contextcliff_dagster.sampling.manifest import Manifest
+
+_NEARLY = 0.1
+"""Of the simulated examples: so many more or fewer may have been scored."""
+
+
+def as_result(
+    based: Based, calibration: Calibration, settings: AnalysisSettings, study: str | None
+) -> dict[str, Any]:
+    """The JSON object: what was simulated, with what, and what came of it."""
+    from contextcliff_dagster.analysis.design.error_rates import describe
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "study": study,
+        "design": describe(based.plan),
+        "sources": based.sources,
+        "tolerance": settings.tolerance,
+        "confidence": settings.confidence,
+        **calibration.to_dict(),
+        "versions": versions(),
+    }
+
+
+def keep(store: Store, study: Study, result: Mapping[str, Any]) -> Path:
+    """Write ``result`` beside the study.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    path = store.calibration_file(study.name)
+    write_json(path, result)
+    return path
+
+
+def quoted(
+    study: Study, store: Store, manifest: Manifest, cliffs: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """The sentence about this design's error rates, where it was simulated as it was measured."""
+    from contextcliff_dagster.reporting.design_error_rates import quote
+
+    try:
+        result = json.loads(store.calibration_file(study.name).read_bytes())
+        holds = _holds(result, study, manifest, cliffs)
+        return [quote(result)] if holds else []
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, ContextCliffError):
+        return []  # none, or a damaged one: the report does without
+
+
+def _holds(
+    result: Mapping[str, Any],
+    study: Study,
+    manifest: Manifest,
+    cliffs: Sequence[Mapping[str, Any]],
+) -> bool:
+    from contextcliff_dagster.analysis.design.error_rates import Plan, describe
+    from contextcliff_dagster.analysis.design.simulation import Design
+
+    design, analysis = result["design"], study.analysis
+    if result["versions"] != versions() or (result["tolerance"], result["confidence"]) != (
+        analysis.tolerance,
+        analysis.confidence,
+    ):
+        return False
+    now = Design(
+        bins=study.bins.count,
+        per_bin=design["per_bin"],
+        questions=(1, study.sampling.questions_per_document),
+        pool=None,
+        binary=design["binary"],
+        replicates=study.prompt.replicates,
+    )
+    sample, stretched = frozen_sample(manifest, now.per_bin)
+    if stretched or describe(Plan(now, 0.5, sample))["sha256"] != design["sha256"]:
+        return False
+    examples = design["examples"]
+    return all(abs(of["n"] - examples) <= _NEARLY * examples for of in cliffs)
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """What the rates hold for: the program, and the code of its analysis by hash."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    digest = hashlib.sha256()
+    for path in sorted((PACKAGE / "analysis").rglob("*.py")):
+        digest.update(path.relative_to(PACKAGE).as_posix().encode() + path.read_bytes())
+    try:
+        program = version("contextcliff-dagster")
+    except PackageNotFoundError:  # run from a source tree that was not installed
+        program = "unknown"
+    return {"contextcliff-dagster": program, "analysis": digest.hexdigest()[:16]}

@@ -1,0 +1,302 @@
+"""From predictions to a report: scoring, profiling, writing; cheap, and made again at any time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import (
+    EVAL_RECORDS,
+    PREDICTIONS,
+    StoreError,
+    conform,
+)
+from contextcliff_dagster.experiments.common.file_list import notes_on_files
+from contextcliff_dagster.experiments.common.measurement import write_predictions
+from contextcliff_dagster.experiments.controls.preparation_and_measurement import control_answers
+from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
+from contextcliff_dagster.experiments.length_profile.profile_files import (
+    in_order,
+    notes_on,
+    outdated,
+    provenance,
+    read_cliffs,
+)
+from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_scaffold
+from contextcliff_dagster.store import Store, read_table, write_atomic, write_json, write_table
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from contextcliff_dagster.analysis.profile.context import ModelProfile
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.sampling.manifest import Manifest
+
+
+Place = tuple[Any, ...]
+_PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
+
+
+def score_campaign(
+    study: Study, store: Store, manifest: Manifest, ledger: Ledger, campaign: str
+) -> pa.Table:
+    """Score every prediction of the campaign that belongs to ``manifest``; the records written.
+
+    However many examples a bin ``study`` asks for: a smaller run shrinks nobody's results.
+    Predictions of an earlier manifest or another recipe are replaced by what the ledger has for
+    this one. Where that is nothing they are left out, and their records removed.
+
+    Raises:
+        StoreError: a table is damaged or cannot be written; nothing of this sample is predicted
+            yet (then nothing is removed).
+        StudyError: the study's scorer is unknown.
+    """
+    import pyarrow as pa
+
+    from contextcliff_dagster.scoring.evaluate import score_rows
+
+    recipe = study.recipe()
+    planned = [
+        sample
+        for bin in study.bin_keys
+        for sample in manifest.planned(bin, manifest.examples.num_rows)
+    ]
+    by_id = {sample.example.example_id: sample.example for sample in planned}
+    # The length, too: another tokenizer counts the same document otherwise.
+    places = {(s.bin, s.example.example_id, s.length_tokens, recipe.hash) for s in planned}
+    renew_predictions(study, store, manifest, ledger, campaign, places)
+    scored: list[pa.Table] = []
+    emptied: list[Path] = []
+    for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
+        rows = [row for row in read_table(path, PREDICTIONS).to_pylist() if _place(row) in places]
+        target = _records_beside(path)
+        if _texts_are_gone(rows):
+            # Judged while they were there; judged now, what was said would pass for nothing said.
+            if rows := [row for row in _judged(target) if _place(row) in places]:
+                scored.append(conform(rows, EVAL_RECORDS))
+            continue
+        if not rows:
+            emptied.append(target)
+            continue
+        records = score_rows(
+            rows,
+            by_id,
+            manifest.document_text,
+            primary=study.scoring.primary,
+            scorer=study.scoring.scorer,
+            output_schema=recipe.output_schema,
+            max_output_tokens=recipe.max_output_tokens,
+            answer_prefix=recipe.answer_prefix or "",
+        )
+        write_table(target, records, EVAL_RECORDS)
+        scored.append(conform(records, EVAL_RECORDS))
+    if not scored:
+        raise StoreError(
+            f"Study {study.name!r} has no predictions in campaign {campaign} yet"
+            f"{' for its current sample and request' if emptied else ''}; "
+            f"run `contextcliff profile {study.name}`, or materialize `predictions`."
+        )
+    # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
+    for records_file in _tables(store.campaign_dir("eval_records", study.name, campaign)):
+        if records_file in emptied or not _predictions_beside(records_file).exists():
+            records_file.unlink(missing_ok=True)
+    return pa.concat_tables(scored)
+
+
+def renew_predictions(
+    study: Study,
+    store: Store,
+    manifest: Manifest,
+    ledger: Ledger,
+    campaign: str,
+    places: Collection[Place],
+) -> None:
+    """Write again, without a call, what stands or was profiled for another sample or request.
+
+    Of models that are not of the run, too: the ledger may have more or other answers of theirs to
+    this sample. ``places``: those of the current one.
+    """
+    changed = set(outdated(study, store, manifest, campaign).values())
+    measured: set[str] = set()
+    for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
+        columns = read_table(path, PREDICTIONS).select(["model", *_PLACE])
+        for row in columns.to_pylist():
+            measured.add(row["model"])
+            if _place(row) not in places:
+                changed.add(row["model"])
+    for model in changed & measured:
+        for bin in study.bin_keys:
+            write_predictions(study, store, manifest, ledger, campaign, model, bin)
+
+
+def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
+    """All evaluation records of the campaign.
+
+    Raises:
+        StoreError: there are none, or a table is damaged.
+    """
+    import pyarrow as pa
+
+    paths = _tables(store.campaign_dir("eval_records", study.name, campaign))
+    if not paths:
+        raise StoreError(
+            f"Study {study.name!r} has no evaluation records in campaign {campaign} yet; "
+            "materialize `eval_records` first."
+        )
+    records: pd.DataFrame = pa.concat_tables(read_table(p, EVAL_RECORDS) for p in paths).to_pandas()
+    return records
+
+
+def profile_campaign(
+    study: Study, store: Store, manifest: Manifest, ledger: Ledger, campaign: str
+) -> list[ModelProfile]:
+    """Analyse each model's records and write its ``metrics.json`` and ``cliffs.json``.
+
+    Models in the study's order, then others measured in the same campaign. What was profiled of
+    another sample or request is removed.
+
+    Raises:
+        StoreError: there are no records.
+    """
+    from contextcliff_dagster.analysis.profile.context import ProfileContext
+    from contextcliff_dagster.analysis.profile.model_profile import profile_model
+    from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
+    from contextcliff_dagster.inference.models.registry import load_models
+    from contextcliff_dagster.scoring.truncation import truncations, unchecked
+
+    records = with_scaffold(study, manifest, read_records(study, store, campaign))
+    entries = load_models()
+    account = manifest.header["corpus"].get("account", {})
+    profiles = []
+    for model in in_order(study, records["model"].unique()):
+        own = records[records["model"] == model]
+        identity = recorded_identity(ledger, study.name, campaign, model)
+        fields: Mapping[str, Any] = identity.fields if identity else {}
+        window = identity.window_tokens if identity else None
+        if window is None and model in entries:
+            window = entries[model].window_tokens
+        context = ProfileContext(
+            model=model,
+            study=study.name,
+            campaign=campaign,
+            task=study.task or _only(own["task"]),
+            tokenizer=study.tokenizer,
+            identity=identity.hash if identity else _only(own["identity_hash"]),
+            window_tokens=window,
+            score_name=study.scoring.primary,
+            primary=study.scoring.primary,
+            provenance=provenance(study, manifest, own, fields),
+            warnings=[
+                *(_as_sentence(said) for said in account.get("cautions", ())),
+                *(said for found in truncations(record_rows(own)) for said in unchecked(found)),
+            ],
+            controls=control_answers(study, store, manifest, campaign, model),
+        )
+        profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
+        folder = store.profile_dir(study.name, campaign, model)
+        write_json(folder / "metrics.json", profile.metrics)
+        write_json(folder / "cliffs.json", profile.cliffs)
+        profiles.append(profile)
+    for folder in outdated(study, store, manifest, campaign):
+        shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what stays
+    return profiles
+
+
+def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows, None where nothing is known: pandas itself has NaN there in columns of numbers."""
+    known = records.astype(object).where(records.notna(), None)
+    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
+
+
+def report_campaign(
+    study: Study, store: Store, manifest: Manifest, ledger: Ledger, campaign: str
+) -> ReportFiles:
+    """Write the campaign's report over all its models; ``latest`` then names this campaign.
+
+    Notes give the design's error rates where they were simulated (`contextcliff calibrate`), and
+    name the models left out because they were measured with another sample or request.
+
+    Raises:
+        StoreError: nothing is profiled yet, or the report cannot be written.
+    """
+    from contextcliff_dagster.reporting.report import write_report
+
+    folder = store.report_dir(study.name, campaign)
+    cliffs = read_cliffs(study, store, campaign)
+    profiled = [result["model"] for result in cliffs]
+    files = write_report(
+        cliffs,
+        read_records(study, store, campaign),
+        folder,
+        title=study.description or study.name,
+        notes=[
+            *quoted(study, store, manifest, cliffs),
+            *notes_on(study, manifest, ledger, campaign, profiled),
+            *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),
+        ],
+    )
+    point_latest(folder)
+    return files
+
+
+def point_latest(folder: Path) -> None:
+    """Make ``latest`` beside ``folder`` a link to it; where links are refused, a text file.
+
+    Raises:
+        StoreError: neither can be written.
+    """
+    latest, temporary = folder.parent / "latest", folder.parent / f".latest.{os.getpid()}.tmp"
+    try:
+        if latest.is_dir() and not latest.is_symlink():
+            shutil.rmtree(latest)  # the store was copied without its links: this is a report's copy
+        temporary.symlink_to(folder.name, target_is_directory=True)
+        temporary.replace(latest)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        write_atomic(latest, folder.name.encode())
+
+
+def _as_sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
+def _texts_are_gone(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether outputs were pruned: an empty answer is an empty text, never none."""
+    return any(row["raw_output"] is None and row["no_answer"] is None for row in rows)
+
+
+def _judged(records: Path) -> list[dict[str, Any]]:
+    return read_table(records, EVAL_RECORDS).to_pylist() if records.exists() else []
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    return tuple(row[name] for name in _PLACE)
+
+
+def _records_beside(predictions: Path) -> Path:
+    return _sibling(predictions, "eval_records")
+
+
+def _predictions_beside(records: Path) -> Path:
+    return _sibling(records, "predictions")
+
+
+def _sibling(file: Path, table: str) -> Path:
+    """The same partition's file of another table (layout: ``Store``)."""
+    *_, campaign, model, bin, _ = file.parts
+    return file.parents[4] / table / campaign / model / bin / f"{table}.parquet"
+
+
+def _tables(folder: Path) -> list[Path]:
+    return sorted(folder.glob("model=*/bin=*/*.parquet"))
+
+
+def _only(column: pd.Series) -> str | None:
+    values = column.dropna().unique()
+    return str(values[0]) if len(values) == 1 else None

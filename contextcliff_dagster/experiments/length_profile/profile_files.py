@@ -1,0 +1,194 @@
+"""The profiles of a campaign: those of the study as it is now, and the models that have none.
+
+A profile holds for one sample and one request. Where either was changed (another tokenizer, bins,
+prompt or output limit), what was profiled before would stand on another axis: it is never compared.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.sampling.manifest import Manifest
+
+_NO_PREFIX_CACHE = (
+    "Measured with `prefix_cache: off`: the questions about one document stood apart, and engines "
+    "that can were told to reuse nothing of an earlier call, so that times are those of whole "
+    "prompts."
+)
+
+
+def hashes_of(study: Study, manifest_sha256: str | None) -> dict[str, str | None]:
+    """What a profile's provenance names: sample, its specification, and request."""
+    return {
+        "manifest": manifest_sha256,
+        "manifest_spec": study.manifest_spec_hash(),
+        "recipe": study.recipe().hash,
+    }
+
+
+def provenance(
+    study: Study, manifest: Manifest, records: pd.DataFrame, identity: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Hashes, versions, seeds and times: what it takes to measure the same again."""
+    import platform
+
+    finished = records["finished_at"].dropna()
+    return {
+        "hashes": hashes_of(study, manifest.sha256),
+        "identity": dict(identity),
+        "seeds": {"sampling": study.sampling.seed},
+        "versions": {
+            **{
+                name: _version(name)
+                for name in ("contextcliff-dagster", "numpy", "scipy", "pandas")
+            },
+            "python": platform.python_version(),
+            "schema": SCHEMA_VERSION,
+        },
+        "times": {
+            "measured_from": finished.min().isoformat() if len(finished) else None,
+            "measured_to": finished.max().isoformat() if len(finished) else None,
+        },
+    }
+
+
+def read_cliffs(study: Study, store: Store, campaign: str) -> list[dict[str, Any]]:
+    """``cliffs.json`` of every model profiled with the current sample and request, in order.
+
+    Raises:
+        StoreError: there is none, or one is damaged.
+    """
+    hashes = hashes_of(study, _manifest_hash(study, store))
+    found: dict[str, dict[str, Any]] = {}
+    for path in _files(study, store, campaign):
+        try:
+            cliffs = json.loads(path.read_bytes())
+            if _is_made_of(cliffs, hashes):
+                found[cliffs["model"]] = cliffs
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
+            raise StoreError(
+                f"{path} is damaged ({fault}); delete it and rebuild the report."
+            ) from fault
+    if not found:
+        raise StoreError(
+            f"Study {study.name!r} has no profile of its current sample and request in campaign "
+            f"{campaign} yet; materialize `cliffs` first."
+        )
+    return [found[model] for model in in_order(study, found)]
+
+
+def outdated(study: Study, store: Store, manifest: Manifest, campaign: str) -> dict[Path, str]:
+    """Folders of profiles of another sample or request -> model; "" where one is damaged."""
+    hashes = hashes_of(study, manifest.sha256)
+    found: dict[Path, str] = {}
+    for path in _files(study, store, campaign):
+        try:
+            cliffs = json.loads(path.read_bytes())
+            if not _is_made_of(cliffs, hashes):
+                found[path.parent] = str(cliffs["model"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            found[path.parent] = ""
+    return found
+
+
+def left_out(
+    study: Study,
+    manifest: Manifest,
+    ledger: Ledger,
+    campaign: str,
+    profiled: Sequence[str],
+) -> list[str]:
+    """Models of the campaign whose answers are all to another sample or request, in order."""
+    from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
+    from contextcliff_dagster.inference.ledger.queries import measured_models
+    from contextcliff_dagster.inference.requests.call_plan import plan_calls
+
+    recipe, everything = study.recipe(), manifest.examples.num_rows
+    found = []
+    for model in measured_models(ledger, study.name, campaign):
+        identity = recorded_identity(ledger, study.name, campaign, model)
+        if model in profiled or identity is None:
+            continue
+        planned = plan_calls(manifest, identity.hash, recipe, campaign, study.bin_keys, everything)
+        # One whose first bin is not finished yet is not left out: it is being measured.
+        if not ledger.outcomes(call.call_key for call in planned):
+            found.append(model)
+    return in_order(study, found)
+
+
+def notes_on(
+    study: Study, manifest: Manifest, ledger: Ledger, campaign: str, profiled: Sequence[str]
+) -> list[str]:
+    """What the reader has to know of the request, and the models left out with the command that
+    measures them again; a sentence each, where there is anything to say."""
+    from contextcliff_dagster.inference.ledger.campaigns import current_campaign
+
+    notes = [] if study.prompt.prefix_cache else [_NO_PREFIX_CACHE]
+    models = left_out(study, manifest, ledger, campaign, profiled)
+    if not models:
+        return notes
+    command = ["contextcliff", "profile", study.name]
+    for model in models:
+        command += ["--model", model]
+    if campaign != current_campaign(ledger, study.name):
+        command += ["--campaign", campaign]
+    those = "which was" if len(models) == 1 else "which were"
+    again = "it" if len(models) == 1 else "them"
+    return [
+        *notes,
+        f"Left out: {', '.join(models)}, {those} measured in campaign {campaign} with another "
+        f"sample or request than the study's now; `{shlex.join(command)}` measures {again} again.",
+    ]
+
+
+def read_notes(report: Path) -> tuple[str, ...]:
+    """The notes of a ``report.json``; none where it is gone or damaged."""
+    try:
+        return tuple(map(str, json.loads(report.read_bytes())["notes"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def in_order(study: Study, models: Sequence[str] | Mapping[str, Any] | Any) -> list[str]:
+    """``models`` with the study's own first, in its order, then the others by name."""
+    rank = {model: number for number, model in enumerate(study.models)}
+    return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
+
+
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a source tree that was not installed
+        return None
+
+
+def _files(study: Study, store: Store, campaign: str) -> list[Path]:
+    return sorted(store.profiles_dir(study.name, campaign).glob("*/cliffs.json"))
+
+
+def _is_made_of(cliffs: Mapping[str, Any], hashes: Mapping[str, str | None]) -> bool:
+    made_of = cliffs["provenance"]["hashes"]
+    return all(made_of.get(name) == known for name, known in hashes.items() if known is not None)
+
+
+def _manifest_hash(study: Study, store: Store) -> str | None:
+    """As its file claims it; None where the sample was pruned, and its profiles have stayed."""
+    try:
+        path = store.manifest_dir(study.name) / "manifest.json"
+        return str(json.loads(path.read_bytes())["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

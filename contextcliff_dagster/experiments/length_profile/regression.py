@@ -1,0 +1,195 @@
+"""The pinned baseline of a study, and the newest campaign against it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
+from contextcliff_dagster.experiments.length_profile.profile_and_report import read_records
+from contextcliff_dagster.experiments.length_profile.profile_files import in_order, read_cliffs
+from contextcliff_dagster.store import Store, write_json
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.comparison.regression import Shrink
+    from contextcliff_dagster.sampling.manifest import Manifest
+
+COMPLETE_SHARE = 0.8
+"""Of the baseline's scored examples, from which on a campaign is judged. Judging it again and again
+while its answers come in would be many tests instead of one."""
+LEAST_EXAMPLES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The campaign that later ones are held against. ``models``: model -> serving identity."""
+
+    study: str
+    campaign: str
+    set_at: str
+    models: dict[str, str | None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """A campaign against the baseline.
+
+    Attributes:
+        shrinks: model -> what the test says.
+        unjudged: model -> why there is none.
+        sentence: all of it for a person.
+    """
+
+    baseline: str | None
+    campaign: str
+    shrinks: dict[str, Shrink] = field(default_factory=dict)
+    unjudged: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shrunk(self) -> list[str]:
+        """The models that became worse."""
+        return [model for model, found in self.shrinks.items() if found.shrunk]
+
+    @property
+    def sentence(self) -> str:
+        if self.baseline is None:
+            return "No baseline is pinned (`contextcliff baseline set`): nothing to compare with."
+        if self.baseline == self.campaign:
+            return f"Campaign {self.campaign} is the pinned baseline itself."
+        said = [_said(model, found, self.baseline) for model, found in self.shrinks.items()]
+        said += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
+        return " ".join(said) or f"No model of the baseline {self.baseline} was measured."
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "baseline": self.baseline,
+            "campaign": self.campaign,
+            "shrunk": self.shrunk,
+            "models": {model: found.to_dict() for model, found in self.shrinks.items()},
+            "unjudged": dict(self.unjudged),
+            "sentence": self.sentence,
+        }
+
+
+def pin_baseline(study: Study, store: Store, campaign: str) -> Baseline:
+    """Make ``campaign`` the baseline of ``study``, whatever it was before.
+
+    Raises:
+        StoreError: the campaign has no profile of the current sample, or the store is read-only.
+    """
+    cliffs = read_cliffs(study, store, campaign)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    models = {result["model"]: result["identity"] for result in cliffs}
+    baseline = Baseline(study.name, campaign, now, models)
+    write_json(
+        store.baseline_file(study.name), {"schema_version": SCHEMA_VERSION, **baseline.to_dict()}
+    )
+    return baseline
+
+
+def read_baseline(study: Study, store: Store) -> Baseline | None:
+    """The pinned baseline, if any.
+
+    Raises:
+        StoreError: its file is damaged.
+    """
+    path = store.baseline_file(study.name)
+    try:
+        found = json.loads(path.read_bytes())
+        return Baseline(
+            str(found["study"]), str(found["campaign"]), str(found["set_at"]), dict(found["models"])
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        raise StoreError(
+            f"{path} is damaged ({fault}); pin the baseline again with `contextcliff baseline set "
+            f"{study.name} --campaign NAME`."
+        ) from fault
+
+
+def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: str) -> Regression:
+    """Hold ``campaign`` against the pinned baseline, model by model, paired by example.
+
+    Raises:
+        StoreError: the campaign has no records, or the baseline's file is damaged.
+    """
+    from contextcliff_dagster.analysis.comparison.pairing import pair_records
+    from contextcliff_dagster.analysis.comparison.regression import RegressionSettings, find_shrink
+
+    pinned = read_baseline(study, store)
+    if pinned is None or pinned.campaign == campaign:
+        return Regression(pinned.campaign if pinned else None, campaign)
+    now = read_records(study, store, campaign)
+    try:
+        then = read_records(study, store, pinned.campaign)
+    except StoreError:
+        why = f"the records of {pinned.campaign} are gone (`contextcliff report` rebuilds them)"
+        return Regression(pinned.campaign, campaign, unjudged=dict.fromkeys(pinned.models, why))
+    models = in_order(study, set(pinned.models) & set(now["model"].unique()))
+    section = study.regression
+    settings = RegressionSettings(section.flip_rate, section.yearly_error, section.runs_per_year)
+    shrinks, unjudged = {}, {}
+    for model in models:
+        before, after = then[then["model"] == model], now[now["model"] == model]
+        if why_not := _incomparable(before, after):
+            unjudged[model] = why_not
+            continue
+        pairs = pair_records(before, after, manifest.bins)
+        examples = int(pairs.a.n.sum()) if pairs.paired else 0
+        known = examples + pairs.only_a
+        if examples < max(LEAST_EXAMPLES, COMPLETE_SHARE * known):
+            unjudged[model] = f"{examples} of the baseline's {known} examples are answered"
+            continue
+        alpha = settings.alpha(len(models))
+        shrinks[model] = find_shrink(pairs, alpha, flip_rate=settings.flip_rate)
+    return Regression(pinned.campaign, campaign, shrinks, unjudged)
+
+
+def insist_on_baseline(study: Study, store: Store) -> Baseline:
+    """The pinned baseline.
+
+    Raises:
+        StudyError: there is none.
+    """
+    pinned = read_baseline(study, store)
+    if pinned is None:
+        raise StudyError(
+            f"Study {study.name!r} has no pinned baseline; pin one with `contextcliff baseline set "
+            f"{study.name}`."
+        )
+    return pinned
+
+
+def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
+    if not len(before):
+        return "the baseline has no records of it"
+    if set(before["recipe_hash"]) != set(after["recipe_hash"]):
+        return "it was asked otherwise than in the baseline; pin a new one"
+    return None
+
+
+def _said(model: str, found: Shrink, baseline: str) -> str:
+    means = f"mean score {found.before:.2f} then, {found.now:.2f} now, n = {found.n:,}"
+    if not found.shrunk:
+        return (
+            f"{model} is not worse than in {baseline} beyond noise ({means}; "
+            f"p = {found.p_value:.2g}, limit {found.alpha:.2g})."
+        )
+    where = ""
+    if found.from_tokens is not None:
+        where = (
+            f": between {found.from_tokens:,} and {found.to_tokens:,} tokens {found.lost} of "
+            f"{found.right} right answers are lost and {found.gained} gained"
+        )
+    return f"{model} has shrunk against {baseline}{where} ({means}; p = {found.p_value:.2g})."

@@ -1,0 +1,144 @@
+"""A sentinel: a few examples at the cap, asked anew and held against the pinned baseline.
+
+Cheap enough for every day, and blind to everything but a loss near the cap. It works on the ledger
+alone: a campaign of its own (``sentinel-...``), no asset, no report.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.contracts import LengthBin, StudyError
+from contextcliff_dagster.experiments.common.measurement import measure_bins, open_ledger
+from contextcliff_dagster.experiments.common.preparation import load_frozen
+from contextcliff_dagster.experiments.length_profile.profile_and_report import (
+    read_records,
+    score_campaign,
+)
+from contextcliff_dagster.experiments.length_profile.profile_files import in_order, read_cliffs
+from contextcliff_dagster.experiments.length_profile.regression import (
+    Regression,
+    insist_on_baseline,
+)
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.sections import SentinelSection
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.spending.budget import Budget
+    from contextcliff_dagster.inference.telemetry.progress import Progress
+
+LEAST_EXAMPLES = 10
+
+
+def bin_of(cap: int, bins: list[LengthBin]) -> str:
+    """The bin that holds the cap: a cliff that moves down is there first.
+
+    One bin of 20 finds more than two bins of 10 (benchmarks/regression.py): in the one below, half
+    of the answers survive a halved cap.
+    """
+    own = sorted((b for b in bins if b.merged_into is None), key=lambda b: b.edge_low)
+    return own[max(sum(b.edge_low <= cap for b in own) - 1, 0)].bin
+
+
+def run_sentinel(
+    study: Study,
+    store: Store,
+    *,
+    per_bin: int | None = None,
+    campaign: str | None = None,
+    budget: Budget | None = None,
+    deadline_s: float | None = None,
+    on_progress: Callable[[str, Progress], None] | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    now: datetime | None = None,
+) -> Regression:
+    """Ask each model with a cap some examples of that length, and test whether answers are lost.
+
+    Args:
+        per_bin: examples of the bin that holds the cap; the study's own when None (20, where it
+            says nothing), and never more than it samples.
+        campaign: a sentinel that was begun and cut, to go on with; a new one when None, named
+            after ``now``.
+        deadline_s: seconds after which no call is sent; the study's own when None.
+
+    Raises:
+        StudyError: no baseline is pinned, none of its models has a cap, or ``campaign`` is none of
+            sentinels.
+        ContextCliffError: measuring failed; what is measured is kept.
+    """
+    from contextcliff_dagster.analysis.comparison.pairing import pair_records
+    from contextcliff_dagster.analysis.comparison.regression import (
+        RegressionSettings,
+        find_sentinel_shrink,
+    )
+    from contextcliff_dagster.inference.ledger.campaigns import (
+        SENTINEL,
+        ensure_campaign,
+        new_campaign,
+    )
+
+    if campaign is not None and not campaign.startswith(SENTINEL):
+        raise StudyError(f"{campaign!r} is no sentinel's campaign: begin its name with {SENTINEL}.")
+    pinned = insist_on_baseline(study, store)
+    manifest = load_frozen(study, store)
+    caps = {
+        result["model"]: result["safe_cap_tokens"]
+        for result in read_cliffs(study, store, pinned.campaign)
+        if result["safe_cap_tokens"] is not None and result["model"] in study.models
+    }
+    if not caps:
+        raise StudyError(
+            f"No model of study {study.name!r} has a safe cap in its baseline {pinned.campaign}, "
+            "so a sentinel has no place to watch; measure more examples."
+        )
+    own = study.sentinel or SentinelSection()
+    n = min(per_bin or own.examples, study.sampling.samples_per_bin)
+    seconds = deadline_s or study.calls.deadline_s
+    until = None if seconds is None else time.monotonic() + seconds
+    stamp = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H%M%S")
+    with open_ledger(store) as ledger:
+        if campaign is None:
+            # Two in one second, by a schedule and by hand, are two.
+            campaign = new_campaign(ledger, study.name, name=f"{SENTINEL}{stamp}")
+        else:
+            ensure_campaign(ledger, study.name, campaign)
+        for model in in_order(study, caps):
+
+            def progress(found: Progress, model: str = model) -> None:
+                if on_progress is not None:
+                    on_progress(model, found)
+
+            measure_bins(
+                study,
+                store,
+                manifest,
+                ledger,
+                campaign,
+                model,
+                [bin_of(caps[model], list(manifest.bins))],
+                samples_per_bin=n,
+                budget=budget,
+                progress=progress,
+                until=until,
+                say=on_wait,
+            )
+        score_campaign(study, store, manifest, ledger, campaign)
+    then, after = read_records(study, store, pinned.campaign), read_records(study, store, campaign)
+    rates = RegressionSettings(
+        study.regression.flip_rate, study.regression.yearly_error, own.runs_per_year
+    )
+    shrinks, unjudged = {}, {}
+    for model in in_order(study, caps):
+        pairs = pair_records(
+            then[then["model"] == model], after[after["model"] == model], manifest.bins
+        )
+        if not pairs.paired or len(pairs.examples_a) < LEAST_EXAMPLES:
+            unjudged[model] = f"only {len(pairs.examples_a)} examples are answered in both"
+            continue
+        alpha = rates.alpha(len(caps))
+        shrinks[model] = find_sentinel_shrink(pairs, alpha, flip_rate=rates.flip_rate)
+    return Regression(pinned.campaign, campaign, shrinks, unjudged)

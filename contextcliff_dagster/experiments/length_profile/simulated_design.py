@@ -1,0 +1,259 @@
+"""What a study's design is, for simulation: from its sample and records where they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.design.error_rates import Plan
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.sampling.manifest import Manifest
+
+BASELINE, CORRELATION = 0.55, 0.15
+"""Where nothing is measured and nothing is said."""
+LEAST_BASELINE, MOST_BASELINE = 0.10, 0.99
+_POOL = 2_000
+
+Sample = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the person said of the design; None: as the study, its sample or its records have it."""
+
+    per_bin: int | None = None
+    bins: int | None = None
+    questions: tuple[int, int] | None = None
+    binary: bool | None = None
+    correlation: float | None = None
+    baseline: float | None = None
+
+
+@dataclass(frozen=True)
+class Based:
+    """``plan`` and, in words, where its parts come from.
+
+    ``own``: the study's own sample, or the design that a study without one asks for; ``frozen``:
+    the former.
+    """
+
+    plan: Plan
+    sources: dict[str, str]
+    own: bool
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """What the records of a campaign say of scores: means over its models."""
+
+    campaign: str
+    models: tuple[str, ...]
+    examples: int
+    baseline: float
+    correlation: float | None
+    correlation_words: str
+    binary: bool
+
+
+def plain_plan(wishes: Wishes) -> Based:
+    """The plan of a design that no study has."""
+    from contextcliff_dagster.analysis.design.error_rates import Plan
+    from contextcliff_dagster.analysis.design.simulation import Design
+
+    per_bin, bins = wishes.per_bin or 20, wishes.bins or 10
+    design = Design(
+        bins=bins,
+        per_bin=per_bin,
+        questions=wishes.questions or (1, 1),
+        pool=max(_POOL, 2 * bins * per_bin),
+        binary=True if wishes.binary is None else wishes.binary,
+        correlation=CORRELATION if wishes.correlation is None else wishes.correlation,
+    )
+    baseline = BASELINE if wishes.baseline is None else wishes.baseline
+    sources = {
+        "sample": "log-normal lengths",
+        "baseline": "assumed" if wishes.baseline is None else "given",
+        "correlation": "assumed" if wishes.correlation is None else "given",
+    }
+    return Based(Plan(design, baseline), sources, own=False, frozen=False)
+
+
+def study_plan(study: Study, store: Store, wishes: Wishes) -> Based:
+    """The plan of ``study``: its frozen sample and its newest records where there are any.
+
+    Raises:
+        StudyError: the records' baseline is so low that every verdict is `floor`.
+        StoreError: the sample or a table of records is damaged.
+    """
+    from contextcliff_dagster.experiments.common.preparation import as_drawn, find_frozen
+
+    manifest = find_frozen(as_drawn(study, store), store)
+    pilot = read_pilot(study, store, manifest)
+    if pilot is not None and wishes.baseline is None and pilot.baseline < LEAST_BASELINE:
+        raise StudyError(
+            f"The baseline measured in campaign {pilot.campaign} is {pilot.baseline:.2f}: below "
+            f"{LEAST_BASELINE:.2f} every verdict is `floor`, whatever the design; mend the task or "
+            "say --baseline."
+        )
+    binary = study.scoring.primary != "f1"
+    if pilot is not None:
+        binary = pilot.binary
+    wished = replace(
+        wishes,
+        per_bin=wishes.per_bin or study.sampling.samples_per_bin,
+        bins=wishes.bins or study.bins.count,
+        questions=wishes.questions or (1, study.sampling.questions_per_document),
+        binary=binary if wishes.binary is None else wishes.binary,
+    )
+    based = plain_plan(wished)
+    design = replace(based.plan.design, replicates=study.prompt.replicates)
+    sources = dict(based.sources)
+    baseline = based.plan.baseline
+    if pilot is not None and wishes.baseline is None:
+        baseline = min(pilot.baseline, MOST_BASELINE)
+        sources["baseline"] = (
+            f"estimated from {pilot.examples:,} answers of {', '.join(pilot.models)} in campaign "
+            f"{pilot.campaign}"
+        )
+    if pilot is not None and wishes.correlation is None:
+        sources["correlation"] = pilot.correlation_words
+        if pilot.correlation is not None:
+            design = replace(design, correlation=pilot.correlation)
+    sample, stretched = None, False
+    if manifest is not None:
+        if wishes.bins is None and wishes.questions is None:
+            sample, stretched = frozen_sample(manifest, design.per_bin)
+            sources["sample"] = "the study's frozen sample" + (
+                ", its lengths spread over more documents" if stretched else ""
+            )
+        else:
+            lengths = np.array(manifest.examples["length_tokens"].to_pylist(), np.float64)
+            design = replace(design, log_sd=float(np.log(np.maximum(lengths, 1.0)).std()))
+            sources["sample"] = "log-normal lengths as spread as the study's frozen sample"
+    as_planned = wishes.bins is None and wishes.questions is None and design.binary == binary
+    if manifest is None:
+        enough = design.per_bin == study.sampling.samples_per_bin
+    else:
+        enough = sample is not None and not stretched
+    plan = replace(based.plan, design=design, baseline=baseline, sample=sample)
+    return Based(plan, sources, own=as_planned and enough, frozen=manifest is not None)
+
+
+def frozen_sample(manifest: Manifest, per_bin: int) -> tuple[Sample, bool]:
+    """Documents of the first ``per_bin`` examples of each bin: tokens and questions on each.
+
+    Where the sample was frozen with fewer, documents of lengths between its own fill it up: the
+    second value says so.
+    """
+    rows = manifest.examples.select(["document_id", "length_tokens", "bin", "rank"]).to_pylist()
+    frozen = int(manifest.header.get("samples_per_bin", per_bin))
+    stretched = frozen < per_bin
+    documents: list[tuple[int, int]] = []
+    for bin in dict.fromkeys(row["bin"] for row in rows):
+        taken = [row for row in rows if row["bin"] == bin and row["rank"] < per_bin]
+        counted: dict[str, list[int]] = {}
+        for row in taken:
+            counted.setdefault(row["document_id"], [row["length_tokens"], 0])[1] += 1
+        found = sorted((length, n) for length, n in counted.values())
+        documents += _stretch(found, per_bin) if stretched else found
+    documents.sort()
+    lengths, questions = zip(*documents, strict=True)
+    return (tuple(max(int(n), 1) for n in lengths), tuple(int(n) for n in questions)), stretched
+
+
+def _stretch(documents: Sequence[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
+    lengths = np.array([length for length, _ in documents], np.float64)
+    have = sum(n for _, n in documents)
+    count = min(max(round(len(documents) * wanted / have), 1), wanted)
+    between = np.interp(np.linspace(0, 1, count), np.linspace(0, 1, len(lengths)), lengths)
+    each, more = divmod(wanted, count)
+    return [(round(x), each + (i < more)) for i, x in enumerate(between)]
+
+
+def read_pilot(study: Study, store: Store, manifest: Manifest | None) -> Pilot | None:
+    """What the newest campaign with records says; None without any answers of this sample."""
+    from contextcliff_dagster.experiments.length_profile.profile_and_report import read_records
+
+    campaign = _newest_records(study, store)
+    if manifest is None or campaign is None:
+        return None
+    try:
+        records = read_records(study, store, campaign)
+    except StoreError:
+        return None
+    records = records[records["example_id"].isin(manifest.examples["example_id"].to_pylist())]
+    return pilot_of(records, manifest, study.analysis_settings(), campaign)
+
+
+def pilot_of(
+    records: pd.DataFrame, manifest: Manifest, settings: AnalysisSettings, campaign: str
+) -> Pilot | None:
+    """Baseline and correlation of ``records``, the mean over models; None without answers."""
+    from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+    from contextcliff_dagster.analysis.records.samples import clean_records
+    from contextcliff_dagster.analysis.statistics.intraclass_correlation import (
+        LEAST_REPEATED,
+        intraclass_correlation,
+    )
+
+    means, likeness, models, examples, binary = [], [], [], 0, True
+    for model, own in records.groupby("model", sort=True):
+        sample = clean_records(own, manifest.bins)
+        if not len(sample.examples):
+            continue
+        found = sample.examples
+        models.append(str(model))
+        means.append(float(baseline_of(sample.documents(), settings)["mean"]))
+        examples += len(found)
+        scores = sample.calls.loc[sample.calls["answered"], "score"]
+        binary = binary and bool(scores.isin([0.0, 1.0]).all())
+        one = intraclass_correlation(
+            found["document"].to_numpy(np.int64),
+            found["score"].to_numpy(np.float64),
+            found["bin_index"].to_numpy(np.int64),
+        )
+        if one is not None:
+            likeness.append(one)
+    if not models:
+        return None
+    words = (
+        f"assumed: fewer than {LEAST_REPEATED} documents of campaign {campaign} have several "
+        "questions, or all score alike"
+    )
+    correlation = None
+    if likeness:
+        correlation = float(np.mean([one.value for one in likeness]))
+        ranges = "; ".join(f"{one.low:.2f} to {one.high:.2f}" for one in likeness)
+        words = (
+            f"estimated from {likeness[0].repeated} documents with several questions "
+            f"(95%: {ranges})"
+        )
+    return Pilot(
+        campaign, tuple(models), examples, float(np.mean(means)), correlation, words, binary
+    )
+
+
+def _newest_records(study: Study, store: Store) -> str | None:
+    """The newest campaign with records, sentinels' small ones apart."""
+    from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, list_campaigns
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+
+    folder = store.campaign_dir("eval_records", study.name, "x").parent
+    there = {path.name.removeprefix("campaign=") for path in folder.glob("campaign=*")}
+    there = {name for name in there if not name.startswith(SENTINEL)}
+    if not there or not store.has_ledger:
+        return max(there, default=None)
+    with Ledger.open(store.ledger) as ledger:
+        begun = [one.name for one in list_campaigns(ledger, study.name) if one.name in there]
+    return begun[-1] if begun else max(there)

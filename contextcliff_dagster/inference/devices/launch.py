@@ -1,0 +1,88 @@
+"""Run a program on leased devices.
+
+``python -m contextcliff_dagster.inference.devices.launch 1 -- COMMAND``
+
+Waits for its turn, then becomes the program (``exec``), so that the program itself holds the lease:
+killed, it frees its devices by the kernel alone. Imports little, since it may wait for hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.inference.devices.discovery import Gpus
+from contextcliff_dagster.inference.devices.file_leases import lease
+from contextcliff_dagster.inference.devices.process_lease import (
+    DESCRIPTORS_VARIABLE,
+    LEASED_VARIABLE,
+    environment_of,
+)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Lease, then become the program.
+
+    Raises:
+        SystemExit: 2 after a sentence on stderr, where the devices cannot be had.
+    """
+    parser = argparse.ArgumentParser(prog="python -m contextcliff_dagster.inference.devices.launch")
+    parser.add_argument("gpus", type=_gpus, help="how many whole devices; auto: one, or none")
+    parser.add_argument("--for", dest="purpose", default="", help="what others who wait are told")
+    parser.add_argument("--tell", type=int, default=2, help="descriptor that messages go to")
+    parser.add_argument("--with-parent", type=int, help="end when the process of this id ends")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    asked, command = parser.parse_args(given[:end]), given[end + 1 :]
+    if not command:
+        parser.error("write -- and the program to run after the options")
+    if asked.with_parent is not None:
+        _end_with(asked.with_parent)
+
+    def tell(sentence: str) -> None:
+        with suppress(OSError):  # nobody listens any more
+            os.write(asked.tell, f"{sentence}\n".encode())
+
+    if os.environ.get(LEASED_VARIABLE) is None and asked.gpus != 0:
+        try:
+            held = lease(asked.gpus, asked.purpose or Path(command[0]).name, say=tell)
+        except ContextCliffError as fault:
+            tell(str(fault))
+            raise SystemExit(2) from None
+        os.environ.update(environment_of(held))
+        os.environ[DESCRIPTORS_VARIABLE] = f"{os.getpid()}:{','.join(map(str, held.descriptors))}"
+        for descriptor in held.descriptors:
+            os.set_inheritable(descriptor, True)
+    if asked.tell > 2:
+        os.set_inheritable(asked.tell, False)
+    try:
+        os.execvp(command[0], command)
+    except OSError as fault:
+        tell(f"Cannot run {command[0]}: {fault.strerror}.")
+        raise SystemExit(127) from None
+
+
+def _gpus(text: str) -> Gpus:
+    return "auto" if text == "auto" else int(text)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end us, exec or not, when the parent ends; Linux only."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it ended before we asked
+        raise SystemExit(143)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""What an engine is: start, say who you are, count a prompt, stream one answer, stop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, get_args
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.models.registry import EngineKind, ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt, stable_hash
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The serving identity: what changes outputs. Prices, secrets and speed are not in it."""
+
+    fields: Mapping[str, Any]
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the fields; two identities are the same exactly where their hashes are."""
+        return stable_hash(dict(self.fields))
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The window: the smallest of those that the entry, the weights and the server state."""
+        meta = self.fields.get("server_meta")
+        stated = (
+            self.fields.get("window_tokens"),
+            self.fields.get("declared_window_tokens"),
+            self.fields.get("server_max_model_len"),
+            self.fields.get("server_window_tokens"),
+            meta.get("n_ctx") if isinstance(meta, Mapping) else None,
+        )
+        return min((n for n in stated if isinstance(n, int) and n > 0), default=None)
+
+    def differences(self, other: Identity) -> list[str]:
+        """``field: mine -> theirs`` for every field that differs."""
+        return [
+            f"{name}: {_short(mine)} -> {_short(theirs)}"
+            for name, mine, theirs in differences(self.fields, other.fields)
+        ]
+
+
+def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The fields that are not the same, by name, with both values (None where there is none).
+
+    A field of a field is named with a dot: what differs is seen, however much stands around it.
+    """
+    a, b = _flat(mine), _flat(theirs)
+    return [
+        (name, a.get(name), b.get(name))
+        for name in sorted(set(a) | set(b))
+        if a.get(name) != b.get(name)
+    ]
+
+
+def _flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{before}{name}.")
+        else:
+            flat[f"{before}{name}"] = value
+    return flat
+
+
+def _short(value: Any) -> str:
+    text = "not given" if value is None else str(value)
+    return text if len(text) <= 40 else text[:12] + "..." + text[-4:]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts by the server; None where it does not tell.
+
+    ``reasoning_tokens`` are part of ``completion_tokens``, ``cached_tokens`` of ``prompt_tokens``.
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Times in ms by the engine's own clock: until it took the call up, and from then on to the
+    first token."""
+
+    queue_ms: float
+    ttft_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a streamed answer; ``at``: its `time.perf_counter()`, where known.
+
+    ``timing`` comes with the last pieces, where the engine measures it: calls that waited for
+    their turn inside the engine are then not taken for slow ones. ``whole``: the answer came in
+    one piece, which says nothing about the time to its first token.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    at: float | None = None
+    timing: Timing | None = None
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How the answer is to be generated.
+
+    ``prefix_cache`` False: nothing that an earlier call left behind is to be reused, where the
+    engine has a way to say so.
+    """
+
+    max_output_tokens: int
+    temperature: float = 0.0
+    prefix_cache: bool = True
+
+
+class TransportError(Exception):
+    """A fault of the way to the model, not of its answer; worth another attempt.
+
+    ``kind`` names it (connect, timeout, drop, http_429, ...). ``maybe_paid``: the model may have
+    worked, and charged, before the fault. ``retry_after_s`` is what the server asked for. The
+    message holds no secret.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        maybe_paid: bool = False,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.maybe_paid, self.status, self.retry_after_s = (
+            kind,
+            maybe_paid,
+            status,
+            retry_after_s,
+        )
+
+
+class RejectedError(Exception):
+    """The server refused this one request (400, 413, 422): final, another attempt would fare no
+    better.
+
+    ``overflow`` is true where the refusal says that the prompt is longer than the window.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, overflow: bool = False) -> None:
+        super().__init__(message)
+        self.status, self.overflow = status, overflow
+
+
+@dataclass(frozen=True)
+class PromptCount:
+    """A prompt's tokens by the model's own count.
+
+    ``exact``: with the chat template and all; otherwise the texts alone, a lower bound of what the
+    server should see.
+    """
+
+    tokens: int
+    exact: bool = field(default=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """``vectors`` (texts, dimensions), in the order of the texts; tokens read, where told."""
+
+    vectors: NDArray[np.float32]
+    prompt_tokens: int | None = None
+
+
+class Engine(Protocol):
+    """One way of reaching a model. All methods run on one event loop; calls may overlap."""
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The longest prompt + output (after `start`), or None where nobody says."""
+        ...
+
+    async def start(self) -> None:
+        """Make ready: load weights, or reach the server and ask what it serves.
+
+        Raises:
+            EngineError: unreachable, refused, or not there; one sentence.
+        """
+        ...
+
+    def identity(self) -> Identity:
+        """The serving identity (after `start`)."""
+        ...
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """The prompt's tokens by the model's own count, or None where there is none."""
+        ...
+
+    def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """One answer, piece by piece; the last pieces carry ``finish_reason`` and ``usage``.
+
+        Raises:
+            TransportError: worth another attempt.
+            RejectedError: this request is refused for good.
+            EngineError: no further request makes sense (401, 403, 404, quota used up).
+        """
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """One vector for each text, in one request.
+
+        Raises:
+            TransportError, RejectedError: as `stream`.
+            EngineError: this engine has no embeddings; or as `stream`.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Free what `start` took; safe to call twice."""
+        ...
+
+
+class GeneratesOnly:
+    """What engines without embeddings share."""
+
+    _entry: ModelEntry
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Raises EngineError."""
+        raise EngineError(
+            f"Model {self._entry.name!r}: engine {self._entry.engine!r} has no embeddings; name a "
+            "model of engine 'openai' whose server has /v1/embeddings."
+        )
+
+
+def open_engine(entry: ModelEntry) -> Engine:
+    """The engine of ``entry``, not yet started."""
+    if entry.engine == "reference":
+        from contextcliff_dagster.inference.engines.reference import ReferenceEngine
+
+        return ReferenceEngine(entry)
+    if entry.engine == "openai":
+        from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
+
+        return OpenAIEngine(entry)
+    if entry.engine == "llamacpp":
+        from contextcliff_dagster.inference.engines.llamacpp.engine import LlamaCppEngine
+
+        return LlamaCppEngine(entry)
+    if entry.engine == "transformers":
+        from contextcliff_dagster.inference.engines.transformers import TransformersEngine
+
+        return TransformersEngine(entry)
+    if entry.engine == "vllm":
+        from contextcliff_dagster.inference.engines.vllm.in_process import VllmEngine
+
+        return VllmEngine(entry)
+    if entry.engine == "vllm_server":
+        from contextcliff_dagster.inference.engines.vllm.managed_server import VllmServerEngine
+
+        return VllmServerEngine(entry)
+    raise EngineError(
+        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use one of "
+        f"{', '.join(get_args(EngineKind))}."
+    )
+
+
+def declared_identity(entry: ModelEntry) -> dict[str, Any]:
+    """What is known of the identity without starting the engine (in process: nearly all)."""
+    if entry.engine == "reference":
+        from contextcliff_dagster.inference.engines.reference import reference_identity
+
+        return reference_identity(entry)
+    if entry.engine == "llamacpp":
+        from contextcliff_dagster.inference.engines.llamacpp.engine import llamacpp_identity
+
+        return llamacpp_identity(entry)
+    if entry.engine == "transformers":
+        from contextcliff_dagster.inference.engines.transformers import transformers_identity
+
+        return transformers_identity(entry)
+    if entry.engine in ("vllm", "vllm_server"):
+        from contextcliff_dagster.inference.engines.vllm.engine_args import declared_vllm_identity
+
+        return declared_vllm_identity(entry)
+    from contextcliff_dagster.inference.engines.openai.engine import declared_openai_identity
+
+    return declared_openai_identity(entry)

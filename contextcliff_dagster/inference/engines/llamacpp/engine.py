@@ -1,0 +1,238 @@
+"""Any GGUF model, run in this process by llama.cpp through ``xllamacpp``.
+
+Its native HTTP server listens on the loopback for as long as the engine runs and is spoken to as
+any other OpenAI-compatible endpoint is: real streaming, its own token counts, and a cancelled call
+ends the work on it, which the library's direct calls do not offer. The server's threads need no
+Python lock, so the event loop stays free and the time to the first token is the model's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    GeneratesOnly,
+    Identity,
+    PromptCount,
+)
+from contextcliff_dagster.inference.engines.llamacpp.settings import (
+    apply_settings,
+    kv_types,
+    rope_settings,
+)
+from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
+from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
+from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.weights.files import (
+    find_weights,
+    gguf_parts,
+    gguf_sha256,
+    installed_version,
+)
+from contextcliff_dagster.inference.weights.gguf_header import gguf_header, trained_window
+
+if TYPE_CHECKING:
+    import httpx2
+
+BATCH_TOKENS = 512
+"""Read at a time: after Ctrl-C, at most so many tokens are still read."""
+_ERRORS_ONLY = 1
+
+
+def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
+    """All that decides the answers; the model is not loaded for it.
+
+    Threads are not in it, nor is concurrency: they change speed.
+
+    Raises:
+        EngineError: xllamacpp or the weights are missing, or a setting is not llama.cpp's.
+    """
+    version = installed_version("xllamacpp", entry, "local")
+    path = weights_file(entry)
+    return {
+        "engine": "llamacpp",
+        "runtime": f"xllamacpp {version}",
+        "weights_sha256": gguf_sha256(path),
+        "kv_cache_dtype": "/".join(kv_types(entry)),
+        "rope": rope_settings(entry) or "of the weights",
+        "window_tokens": _window(entry, path),
+    }
+
+
+def weights_file(entry: ModelEntry) -> Path:
+    """The GGUF file, of one in several parts the first.
+
+    Raises:
+        EngineError: it is not there, or is none, or a part is missing.
+    """
+    path = find_weights(entry)
+    if path.is_dir():
+        raise EngineError(
+            f"Model {entry.name!r}: {path} is a folder; name the GGUF file itself in `weights` of "
+            "models.yaml."
+        )
+    gguf_parts(path)
+    gguf_header(path)
+    return path
+
+
+def _window(entry: ModelEntry, path: Path) -> int:
+    # More than the weights were trained to may be asked for: how far that carries is a question
+    # that this instrument is for.
+    window = entry.window_tokens or trained_window(gguf_header(path))
+    if window is None:
+        raise EngineError(
+            f"Model {entry.name!r}: {path} does not say how long its window is; give "
+            "`window_tokens` in models.yaml."
+        )
+    return window
+
+
+class LlamaCppEngine(GeneratesOnly):
+    """See `engine.Engine`."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry = entry
+        self._path = weights_file(entry)
+        for name in ("xllamacpp", "httpx2"):
+            installed_version(name, entry, "local")
+        rope_settings(entry), kv_types(entry)
+        self._lock = asyncio.Lock()
+        self._server: Any = None
+        self._devices: str | None = None
+        self._remote: OpenAIEngine | None = None
+        self._http: httpx2.AsyncClient | None = None
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The entry's window, else the one that the weights were trained to."""
+        return _window(self._entry, self._path)
+
+    async def start(self) -> None:
+        """Load the weights and listen on a free port of the loopback."""
+        import httpx2
+
+        async with self._lock:  # a start that is given up goes on in its thread: `stop` waits
+            self._server = await asyncio.to_thread(self._load)
+            address = self._server.listening_address
+            self._http = httpx2.AsyncClient(
+                base_url=address, timeout=self._entry.timeout_s, trust_env=False
+            )
+            self._remote = OpenAIEngine(
+                self._entry.model_copy(
+                    update={
+                        "engine": "openai",
+                        "base_url": f"{address}/v1",
+                        "quirks": Quirks(prefill="last_message", probes="omit"),
+                    }
+                )
+            )
+            self._remote.dialect = Dialect("llamacpp")
+            await self._remote.start()
+            props = await self._ask("GET", "/props")
+            slot = props["default_generation_settings"]["n_ctx"]
+        if slot < (self.window_tokens or 0):
+            raise EngineError(
+                f"Model {self._entry.name!r}: llama.cpp gives each call {slot} tokens of the "
+                f"{self.window_tokens} asked for; set a smaller `window_tokens` or `concurrency` "
+                "in models.yaml."
+            )
+
+    def _load(self) -> Any:
+        import xllamacpp
+
+        entry = self._entry
+        slots = entry.concurrency
+        params = xllamacpp.CommonParams()
+        params.verbosity = _ERRORS_ONLY
+        params.model.path = str(self._path)
+        params.model_alias = {entry.model_id}
+        params.n_ctx = (self.window_tokens or 0) * slots  # shared out among the slots
+        params.n_parallel = slots
+        params.kv_unified = False
+        params.n_batch = params.n_ubatch = BATCH_TOKENS
+        params.ctx_shift = False  # on, it drops the front of a long context without a word
+        params.fit_params = False  # on, it shortens the window to what memory is free
+        params.cache_ram_mib = 0  # no copies of earlier prompts beside the slot's own: up to 8 GB
+        # Nothing of a prompt is shown to another user of the machine or a page in a browser.
+        params.ui = params.endpoint_slots = params.endpoint_metrics = False
+        params.cors_origins = "http://127.0.0.1"
+        params.hostnames = ["127.0.0.1"]
+        params.port = 0
+        if entry.threads:
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = entry.threads
+        apply_settings(params, entry)
+        try:
+            server = xllamacpp.Server(params)
+            devices = [
+                d for d in xllamacpp.get_device_info() if not d["type"].name.endswith("_CPU")
+            ]
+        except RuntimeError as fault:
+            raise EngineError(
+                f"Model {entry.name!r}: llama.cpp cannot load {self._path} with a window of "
+                f"{self.window_tokens} tokens ({fault}); see its own words above, and correct "
+                "models.yaml."
+            ) from fault
+        self._devices = ", ".join(str(d["description"]) for d in devices) or "cpu"
+        return server
+
+    async def stop(self) -> None:
+        """End the calls in flight and free the memory."""
+        async with self._lock:
+            if self._remote is not None:
+                await self._remote.stop()
+                self._remote = None
+            if self._http is not None:
+                await self._http.aclose()
+                self._http = None
+            await asyncio.to_thread(self._unload)
+
+    def _unload(self) -> None:
+        self._server = None  # its destructor ends the native threads
+
+    def identity(self) -> Identity:
+        """Weights by hash, runtime, cache, RoPE, window; and the devices, once they are known."""
+        fields = llamacpp_identity(self._entry)
+        if self._devices:
+            fields["server_devices"] = self._devices
+        return Identity(fields)
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """Exact: the weights' own chat template and tokenizer."""
+        text = prompt.text
+        if prompt.mode != "completion":
+            asked = {"messages": prompt.as_dicts()}
+            text = (await self._ask("POST", "/apply-template", asked))["prompt"]
+        body = {"content": text, "add_special": True, "parse_special": True}
+        return PromptCount(len((await self._ask("POST", "/tokenize", body))["tokens"]))
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        import httpx2
+
+        assert self._http is not None, "start() comes first"
+        try:
+            response = await self._http.request(method, path, json=body)
+            response.raise_for_status()
+            return response.json()
+        except (httpx2.HTTPError, ValueError) as fault:
+            answer = getattr(fault, "response", None)
+            said = fault if answer is None else answer.text[:300]
+            raise EngineError(
+                f"Model {self._entry.name!r}: llama.cpp fails at {path} ({said}); its chat "
+                "template may not know these turns, so try another prompt mode."
+            ) from fault
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come."""
+        assert self._remote is not None, "start() comes first"
+        async with aclosing(self._remote.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
+            async for delta in stream:
+                yield delta

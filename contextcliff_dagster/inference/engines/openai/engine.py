@@ -1,0 +1,302 @@
+"""Any OpenAI-compatible endpoint: chat completions or completions, streamed.
+
+The client never retries by itself (a re-sent request may be paid twice without a trace); faults
+are sorted into those worth another attempt, those of one request, and those of all requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    Embeddings,
+    Identity,
+    PromptCount,
+    TransportError,
+)
+from contextcliff_dagster.inference.engines.openai.error_mapping import FaultSorter
+from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError, Whole
+from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes, detect
+from contextcliff_dagster.inference.engines.openai.token_counting import (
+    ServerCount,
+    find_server_count,
+)
+from contextcliff_dagster.inference.engines.openai.wire_format import (
+    read_delta,
+    read_embeddings,
+    read_error,
+    request,
+)
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.requests.shared_document import MARK
+from contextcliff_dagster.redaction import hide, public_url, redact, url_secrets
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+
+START_ATTEMPTS = 3
+START_SECONDS = 15.0
+_TOLD_FIELDS = ("max_model_len", "root", "meta")
+"""What servers say in /v1/models that decides answers (vLLM: max_model_len, root; llama.cpp:
+meta)."""
+
+
+def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
+    """The part of the identity that the entry itself gives."""
+    fields: dict[str, Any] = {
+        "engine": "openai",
+        "model_id": entry.model_id,
+        "dtype": entry.dtype,
+        "quantization": entry.quantization,
+        "kv_cache_dtype": entry.kv_cache_dtype,
+        "rope_scaling": entry.rope_scaling,
+        "declared_window_tokens": entry.window_tokens,
+        # Only where they are not as usual: these two change what is answered.
+        "temperature": "omitted" if entry.quirks.temperature == "omit" else None,
+        "prefill": entry.quirks.prefill if entry.quirks.prefill == "last_message" else None,
+    }
+    # Where nobody says which weights stand behind the address, the address is all there is to tell
+    # two servers apart.
+    if entry.revision:
+        fields["revision"] = entry.revision
+    else:
+        fields["endpoint"] = public_url(entry.resolved_base_url())
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+class OpenAIEngine:
+    """See `engine.Engine`."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry = entry
+        self._base_url = entry.resolved_base_url()
+        self._secrets = url_secrets(self._base_url)
+        self._endpoint: Endpoint | None = None
+        self._told: dict[str, Any] = {}
+        self.dialect = Dialect()
+        self._tokenizer: Tokenizer | None = None
+        self._server_count: ServerCount | None = None
+        self._faults = FaultSorter(entry, public_url(self._base_url), self._redact)
+
+    def _redact(self, text: str) -> str:
+        return redact(text, self._secrets)
+
+    def _secret(self, variable: str, what: str) -> str:
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            raise EngineError(
+                f"Model {self._entry.name!r} takes {what} from the environment variable "
+                f"{variable}, which is not set; set it."
+            )
+        self._secrets.append(value)
+        return value
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The smaller of what the entry and the server say; None where neither does."""
+        return self.identity().window_tokens
+
+    async def start(self) -> None:
+        """Make the client, and ask the server what it serves and what it is."""
+        entry = self._entry
+        # Nobody else's key is ever sent: what goes out is what the entry names.
+        headers = {
+            name: self._secret(variable, f"header {name}")
+            for name, variable in entry.headers_env.items()
+        }
+        if entry.api_key_env:
+            headers.setdefault(
+                "Authorization", f"Bearer {self._secret(entry.api_key_env, 'its key')}"
+            )
+        named = {name.lower() for name in headers}
+        if "authorization" in named and urlsplit(self._base_url).username is not None:
+            raise EngineError(
+                f"Model {entry.name!r} has a user in `base_url` and a key: a request can carry one "
+                "of the two, so take the other out of models.yaml."
+            )
+        if entry.tokenizer:
+            from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+
+            self._tokenizer = open_tokenizer(entry.tokenizer)
+        self._endpoint = Endpoint(
+            self._base_url,
+            headers,
+            timeout_s=entry.timeout_s,
+            connections=entry.concurrency + 2,
+        )
+        listed = await self._ask_models()
+        self._told = {name: listed[name] for name in _TOLD_FIELDS if listed.get(name) is not None}
+        if entry.quirks.probes == "send":
+            await self._probe(self._endpoint, listed)
+
+    async def _probe(self, endpoint: Endpoint, listed: dict[str, Any]) -> None:
+        probes = Probes(endpoint, self._faults)
+        try:
+            self.dialect = await detect(probes, listed)
+            if self._tokenizer is None:
+                self._server_count = await find_server_count(
+                    self.dialect, listed, self._entry, endpoint, self._faults, probes
+                )
+        except TransportError as fault:
+            raise EngineError(
+                f"Model {self._entry.name!r}: {public_url(self._base_url)} does not say what kind "
+                f"of server it is ({fault}); run the same command again, or set `quirks: {{probes: "
+                "omit}` for it in models.yaml."
+            ) from None
+
+    async def _ask_models(self) -> dict[str, Any]:
+        """What /v1/models says about our model; {} where the server has no such list.
+
+        A hiccup is retried: an identity that depends on luck would make a campaign refuse itself.
+        """
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                listed = await self._list_models()
+            except TransportError as fault:
+                if fault.kind == "connect" or attempt == START_ATTEMPTS:
+                    raise self._faults.unreachable(fault) from None
+                await asyncio.sleep(0.5 * attempt)
+                continue
+            mine = next((item for item in listed if item.get("id") == self._entry.model_id), None)
+            if mine is None and len(listed) == 1:
+                mine = listed[0]  # servers of one model answer to any name
+            return mine or {}
+        raise AssertionError("not reached")
+
+    async def _list_models(self) -> list[dict[str, Any]]:
+        assert self._endpoint is not None
+        try:
+            reply = await self._endpoint.ask("GET", "/models", within_s=START_SECONDS)
+        except TimeoutError as fault:
+            if type(fault) is not TimeoutError:
+                raise self._faults.sort(fault, sent=False) from None
+            raise TransportError("timeout", f"no answer within {START_SECONDS:g} s") from None
+        except Exception as fault:
+            raise self._faults.sort(fault, sent=False) from None
+        if reply.status in {400, 404, 405, 422, 501}:
+            return []
+        if reply.status != 200:
+            raise self._faults.sort(StatusError(reply), sent=False)
+        answer = reply.json()
+        data = answer.get("data") if isinstance(answer, dict) else None
+        return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+
+    def identity(self) -> Identity:
+        """What the entry declares and the server tells."""
+        told = {**self._told, **self.dialect.told}
+        return Identity(
+            {
+                **declared_openai_identity(self._entry),
+                **{f"server_{name}": self._without_secrets(told[name]) for name in told},
+            }
+        )
+
+    def _without_secrets(self, value: Any) -> Any:
+        """Some servers echo what they were sent."""
+        if isinstance(value, str):
+            return hide(value, self._secrets)
+        if isinstance(value, list):
+            return [self._without_secrets(item) for item in value]
+        if isinstance(value, dict):
+            return {name: self._without_secrets(item) for name, item in value.items()}
+        return value
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """The texts under the entry's ``tokenizer``, template not counted; without one, what the
+        server counts, where it does."""
+        if self._tokenizer is None:
+            return await self._server_count.tokens(prompt) if self._server_count else None
+        # In a thread: half a megabyte takes long enough to be seen in the times of other calls.
+        return PromptCount(await asyncio.to_thread(self._count, self._tokenizer, prompt), False)
+
+    def _count(self, tokenizer: Tokenizer, prompt: Prompt) -> int:
+        if not prompt.document or not prompt.outline:
+            return sum(map(tokenizer.count, prompt.contents()))
+        # The document is counted once. Pieces of text may merge at its ends, a token or two: well
+        # within the slack that is left where a count is not exact.
+        pieces = [piece for text in prompt.outline.contents() for piece in text.split(MARK)]
+        document = prompt.document.count(tokenizer.fingerprint, tokenizer.count)
+        return document + sum(tokenizer.count(piece) for piece in pieces if piece)
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """By /embeddings, in one request; one text too many or too long is for the server to
+        refuse."""
+        import orjson
+
+        assert self._endpoint is not None, "start() comes first"
+        if not texts:
+            raise ValueError("there is no text to embed")
+        asked = {"model": self._entry.model_id, "input": list(texts), "encoding_format": "float"}
+        try:
+            reply = await self._endpoint.ask(
+                "POST", "/embeddings", [orjson.dumps(asked)], within_s=self._entry.timeout_s
+            )
+            if reply.status != 200:
+                raise StatusError(reply)
+        except Exception as fault:
+            raise self._faults.sort(fault, sent=False) from None
+        if (found := read_embeddings(reply.json(), len(texts))) is None:
+            raise TransportError(
+                "bad_answer", "the answer holds no vector for each text", maybe_paid=True
+            )
+        return found
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        if self._endpoint is not None:
+            await self._endpoint.close()
+            self._endpoint = None
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """One streamed completion; without a finish reason at its end it is a transport fault."""
+        import orjson
+
+        assert self._endpoint is not None, "start() comes first"
+        finish_reason: str | None = None
+        chunks = 0
+        asked = request(self._entry, prompt, decoding, self.dialect.name)
+        started = time.perf_counter()
+        try:
+            async with (
+                asyncio.timeout(self._entry.timeout_s),
+                aclosing(self._endpoint.events(*asked)) as events,
+            ):
+                async for event in events:
+                    chunk = orjson.loads(bytes(event))
+                    if error := read_error(chunk):
+                        raise self._faults.in_stream(error)
+                    chunks += 1
+                    if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
+                        finish_reason = delta.finish_reason or finish_reason
+                        yield replace(delta, whole=True) if isinstance(event, Whole) else delta
+        except (GeneratorExit, asyncio.CancelledError):
+            raise
+        except Exception as fault:
+            if type(fault) is not TimeoutError:
+                raise self._faults.sort(fault, sent=chunks > 0) from None
+            raise TransportError(
+                "timeout", f"no complete answer within {self._entry.timeout_s:g} s", maybe_paid=True
+            ) from None
+        if chunks == 0:
+            raise TransportError(
+                "no_stream", "the answer with status 200 was no event stream", maybe_paid=True
+            )
+        if finish_reason is None:
+            raise TransportError(
+                "cut_stream", "the answer's stream ended before its end", maybe_paid=True
+            )
+        if finish_reason == "error":
+            raise TransportError(
+                "server_error", "the server ended the answer with an error", maybe_paid=True
+            )

@@ -1,0 +1,162 @@
+"""The wire format of chat completions and completions, seen from the client's side."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from contextcliff_dagster.inference.engines.base import Decoding, Delta, Embeddings, Timing, Usage
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
+
+
+def request(
+    entry: ModelEntry, prompt: Prompt, decoding: Decoding, dialect: str = "plain"
+) -> tuple[str, list[bytes]]:
+    """Path and body of a streamed request; the body in pieces, the document encoded only once."""
+    path = "/completions" if prompt.mode == "completion" else "/chat/completions"
+    more = {} if decoding.prefix_cache else _reuse_nothing(dialect)
+    return path, encoded(prompt, lambda part: {**_body(entry, part, decoding), **more})
+
+
+def _reuse_nothing(dialect: str) -> dict[str, Any]:
+    """What tells a server to read this prompt anew; {} where it has no word for it.
+
+    vLLM finds a prefix again only under the salt that it was read with; llama.cpp has a switch.
+    Others refuse what they do not know.
+    """
+    if dialect == "vllm":
+        return {"cache_salt": uuid.uuid4().hex}
+    return {"cache_prompt": False} if dialect == "llamacpp" else {}
+
+
+def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:
+    """The JSON of ``body(prompt)`` in pieces, of which the document is one, where it can be."""
+    import orjson
+
+    if prompt.document and prompt.outline:
+        with suppress(ValueError):  # somebody asks about the mark itself
+            return prompt.document.within(orjson.dumps(body(prompt.outline)))
+    return [orjson.dumps(body(prompt))]
+
+
+def _body(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
+    quirks = entry.quirks
+    body: dict[str, Any] = {"model": entry.model_id, "stream": True}
+    if quirks.stream_usage == "send":
+        body["stream_options"] = {"include_usage": True}
+    if quirks.temperature == "send":
+        body["temperature"] = decoding.temperature
+    if prompt.mode == "completion":
+        return {**body, "prompt": prompt.text, "max_tokens": decoding.max_output_tokens}
+    body[quirks.max_tokens_parameter] = decoding.max_output_tokens
+    if goes_on(entry, prompt):
+        body |= GO_ON
+    return {**body, "messages": prompt.as_dicts()}
+
+
+GO_ON = {"continue_final_message": True, "add_generation_prompt": False}
+"""vLLM's way of going on with a begun answer."""
+
+
+def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
+    """Whether the begun answer is handed over vLLM's way."""
+    return prompt.mode == "chat_prefill" and entry.quirks.prefill == "continue_final_message"
+
+
+def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | None:
+    """What a chunk of either interface brings, None for nothing; servers leave out what they
+    please.
+
+    ``within_ms``: how long ago the request was sent. No time that the server tells can be longer.
+    """
+    text = reasoning = ""
+    finish_reason = None
+    choices = chunk.get("choices")
+    if choices:
+        choice = choices[0]
+        finish_reason = choice.get("finish_reason")
+        piece = choice.get("delta") or choice.get("message")  # the latter in whole answers
+        if piece is None:
+            text = choice.get("text") or ""
+        else:
+            text, thought = _texts(piece.get("content"))
+            told = piece.get("reasoning_content") or piece.get("reasoning")
+            reasoning = told if isinstance(told, str) and told else thought
+    usage = _usage(chunk.get("usage"))
+    timing = _timing(chunk.get("metrics"), within_ms)
+    if not (text or reasoning or finish_reason or usage or timing):
+        return None
+    return Delta(text, reasoning, finish_reason, usage, timing=timing)
+
+
+def _texts(content: Any) -> tuple[str, str]:
+    """Answer and thoughts of a ``content``: mostly a text, of some models a list of parts."""
+    if isinstance(content, str):
+        return content, ""
+    parts = [part for part in content or () if isinstance(part, dict)]
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    return "".join(texts), "".join(_texts(part.get("thinking"))[0] for part in parts)
+
+
+def read_error(chunk: Any) -> Any:
+    """The error that an event tells instead of a piece of the answer, None where it tells none."""
+    if not isinstance(chunk, dict):
+        return {"message": f"an event that is no object: {chunk!r}"}
+    if chunk.get("object") == "error":
+        return chunk
+    return chunk.get("error")
+
+
+def read_embeddings(answer: Any, texts: int) -> Embeddings | None:
+    """The vectors of an answer to /embeddings; None where there is not one for each text."""
+    import numpy as np
+
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+        return None
+    # Some leave out the index, and keep the order.
+    places = [item.get("index", place) for place, item in enumerate(data)]
+    if not all(isinstance(place, int) for place in places) or sorted(places) != list(range(texts)):
+        return None
+    placed = {place: item.get("embedding") for place, item in zip(places, data, strict=True)}
+    try:
+        vectors = np.array([placed[place] for place in range(texts)], dtype=np.float32)
+    except (TypeError, ValueError):
+        return None
+    if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
+        return None
+    usage = answer.get("usage")
+    tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return Embeddings(vectors, tokens if isinstance(tokens, int) else None)
+
+
+def _usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict) or usage.get("prompt_tokens") is None:
+        return None
+    read = usage.get("prompt_tokens_details") or {}
+    written = usage.get("completion_tokens_details") or {}
+    prompt, completion = usage["prompt_tokens"], usage.get("completion_tokens")
+    reasoning, total = written.get("reasoning_tokens"), usage.get("total_tokens")
+    # Some leave the reasoning out of what they call completion, and bill it all the same.
+    if isinstance(total, int) and isinstance(completion, int) and total > prompt + completion:
+        reasoning = max(reasoning or 0, total - prompt - completion)
+        completion = total - prompt
+    return Usage(prompt, completion, read.get("cached_tokens"), reasoning)
+
+
+def _timing(metrics: Any, within_ms: float) -> Timing | None:
+    """What vLLM tells of one request beside its usage (``--enable-per-request-metrics``), by its
+    engine's clock: the time until it was scheduled, and from then on to the first token."""
+    if not isinstance(metrics, dict):
+        return None
+    queue, first = metrics.get("queue_time_ms"), metrics.get("time_to_first_token_ms")
+    if not isinstance(queue, int | float) or not isinstance(first, int | float):
+        return None
+    # Comparisons with NaN are false, too.
+    if not (queue >= 0 and first >= 0 and queue + first <= within_ms):
+        return None
+    return Timing(float(queue), float(first))

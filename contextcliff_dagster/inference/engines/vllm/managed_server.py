@@ -1,0 +1,174 @@
+"""A vLLM server that this engine starts, watches, starts again after a crash, and stops.
+
+The calls themselves go the way of any OpenAI-compatible endpoint. A call that a crash interrupts is
+a transport fault, tried again like others: the answers are those of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    GeneratesOnly,
+    Identity,
+    PromptCount,
+    TransportError,
+)
+from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
+from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
+from contextcliff_dagster.inference.engines.vllm.engine_args import declared_vllm_identity
+from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess
+from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.weights.files import installed_version
+
+COUNT_ATTEMPTS = 4
+COUNT_PAUSE_S = 1.0
+
+
+class VllmServerEngine(GeneratesOnly):
+    """See `engine.Engine`."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry = entry
+        self._declared = declared_vllm_identity(entry)
+        installed_version("httpx2", entry, "vllm")
+        self._process = VllmProcess(entry)
+        self._remote: OpenAIEngine | None = None
+        self._window: int | None = None
+        self._restarts = 0
+        self._broken = False
+        self._lock = asyncio.Lock()
+
+    @property
+    def server_pid(self) -> int | None:
+        """Process id of the server, while there is one."""
+        return self._process.pid
+
+    @property
+    def window_tokens(self) -> int | None:
+        """What the server states, which is the entry's window where it has one."""
+        return self.identity().window_tokens
+
+    async def start(self) -> None:
+        """Start the server: half a minute on a CPU, minutes for large weights."""
+        async with self._lock:
+            await self._start()
+
+    async def _start(self) -> None:
+        await self._process.start()
+        update: dict[str, Any] = {
+            "engine": "openai",
+            "base_url": f"{self._process.address}/v1",
+            "weights": None,
+            "vllm": type(self._entry.vllm)(),
+            "api_key_env": None,
+            "headers_env": {},
+            "quirks": Quirks(probes="omit"),
+        }
+        self._remote = OpenAIEngine(self._entry.model_copy(update=update))
+        self._remote.dialect = Dialect("vllm")
+        await self._remote.start()
+        self._window = self._remote.window_tokens
+        self._broken = False
+
+    async def stop(self) -> None:
+        """End the server."""
+        async with self._lock:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        remote, self._remote = self._remote, None
+        if remote is not None:
+            await remote.stop()
+        await self._process.stop()
+
+    def identity(self) -> Identity:
+        """As in process; where it listens is no part of it."""
+        if self._window is None:
+            return Identity(self._declared)
+        return Identity({**self._declared, "server_max_model_len": self._window})
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """Exact: the server's own tokenizer and chat template."""
+        import httpx2
+
+        if prompt.mode == "completion":
+            body: dict[str, Any] = {"prompt": prompt.text, "add_special_tokens": True}
+        else:
+            prefill = prompt.mode == "chat_prefill"
+            body = {
+                "messages": prompt.as_dicts(),
+                "add_generation_prompt": not prefill,
+                "continue_final_message": prefill,
+            }
+        body["model"] = self._entry.model_id
+        attempts = 0
+        while True:
+            await self._ready()
+            attempts += 1
+            timeout = self._entry.timeout_s
+            try:
+                async with httpx2.AsyncClient(trust_env=False, timeout=timeout) as client:
+                    answer = await client.post(f"{self._process.address}/tokenize", json=body)
+                if answer.status_code == 200:
+                    return PromptCount(int(answer.json()["count"]))
+                fault = f"status {answer.status_code}: {answer.text[:300]}"
+                final = answer.status_code < 500
+            except (httpx2.HTTPError, OSError, ValueError, KeyError) as broken:
+                fault, final = str(broken), False
+            # One that is about to end answers 500 before it answers nothing.
+            if not final and not await self._process.healthy():
+                self._broken, attempts = True, 0
+                continue
+            if not final and attempts < COUNT_ATTEMPTS:
+                await asyncio.sleep(COUNT_PAUSE_S)
+                continue
+            raise EngineError(
+                f"Model {self._entry.name!r}: vLLM cannot count a prompt ({fault}); its chat "
+                "template may not know these turns, so try another prompt mode."
+            )
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come.
+
+        Raises:
+            TransportError: also where the server died meanwhile; the next call starts it again.
+            EngineError: it died more often than the entry allows.
+        """
+        remote = await self._ready()
+        try:
+            async with aclosing(remote.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
+                async for delta in stream:
+                    yield delta
+        except TransportError as fault:
+            if remote is not self._remote or not await self._process.healthy():
+                self._broken = self._broken or remote is self._remote
+                raise TransportError(
+                    "server_died", f"the vLLM server died ({self._process.said(1)})"
+                ) from fault
+            raise
+
+    async def _ready(self) -> OpenAIEngine:
+        """The way to a server that lives, started again where it does not."""
+        async with self._lock:
+            if self._remote is not None and not self._broken and self._process.alive:
+                return self._remote
+            if self._restarts >= self._entry.vllm.restarts:
+                raise EngineError(
+                    f"Model {self._entry.name!r}: its vLLM server died, and was started again "
+                    f"{self._restarts} times already (`vllm: restarts`); everything measured is "
+                    "kept, so give it more memory or a smaller window and run the same command to "
+                    f"go on. The last that it said: {self._process.said()}"
+                )
+            self._restarts += 1
+            await self._stop()
+            await self._start()
+            assert self._remote is not None
+            return self._remote

@@ -1,0 +1,177 @@
+"""A vLLM server of our own: started on a free port of the loopback, watched, ended with us."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.devices.process_lease import lease_descriptors
+from contextcliff_dagster.inference.engines.vllm import process_watchdog
+from contextcliff_dagster.inference.engines.vllm.engine_args import (
+    engine_args,
+    environment,
+    vllm_version,
+)
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.redaction import redact
+
+SHUTDOWN_SECONDS = 10
+HEALTH_SECONDS = 10.0
+_POLL_SECONDS = 0.2
+_PORT_ATTEMPTS = 3
+_TAIL_BYTES = 20_000
+
+
+class VllmProcess:
+    """``python -m vllm.entrypoints.openai.api_server`` for one model."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry = entry
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._log: tempfile._TemporaryFileWrapper[bytes] | None = None
+        self.pid: int | None = None
+        self.address = ""
+
+    async def start(self) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            EngineError: it ended or did not answer in time; with the last that it said.
+        """
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            await self._spawn(_free_port())
+            try:
+                await self._until_healthy()
+                return
+            except EngineError:
+                await self.stop()
+                # Between our asking for a free port and vLLM's taking it somebody else may have.
+                if attempt == _PORT_ATTEMPTS or "address already in use" not in self.said(50):
+                    raise
+            except BaseException:
+                await self.stop()
+                raise
+
+    async def _spawn(self, port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}"
+        self._log = log = tempfile.NamedTemporaryFile(prefix="vllm-", suffix=".log")  # noqa: SIM115
+        command = [sys.executable, process_watchdog.__file__, str(SHUTDOWN_SECONDS)]
+        command += server_command(self._entry, port)
+        version = vllm_version(self._entry.name)
+        # Ours are defaults: what the user has set for vLLM counts.
+        env = {**environment(version, in_process=False), **os.environ, "PYTHONUNBUFFERED": "1"}
+        descriptors = lease_descriptors()
+        self._guard = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=env,
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
+        assert self._guard.stdout is not None
+        with suppress(ValueError):
+            self.pid = int(await asyncio.to_thread(self._guard.stdout.readline))
+
+    async def _until_healthy(self) -> None:
+        give_up = time.monotonic() + self._entry.vllm.start_timeout_s
+        while not await self.healthy():
+            why = ""
+            if not self.alive:
+                why = "ended before it was ready"
+            elif time.monotonic() > give_up:
+                why = f"was not ready after {self._entry.vllm.start_timeout_s:g} s"
+            if why:
+                raise EngineError(
+                    f"Model {self._entry.name!r}: its vLLM server {why}; correct its entry in "
+                    f"models.yaml. The last that it said: {self.said()}"
+                )
+            await asyncio.sleep(_POLL_SECONDS)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there."""
+        return self._guard is not None and self._guard.poll() is None
+
+    async def healthy(self) -> bool:
+        """Whether it is there, answers, and its engine lives."""
+        import httpx2
+
+        if not self.alive:
+            return False
+        try:
+            async with httpx2.AsyncClient(trust_env=False, timeout=HEALTH_SECONDS) as client:
+                return (await client.get(f"{self.address}/health")).status_code == 200
+        except (httpx2.HTTPError, OSError):
+            return False
+
+    def said(self, lines: int = 4) -> str:
+        """The last lines of its log that tell something, on one line, without secrets."""
+        if self._log is None:
+            return "nothing"
+        with Path(self._log.name).open("rb") as log:
+            log.seek(max(os.fstat(log.fileno()).st_size - _TAIL_BYTES, 0))
+            text = log.read().decode(errors="replace")
+        told = [line.strip() for line in text.splitlines() if line.strip(" \r\n^~|")]
+        faults = [line for line in told if "Error" in line]
+        # A traceback ends with the fault of the outermost process, which only says that an inner
+        # one failed; the innermost comes first.
+        return redact(" | ".join((faults or told)[-lines:]), limit=1000) or "nothing"
+
+    async def stop(self) -> None:
+        """End it, and all that it started; safe to call twice."""
+        guard, self._guard, self.pid = self._guard, None, None
+        if guard is None:
+            return
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        with suppress(OSError):
+            guard.stdin.close()
+        await asyncio.to_thread(guard.wait)
+        guard.stdout.close()
+
+
+def server_command(entry: ModelEntry, port: int) -> list[str]:
+    """The command line; ``engine_args`` become options of the same names."""
+    args = engine_args(entry)
+    served = {
+        "host": "127.0.0.1",
+        "port": port,
+        "served_model_name": entry.model_id,
+        "allowed_origins": ["http://127.0.0.1"],  # no page in a browser may ask
+        "disable_uvicorn_access_log": True,
+        "enable_prompt_tokens_details": True,
+        "enable_per_request_metrics": True,
+        "shutdown_timeout": SHUTDOWN_SECONDS - 2,
+    }
+    module = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    return [*module, *_options({**args, **served})]
+
+
+def _options(args: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in args.items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            yield f"--{option}" if value else f"--no-{option}"
+        elif isinstance(value, dict | list):
+            yield from (f"--{option}", json.dumps(value))
+        elif value is not None:
+            yield from (f"--{option}", str(value))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,245 @@
+"""What a measurement would take, before any call: tokens, money, time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.base import Identity, declared_identity
+from contextcliff_dagster.inference.execution.window_check import SCAFFOLD_CHARS_PER_TOKEN
+from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.registry import IN_PROCESS, ModelEntry
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall, SampleSource, plan_calls
+from contextcliff_dagster.inference.requests.recipe import Recipe
+from contextcliff_dagster.inference.spending.budget import careful_prompt_tokens
+from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced
+from contextcliff_dagster.sampling.controls import Control, ControlSource
+
+_ASSUMED_PACE = {
+    "reference": (0.01, 6e-5),
+    "llamacpp": (0.5, 3e-3),
+    "transformers": (0.5, 3e-3),
+}
+_ASSUMED_PACE_OF_SERVERS = (1.0, 2e-4)
+"""Seconds a call and seconds a prompt token, where the ledger has no history of the model: the
+NumPy runtime on one core at some thousand tokens; 135M parameters on two; a guess for servers."""
+_HISTORY_CALLS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One model in one bin. ``cached`` calls are paid already; ``overflow`` calls will not be sent.
+
+    ``prompt_tokens`` by the study's count; ``output_tokens`` and the money at the full output
+    limit; ``usd_at_most`` is what the budget must have room for. USD are None without a price.
+    ``control``: which control's calls these are (`controls`), None for the measurement's own.
+    ``too_long``: of all calls, those that do not fit, whether that is on record already or not.
+    """
+
+    model: str
+    bin: str
+    calls: int
+    cached: int
+    overflow: int
+    prompt_tokens: int
+    output_tokens: int
+    usd: float | None
+    usd_at_most: float | None
+    seconds: float
+    control: str | None = None
+    too_long: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CostEstimate:
+    """The lines and their sums. ``pace``: per model, where its seconds come from.
+
+    ``notes``: sentences about prices that are old. ``price_unknown``: models with calls to make
+    that somebody may bill, nobody knows how (:func:`~.prices.price_unknown`).
+    """
+
+    lines: tuple[CostLine, ...]
+    pace: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    price_unknown: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        """Calls still to be sent."""
+        return sum(line.calls - line.cached - line.overflow for line in self.lines)
+
+    @property
+    def cached(self) -> int:
+        """Calls that the ledger has already."""
+        return sum(line.cached for line in self.lines)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and output tokens still to be paid."""
+        return sum(line.prompt_tokens + line.output_tokens for line in self.lines)
+
+    @property
+    def usd(self) -> float:
+        """Sum of the lines with a price."""
+        return sum(line.usd or 0.0 for line in self.lines)
+
+    @property
+    def usd_at_most(self) -> float:
+        """Sum of what the budget must have room for."""
+        return sum(line.usd_at_most or 0.0 for line in self.lines)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Models without a price entry that have calls to make."""
+        return tuple(
+            sorted(
+                {line.model for line in self.lines if line.usd is None and line.calls > line.cached}
+            )
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Models run one after the other."""
+        return sum(line.seconds for line in self.lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: sums and lines."""
+        names = ("calls", "cached", "tokens", "usd", "usd_at_most", "seconds")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "unpriced": list(self.unpriced),
+            "price_unknown": list(self.price_unknown),
+            "pace": dict(self.pace),
+            "notes": list(self.notes),
+            "lines": [asdict(line) for line in self.lines],
+        }
+
+
+def estimate(
+    manifest: SampleSource,
+    entries: Sequence[ModelEntry],
+    recipe: Recipe,
+    ledger: Ledger | None,
+    *,
+    study: str,
+    campaign: str,
+    bins: Sequence[str],
+    n: int,
+    controls: Sequence[Control] = (),
+) -> CostEstimate:
+    """What measuring ``entries`` would take; makes no call and starts no engine.
+
+    ``controls`` have lines of their own; an oracle's texts are read from the documents.
+    """
+    sources: list[tuple[Control | None, SampleSource]] = [(None, manifest)]
+    sources += [(control, ControlSource(manifest, control)) for control in controls]
+    lines: list[CostLine] = []
+    pace: dict[str, str] = {}
+    notes: list[str] = []
+    unknown: list[str] = []
+    for entry in map(priced, entries):
+        before = len(lines)
+        identity = _likely_identity(entry, ledger, study, campaign)
+        base_s, token_s, pace[entry.name] = _pace(entry, ledger)
+        for control, source in sources:
+            seen: set[str] = set()
+            for name in bins:
+                planned = plan_calls(
+                    source, identity.hash if identity else "", recipe, campaign, [name], n
+                )
+                # Without its document a question may be that of another example: one call.
+                calls = [call for call in planned if call.call_key not in seen]
+                seen |= {call.call_key for call in calls} if control else set()
+                keys = [call.call_key for call in calls]
+                done = ledger.outcomes(keys) if ledger and identity else {}
+                left = [call for call in calls if call.call_key not in done]
+                line = _line(entry, name, calls, left, base_s, token_s)
+                lines.append(replace(line, control=control))
+        if any(line.usd for line in lines[before:]):
+            notes += price_notes(entry)
+        if price_unknown(entry) and any(
+            ln.calls > ln.cached + ln.overflow for ln in lines[before:]
+        ):
+            unknown.append(entry.name)
+    return CostEstimate(tuple(lines), pace, tuple(notes), tuple(unknown))
+
+
+def _line(
+    entry: ModelEntry,
+    name: str,
+    calls: Sequence[PlannedCall],
+    open_calls: Sequence[PlannedCall],
+    base_s: float,
+    token_s: float,
+) -> CostLine:
+    prompt_tokens = output_tokens = overflow = 0
+    usd = usd_at_most = seconds = 0.0
+    unpaid = {call.call_key for call in open_calls}
+    too_long = 0
+    for call in calls:
+        scaffold = sum(
+            map(len, call.recipe.render("", call.example.question, call.replicate).contents())
+        )
+        tokens = call.length_tokens + math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN)
+        out = call.recipe.max_output_tokens
+        fits = not entry.window_tokens or tokens + out <= entry.window_tokens
+        too_long += not fits
+        if call.call_key not in unpaid:
+            continue
+        if not fits:
+            overflow += 1
+            continue
+        prompt_tokens += tokens
+        output_tokens += out
+        seconds += (base_s + token_s * tokens) / entry.concurrency
+        if entry.price:
+            usd += entry.price.cost_usd(tokens, out)
+            usd_at_most += entry.price.cost_usd(
+                careful_prompt_tokens(call.length_tokens, 0, scaffold), out
+            )
+    return CostLine(
+        model=entry.name,
+        bin=name,
+        calls=len(calls),
+        cached=len(calls) - len(open_calls),
+        overflow=overflow,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        usd=usd if entry.price else None,
+        usd_at_most=usd_at_most if entry.price else None,
+        seconds=seconds,
+        too_long=too_long,
+    )
+
+
+def _likely_identity(
+    entry: ModelEntry, ledger: Ledger | None, study: str, campaign: str
+) -> Identity | None:
+    """The identity whose calls count as paid: the campaign's, else (in process) the entry's own."""
+    if ledger and (recorded := recorded_identity(ledger, study, campaign, entry.name)):
+        return recorded
+    if entry.engine not in IN_PROCESS:
+        return None
+    try:
+        return Identity(declared_identity(entry))
+    except EngineError:
+        return None
+
+
+def _pace(entry: ModelEntry, ledger: Ledger | None) -> tuple[float, float, str]:
+    if ledger:
+        calls, milliseconds, tokens = ledger.read(
+            "SELECT count(*), sum(r.duration_ms), sum(r.prompt_tokens) FROM calls c JOIN "
+            "results r USING (call_key)"
+            " WHERE c.model = ? AND r.no_answer IS NULL",
+            (entry.name,),
+        )[0]
+        if calls >= _HISTORY_CALLS and tokens:
+            # PostgreSQL sums whole numbers to a Decimal.
+            return 0.0, float(milliseconds) / 1000 / float(tokens), f"{calls} calls so far"
+    base_s, token_s = _ASSUMED_PACE.get(entry.engine, _ASSUMED_PACE_OF_SERVERS)
+    return base_s, token_s, "assumed"

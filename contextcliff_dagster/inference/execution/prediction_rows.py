@@ -1,0 +1,116 @@
+"""Prediction rows, rebuilt from the ledger alone: no call, no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.ledger import queries
+from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall, SampleSource, plan_calls
+from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
+from contextcliff_dagster.inference.requests.recipe import Recipe
+
+_EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
+
+
+def prediction_rows(
+    manifest: SampleSource,
+    ledger: Ledger,
+    *,
+    study: str,
+    campaign: str,
+    model: ModelEntry | str,
+    recipe: Recipe,
+    bins: Sequence[str],
+    n: int,
+) -> list[dict[str, Any]]:
+    """Rows of the table `contracts.PREDICTIONS` for the planned calls that have ended.
+
+    In the order of the plan. A call that a run gave up is a row with ``no_answer`` transport_error
+    (a later run tries it again); a call that was never made, or interrupted, has no row.
+
+    Raises:
+        StoreError: outputs were pruned: an output that is gone is never taken for an empty one.
+    """
+    name = model if isinstance(model, str) else model.name
+    identity = recorded_identity(ledger, study, campaign, name)
+    if identity is None:
+        return []
+    calls = plan_calls(manifest, identity.hash, recipe, campaign, bins, n)
+    keys = [call.call_key for call in calls]
+    outcomes = ledger.outcomes(keys)
+    if gone := len(queries.pruned(ledger, outcomes)):
+        raise StoreError(
+            f"The outputs of {gone:,} calls of campaign {campaign} of study {study!r} were removed "
+            "by `contextcliff ledger prune --texts`, so its records cannot be rebuilt; read its "
+            f"report as it stands, or measure again with `contextcliff campaign new {study}`."
+        )
+    failures = ledger.failures([key for key in keys if key not in outcomes])
+    prompt_hashes = queries.prompts(ledger, keys)
+    rows: list[dict[str, Any]] = []
+    for call in calls:
+        ended: Outcome | Failure | None = outcomes.get(call.call_key) or failures.get(call.call_key)
+        if ended is None or (isinstance(ended, Failure) and not ended.final):
+            continue
+        rows.append(
+            {
+                **_place(call),
+                "study": study,
+                "campaign": campaign,
+                "model": name,
+                "identity_hash": identity.hash,
+                "recipe_hash": recipe.hash,
+                "prompt_hash": prompt_hashes[call.call_key],
+                **(_of_outcome(ended) if isinstance(ended, Outcome) else _of_failure(ended)),
+            }
+        )
+    return rows
+
+
+def _place(call: PlannedCall) -> dict[str, Any]:
+    example = call.example
+    return {
+        "example_id": example.example_id,
+        "document_id": example.document_id,
+        "task": example.task,
+        "bin": call.bin,
+        "replicate": call.replicate,
+        "length_tokens": call.length_tokens,
+        "call_key": call.call_key,
+        **{name: example.metadata.get(name) for name in _EVIDENCE},
+    }
+
+
+def _of_outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "no_answer": outcome.no_answer,
+        "raw_output": outcome.raw_output,
+        "finish_reason": outcome.finish_reason,
+        "prompt_tokens": outcome.prompt_tokens,
+        "own_prompt_tokens": outcome.own_prompt_tokens,
+        "cached_tokens": outcome.cached_tokens,
+        "completion_tokens": outcome.completion_tokens,
+        "reasoning_tokens": outcome.reasoning_tokens,
+        "ttft_ms": outcome.ttft_ms,
+        "duration_ms": outcome.duration_ms,
+        "queue_ms": outcome.queue_ms,
+        "loop_lag_ms": outcome.loop_lag_ms,
+        "attempts": outcome.attempts,
+        "cost_usd": outcome.cost_usd,
+        "error": outcome.error,
+        "finished_at": datetime.fromisoformat(outcome.finished_at),
+    }
+
+
+def _of_failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "no_answer": "transport_error",
+        "attempts": failure.attempts,
+        "error": f"{failure.kind}: {failure.message}",
+        "finished_at": datetime.fromisoformat(failure.at),
+    }

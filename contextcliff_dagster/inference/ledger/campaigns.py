@@ -1,0 +1,157 @@
+"""Campaigns: the dated measurements of a study, and the serving identity each name had in them.
+
+A campaign begins when a person begins it, or with the first call that is recorded for it: a run
+that fails before that leaves none behind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.engines.base import Identity
+from contextcliff_dagster.inference.ledger.backend import Database
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.statements import begin
+from contextcliff_dagster.inference.requests.outcome import utc_now
+
+SENTINEL = "sentinel-"
+"""Campaigns of this prefix measure a few examples only: none is ever the current one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """One dated measurement of a study."""
+
+    study: str
+    name: str
+    created_at: datetime
+
+
+def current_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
+    """The newest campaign of ``study``; where there is none, the name of one that begins today."""
+    begun = [c.name for c in list_campaigns(ledger, study) if not c.name.startswith(SENTINEL)]
+    return begun[-1] if begun else _day(today)
+
+
+def new_campaign(
+    ledger: Ledger, study: str, *, today: date | None = None, name: str | None = None
+) -> str:
+    """Begin a new campaign: ``2026-11-21``, the second of a day ``2026-11-21-2``, and so on.
+
+    ``name``: what it is called instead of the day.
+    """
+    wanted = name or _day(today)
+
+    # Look and insert in one transaction: two processes that ask at once must not make one.
+    def operation(db: Database) -> str:
+        rows = db.execute("SELECT campaign FROM campaigns WHERE study = ?", (study,)).fetchall()
+        names = {row[0] for row in rows}
+        free, number = wanted, 1
+        while free in names:
+            number += 1
+            free = f"{wanted}-{number}"
+        begin(db, study, free)
+        return free
+
+    return ledger.write(operation)
+
+
+def ensure_campaign(ledger: Ledger, study: str, campaign: str) -> None:
+    """Note that the campaign has begun; nothing happens where it had."""
+    ledger.write(lambda db: begin(db, study, campaign))
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+
+
+def check_campaign_name(name: str) -> None:
+    """Refuse what is awkward as a folder, a value in a shell, or a tag of a run.
+
+    Raises:
+        StudyError: not one to 60 letters, digits, ``.``, ``_`` and ``-``, or begun by a sign.
+    """
+    if name.startswith(SENTINEL):
+        raise StudyError(
+            f"{name!r} is a name for sentinels (`profile --sentinel`); choose another."
+        )
+    if _NAME.fullmatch(name) is None:
+        raise StudyError(
+            f"{name!r} is no name for a campaign; use up to 60 letters, digits, '.', '_' and '-', "
+            "a letter or digit first, for instance 2026-11-21-new-weights."
+        )
+
+
+def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:
+    """The campaigns of ``study`` (or of all studies), oldest first."""
+    rows = ledger.read(
+        f"SELECT study, campaign, created_at FROM campaigns {'WHERE study = ?' if study else ''}"
+        " ORDER BY created_at, study, campaign",
+        (study,) if study else (),
+    )
+    return [Campaign(row[0], row[1], datetime.fromisoformat(row[2])) for row in rows]
+
+
+def _day(today: date | None) -> str:
+    return (today or datetime.now(UTC).date()).isoformat()
+
+
+def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> Identity | None:
+    """The serving identity of ``model`` in the campaign, or None before its first call."""
+    rows = ledger.read(
+        "SELECT i.body FROM campaign_models m JOIN identities i USING (identity_hash)"
+        " WHERE m.study = ? AND m.campaign = ? AND m.model = ?",
+        (study, campaign, model),
+    )
+    return Identity(json.loads(rows[0][0])) if rows else None
+
+
+def record_identity(
+    ledger: Ledger, study: str, campaign: str, model: str, identity: Identity
+) -> None:
+    """Note who answers to ``model`` in the campaign, and insist that it stays the same.
+
+    An identity under which nothing was measured yet may be replaced: a setting was corrected.
+
+    Raises:
+        EngineError: the name stood for something else before in this campaign.
+    """
+    before = recorded_identity(ledger, study, campaign, model)
+    if before is not None and before.hash != identity.hash:
+        measured = ledger.read(
+            "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND "
+            "c.campaign = ?"
+            " AND c.model = ? AND c.identity_hash = ? LIMIT 1",
+            (study, campaign, model, before.hash),
+        )
+        if measured:
+            raise identity_changed(study, campaign, model, before.differences(identity))
+
+    def operation(db: Database) -> None:
+        body = json.dumps(dict(identity.fields), sort_keys=True)
+        db.execute(
+            "INSERT INTO identities VALUES (?, ?) ON CONFLICT DO NOTHING", (identity.hash, body)
+        )
+        db.execute(
+            "INSERT INTO campaign_models VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (study, campaign, model) DO UPDATE SET"
+            " identity_hash = excluded.identity_hash, recorded_at = excluded.recorded_at",
+            (study, campaign, model, identity.hash, utc_now()),
+        )
+
+    if before is None or before.hash != identity.hash:
+        ledger.write(operation)
+
+
+def identity_changed(study: str, campaign: str, model: str, differences: list[str]) -> EngineError:
+    """The sentence for a name that stands for something else than when the campaign began."""
+    return EngineError(
+        f"Model {model!r} is not what it was in campaign {campaign} of study {study!r} "
+        f"({'; '.join(differences)}): "
+        "measurements of the two are never pooled, so begin a new campaign (`contextcliff "
+        f"campaign new {study}`) "
+        "or give the changed model a name of its own in models.yaml."
+    )

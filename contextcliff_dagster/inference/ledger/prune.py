@@ -1,0 +1,226 @@
+"""Taking a study, a campaign, or only their texts out of a ledger."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.inference.ledger.backend import Database
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.requests.outcome import utc_now
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """What pruning takes away. ``leaning``: other studies that may share the campaign's answers.
+
+    ``documents`` are those that no other study or campaign asks about; ``shared_documents`` are
+    asked about by others, too, and stay.
+    """
+
+    study: str
+    campaign: str | None
+    texts: bool
+    campaigns: tuple[str, ...]
+    calls: int
+    answers: int
+    usd: float
+    documents: int
+    shared_documents: int
+    leaning: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)
+
+    def losses(self) -> list[str]:
+        """What can no longer be rebuilt afterwards, a sentence each."""
+        if self.texts:
+            lost = [
+                f"The prompts over {self.documents:,} documents cannot be rebuilt from the ledger.",
+                f"The outputs of {self.answers:,} calls cannot be judged again; the calls still "
+                "count as paid, so measuring them again takes a new campaign.",
+            ]
+        else:
+            lost = [
+                f"The {self.answers:,} answers cannot be rebuilt: measuring them again means "
+                f"paying again (${self.usd:.2f} were charged).",
+                f"The texts of {self.documents:,} documents are gone from the ledger.",
+            ]
+        if self.shared_documents:
+            lost.append(
+                f"{self.shared_documents:,} documents stay: other calls ask about them, too."
+            )
+        if self.leaning and not self.texts:
+            lost.append(f"Answers may be shared with {', '.join(self.leaning)}, and go there, too.")
+        return lost
+
+
+def plan_prune(
+    ledger: Ledger, study: str, campaign: str | None = None, *, texts: bool = False
+) -> PrunePlan:
+    """What `prune` would take away; changes nothing.
+
+    Raises:
+        StudyError: the ledger has no such study or campaign.
+    """
+    with ledger.snapshot() as db:
+        return _plan(db, study, campaign, texts)
+
+
+def prune(
+    ledger: Ledger, study: str, campaign: str | None = None, *, texts: bool = False
+) -> PrunePlan:
+    """Remove the study (or one campaign of it), or with ``texts`` only what was read and said.
+
+    All at once or not at all; then the space is given back, so that no deleted text is left in the
+    database's files. What was spent stays in the day's sum.
+
+    Raises:
+        StudyError: the ledger has no such study or campaign.
+        StoreError: a run is measuring it, or the ledger cannot be written.
+    """
+
+    def operation(db: Database) -> PrunePlan:
+        plan = _plan(db, study, campaign, texts)
+        _refuse_while_measured(ledger, db, plan)
+        (_blank if texts else _delete)(db, plan)
+        return plan
+
+    plan = ledger.write(operation)
+    ledger.forget_documents()
+    ledger.backend.compact()
+    return plan
+
+
+def _where(plan: PrunePlan) -> tuple[str, tuple[str, ...]]:
+    """Condition on ``study`` and ``campaign``, and its values."""
+    marks = ", ".join("?" * len(plan.campaigns))
+    return f"study = ? AND campaign IN ({marks})", (plan.study, *plan.campaigns)
+
+
+_PAID_BY_OTHERS = (
+    "EXISTS (SELECT 1 FROM attempts a WHERE a.call_key = calls.call_key AND a.study <> calls.study)"
+)
+"""Studies that ask the same in campaigns of one name share a call; it is noted as the first's."""
+
+
+def _calls(plan: PrunePlan) -> tuple[str, tuple[str, ...]]:
+    """Condition on the calls that go, or whose texts go, and its values: who has paid for an
+    answer keeps it."""
+    where, values = _where(plan)
+    return where if plan.texts else f"{where} AND NOT {_PAID_BY_OTHERS}", values
+
+
+def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PrunePlan:
+    rows = db.execute(
+        "SELECT campaign FROM campaigns WHERE study = ? ORDER BY created_at, campaign", (study,)
+    ).fetchall()
+    there = tuple(row[0] for row in rows)
+    campaigns = tuple(name for name in there if campaign in (None, name))
+    if not campaigns:
+        which = f"campaign {campaign!r} of study {study!r}" if campaign else f"study {study!r}"
+        has = f"; the study has {', '.join(there)}" if there else ""
+        raise StudyError(f"The ledger has no {which}{has}; see `contextcliff campaign list`.")
+    plan = PrunePlan(study, campaign, texts, campaigns, 0, 0, 0.0, 0, 0, ())
+    asked, values = _calls(plan)
+    calls, documents = db.execute(
+        f"SELECT count(*), count(DISTINCT document_id) FROM calls WHERE {asked}", values
+    ).fetchone()
+    answers = db.execute(
+        "SELECT count(*) FROM results WHERE call_key IN"
+        f" (SELECT call_key FROM calls WHERE {asked})",
+        values,
+    ).fetchone()[0]
+    where, _ = _where(plan)
+    usd = db.execute(f"SELECT sum(usd) FROM spend WHERE {where}", values).fetchone()[0]
+    own = f"SELECT count(*) FROM ({_own_documents(asked)}) d"
+    alone = db.execute(own, values * 2).fetchone()[0]
+    leaning = db.execute(
+        f"SELECT DISTINCT o.study FROM campaign_models o JOIN campaign_models m"
+        " ON o.campaign = m.campaign AND o.identity_hash = m.identity_hash AND o.study <> m.study"
+        f" WHERE m.study = ? AND m.campaign IN ({', '.join('?' * len(campaigns))}) ORDER BY 1",
+        values,
+    ).fetchall()
+    return PrunePlan(
+        study,
+        campaign,
+        texts,
+        campaigns,
+        int(calls),
+        int(answers),
+        float(usd or 0.0),
+        int(alone),
+        int(documents) - int(alone),
+        tuple(row[0] for row in leaning),
+    )
+
+
+def _own_documents(where: str) -> str:
+    """Query of the documents that only these calls ask about; takes the values twice."""
+    return (
+        f"SELECT DISTINCT document_id FROM calls WHERE {where} AND document_id NOT IN"
+        f" (SELECT document_id FROM calls WHERE NOT ({where}))"
+    )
+
+
+def _refuse_while_measured(ledger: Ledger, db: Database, plan: PrunePlan) -> None:
+    where, values = _where(plan)
+    owners = db.execute(
+        "SELECT DISTINCT owner FROM claims WHERE call_key IN"
+        f" (SELECT call_key FROM calls WHERE {where})",
+        values,
+    ).fetchall()
+    if any(ledger.backend.is_alive(row[0]) for row in owners):
+        raise StoreError(
+            f"Study {plan.study!r} is being measured just now; end that run, then prune it."
+        )
+
+
+def _blank(db: Database, plan: PrunePlan) -> None:
+    """Leave out what was read and said; who was asked when, for how much, stays."""
+    where, values = _where(plan)
+    now = utc_now()
+    calls = f"SELECT call_key FROM calls WHERE {where}"
+    own = [row[0] for row in db.execute(_own_documents(where), values * 2).fetchall()]
+    db.execute(
+        "UPDATE results SET raw_output = NULL, reasoning = NULL, error = NULL, pruned_at = ?"
+        f" WHERE call_key IN ({calls})",
+        (now, *values),
+    )
+    db.execute(f"UPDATE failures SET message = '' WHERE call_key IN ({calls})", values)
+    for document_id in own:
+        db.execute("UPDATE calls SET question = '' WHERE document_id = ?", (document_id,))
+        db.execute(
+            "UPDATE documents SET zstd = ?, pruned_at = ? WHERE document_id = ?",
+            (b"", now, document_id),
+        )
+
+
+def _delete(db: Database, plan: PrunePlan) -> None:
+    where, values = _where(plan)
+    db.execute(
+        "UPDATE calls SET study = (SELECT min(a.study) FROM attempts a"
+        " WHERE a.call_key = calls.call_key AND a.study <> calls.study)"
+        f" WHERE {where} AND {_PAID_BY_OTHERS}",
+        values,
+    )
+    attempts = f"SELECT attempt_id FROM attempts WHERE {where}"
+    db.execute(f"DELETE FROM failures WHERE attempt_id IN ({attempts})", values)
+    db.execute(f"DELETE FROM attempts WHERE {where}", values)
+    calls = f"SELECT call_key FROM calls WHERE {where}"
+    for table in ("results", "claims"):
+        db.execute(f"DELETE FROM {table} WHERE call_key IN ({calls})", values)
+    for table in ("calls", "campaign_models", "campaigns", "spend"):
+        db.execute(f"DELETE FROM {table} WHERE {where}", values)
+    for table, key, users in _SHARED:
+        used = " UNION ".join(f"SELECT {key} FROM {user}" for user in users)
+        db.execute(f"DELETE FROM {table} WHERE {key} NOT IN ({used})")
+
+
+_SHARED = (
+    ("documents", "document_id", ("calls",)),
+    ("recipes", "recipe_hash", ("calls",)),
+    ("identities", "identity_hash", ("calls", "campaign_models")),
+)

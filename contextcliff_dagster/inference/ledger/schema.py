@@ -1,0 +1,161 @@
+"""The tables of the call ledger, and the version that says which they are.
+
+A new ledger is made by the same steps that bring an old one up to date, so the two never differ.
+A step that was released is never edited: another one follows it.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from functools import cache
+from pathlib import Path
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.ledger.backend import Database
+
+_STEPS = {
+    1: """
+CREATE TABLE documents (          -- each text once, however many calls ask about it
+    document_id TEXT PRIMARY KEY, bytes INTEGER NOT NULL, zstd BLOB NOT NULL);
+CREATE TABLE recipes (recipe_hash TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE identities (identity_hash TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE campaigns (
+    study TEXT NOT NULL, campaign TEXT NOT NULL, created_at TEXT NOT NULL,
+    PRIMARY KEY (study, campaign));
+CREATE TABLE campaign_models (    -- which serving identity a name had in a campaign
+    study TEXT NOT NULL, campaign TEXT NOT NULL, model TEXT NOT NULL,
+    identity_hash TEXT NOT NULL REFERENCES identities, recorded_at TEXT NOT NULL,
+    PRIMARY KEY (study, campaign, model)) WITHOUT ROWID;
+CREATE TABLE calls (              -- enough to rebuild the prompt byte for byte
+    call_key TEXT PRIMARY KEY, study TEXT NOT NULL, campaign TEXT NOT NULL, model TEXT NOT NULL,
+    identity_hash TEXT NOT NULL, recipe_hash TEXT NOT NULL REFERENCES recipes,
+    example_id TEXT NOT NULL, document_id TEXT NOT NULL REFERENCES documents,
+    question TEXT NOT NULL, replicate INTEGER NOT NULL, prompt_hash TEXT NOT NULL,
+    created_at TEXT NOT NULL);
+CREATE TABLE attempts (           -- committed before the request is sent
+    attempt_id INTEGER PRIMARY KEY, call_key TEXT NOT NULL REFERENCES calls, owner TEXT NOT NULL,
+    study TEXT NOT NULL, campaign TEXT NOT NULL, model TEXT NOT NULL, started_at TEXT NOT NULL,
+    ended_at TEXT, reserved_usd REAL NOT NULL, reserved_tokens INTEGER NOT NULL,
+    charged_usd REAL, charged_tokens INTEGER);
+CREATE INDEX attempts_open ON attempts (owner) WHERE ended_at IS NULL;
+CREATE INDEX attempts_call ON attempts (call_key);
+CREATE TABLE failures (           -- final: the run gave the call up; a later run tries again
+    attempt_id INTEGER PRIMARY KEY REFERENCES attempts, call_key TEXT NOT NULL, kind TEXT NOT NULL,
+    maybe_paid INTEGER NOT NULL, status INTEGER, final INTEGER NOT NULL, message TEXT NOT NULL,
+    at TEXT NOT NULL);
+CREATE INDEX failures_call ON failures (call_key);
+CREATE TABLE results (            -- one per call, for good
+    call_key TEXT PRIMARY KEY REFERENCES calls, no_answer TEXT, raw_output TEXT, reasoning TEXT,
+    finish_reason TEXT, prompt_tokens INTEGER, cached_tokens INTEGER, completion_tokens INTEGER,
+    own_prompt_tokens INTEGER, ttft_ms REAL, duration_ms REAL, loop_lag_ms REAL,
+    attempts INTEGER NOT NULL, cost_usd REAL, error TEXT, finished_at TEXT NOT NULL);
+CREATE TABLE claims (
+    call_key TEXT PRIMARY KEY, owner TEXT NOT NULL, claimed_at TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX claims_owner ON claims (owner);
+CREATE TABLE spend (              -- running totals, kept with the attempts in the same transactions
+    study TEXT NOT NULL, campaign TEXT NOT NULL,
+    usd REAL NOT NULL, tokens INTEGER NOT NULL, calls INTEGER NOT NULL,
+    PRIMARY KEY (study, campaign)) WITHOUT ROWID;
+""",
+    # What was pruned is known, so that it is never taken for an empty text.
+    2: """
+ALTER TABLE documents ADD COLUMN pruned_at TEXT;
+ALTER TABLE results ADD COLUMN pruned_at TEXT;
+CREATE INDEX calls_document ON calls (document_id);
+CREATE INDEX calls_campaign ON calls (study, campaign);
+""",
+    3: """
+ALTER TABLE results ADD COLUMN queue_ms REAL;
+""",
+    # Money by day over all studies: the day in UTC on which a request began.
+    4: """
+CREATE TABLE spend_days (day TEXT PRIMARY KEY, usd REAL NOT NULL) WITHOUT ROWID;
+INSERT INTO spend_days SELECT substr(started_at, 1, 10), sum(coalesce(charged_usd, reserved_usd))
+    FROM attempts GROUP BY substr(started_at, 1, 10);
+""",
+    5: """
+ALTER TABLE results ADD COLUMN reasoning_tokens INTEGER;
+""",
+}
+LEDGER_VERSION = max(_STEPS)
+
+
+def steps(have: int, upto: int = LEDGER_VERSION) -> list[str]:
+    """The statements that make a ledger of version ``upto`` out of one of version ``have``."""
+    text = "".join(_STEPS[version] for version in range(have + 1, upto + 1))
+    return [statement for statement in re.split(r";\s*\n", text) if statement.strip()]
+
+
+@cache
+def columns(table: str) -> dict[str, str]:
+    """Column -> type (TEXT, INTEGER, REAL, BLOB), in the table's order, whatever the database."""
+    with sqlite3.connect(":memory:") as db:
+        for statement in steps(0):
+            db.execute(statement)
+        found = {row[1]: row[2] for row in db.execute(f"PRAGMA table_info({table})")}
+    db.close()
+    return found
+
+
+@cache
+def table_names() -> tuple[str, ...]:
+    """The tables, each after those that it refers to."""
+    return tuple(re.findall(r"CREATE TABLE (\w+)", "".join(steps(0))))
+
+
+def insist_on_version(version: int, where: object, *, older: bool = False) -> None:
+    """
+    Args:
+        older: allow a ledger that can be brought up to date.
+
+    Raises:
+        StoreError: the ledger is of another version than this program writes.
+    """
+    if version > LEDGER_VERSION:
+        raise StoreError(
+            f"The call ledger {where} was written by a newer version of this program (ledger "
+            f"version {version}, known here: {LEDGER_VERSION}) and is left as it is; upgrade "
+            "this program, or set CONTEXTCLIFF_HOME to another folder."
+        )
+    if version < LEDGER_VERSION and not older:
+        raise StoreError(
+            f"The call ledger {where} was replaced by an older one (version {version}) while it "
+            "was open; run the same command again."
+        )
+
+
+def prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Create the tables in an empty file, bring older ones up to date, all at once or not at all.
+
+    Raises:
+        StoreError: another program's database, or a ledger of a newer version.
+    """
+    db.execute("PRAGMA journal_mode=WAL")
+    if _version(db) == LEDGER_VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(db)  # another process may have been faster
+        if not version and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise StoreError(
+                f"{path} is a database of another program; set CONTEXTCLIFF_HOME to another folder."
+            )
+        insist_on_version(version, path, older=True)
+        bring_up_to_date(db, version)
+        db.execute(f"PRAGMA user_version={LEDGER_VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def bring_up_to_date(db: Database, version: int) -> None:
+    """Run the steps that are missing, inside the open transaction."""
+    for statement in steps(version):
+        db.execute(statement)
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])

@@ -1,0 +1,185 @@
+"""What the ledger does to its tables, each step a function inside the writer's transaction."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+from contextcliff_dagster.inference.ledger.backend import Database
+from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
+from contextcliff_dagster.inference.spending.budget import Budget, Spend
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.requests.call_plan import PlannedCall
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose money and whose serving identity a call is about."""
+
+    study: str
+    campaign: str
+    model: str
+    identity_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """May the call be sent?
+
+    ``send``: yes, as ``attempt_id``. ``finished``: it has an outcome. ``held``: ``owner`` is at it.
+    """
+
+    state: Literal["send", "finished", "held"]
+    attempt_id: int = 0
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A call as it is noted; ``zstd`` is its document, None where that is in the file already."""
+
+    call: PlannedCall
+    prompt_hash: str
+    scope: Scope
+    zstd: bytes | None
+
+
+def taken(db: Database, call_key: str, me: str) -> Begun | None:
+    """Whether a call has an outcome or another owner; None where it may be sent."""
+    if db.execute("SELECT 1 FROM results WHERE call_key = ?", (call_key,)).fetchone():
+        return Begun("finished")
+    row = db.execute("SELECT owner FROM claims WHERE call_key = ?", (call_key,)).fetchone()
+    return Begun("held", owner=row[0]) if row and row[0] != me else None
+
+
+def reserve(db: Database, scope: Scope, most: Spend, budget: Budget, now: str) -> None:
+    """Add ``most`` to what campaign and day have spent. Raises BudgetError where it may not."""
+    key = (scope.study, scope.campaign)
+    row = db.execute(
+        "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key
+    ).fetchone()
+    day = now[:10]
+    today = db.execute("SELECT usd FROM spend_days WHERE day = ?", (day,)).fetchone()
+    budget.check(Spend(*row) if row else Spend(), most, today[0] if today else 0.0)
+    db.execute(
+        "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT (study, campaign) DO UPDATE SET"
+        " usd = spend.usd + excluded.usd, tokens = spend.tokens + excluded.tokens,"
+        " calls = spend.calls + excluded.calls",
+        (*key, most.usd, most.tokens, most.calls),
+    )
+    db.execute(
+        "INSERT INTO spend_days VALUES (?, ?)"
+        " ON CONFLICT (day) DO UPDATE SET usd = spend_days.usd + excluded.usd",
+        (day, most.usd),
+    )
+
+
+def begin(db: Database, study: str, campaign: str) -> None:
+    """Note that the campaign has begun, where it had not."""
+    db.execute(
+        "INSERT INTO campaigns VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        (study, campaign, utc_now()),
+    )
+
+
+def describe(db: Database, what: Description) -> None:
+    """Note campaign, document, recipe and call, where they are not there."""
+    call, scope, example = what.call, what.scope, what.call.example
+    begin(db, scope.study, scope.campaign)
+    if what.zstd is not None:
+        row = (example.document_id, len(call.document.encode()), what.zstd)
+        db.execute(
+            "INSERT INTO documents (document_id, bytes, zstd) VALUES (?, ?, ?)"
+            " ON CONFLICT (document_id) DO UPDATE SET zstd = excluded.zstd, pruned_at = NULL"
+            " WHERE documents.pruned_at IS NOT NULL",
+            row,
+        )
+    recipe = (call.recipe.hash, call.recipe.body)
+    db.execute("INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", recipe)
+    db.execute(
+        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (
+            call.call_key,
+            scope.study,
+            scope.campaign,
+            scope.model,
+            scope.identity_hash,
+            call.recipe.hash,
+            example.example_id,
+            example.document_id,
+            example.question,
+            call.replicate,
+            what.prompt_hash,
+            utc_now(),
+        ),
+    )
+
+
+def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend, now: str) -> int:
+    """Claim the call and note that it is about to be sent; the attempt's number."""
+    db.execute("INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (call_key, me, now))
+    rows = db.execute(
+        "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, reserved_usd,"
+        " reserved_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING attempt_id",
+        (call_key, me, scope.study, scope.campaign, scope.model, now, most.usd, most.tokens),
+    )
+    return int(rows.fetchone()[0])
+
+
+def keep(db: Database, call_key: str, outcome: Outcome) -> None:
+    """Keep an outcome. The first one stands: a call is never measured over."""
+    values = asdict(outcome)
+    columns = ", ".join(values)
+    marks = ", ".join("?" * len(values))
+    db.execute(
+        f"INSERT INTO results (call_key, {columns}) VALUES (?, {marks}) ON CONFLICT DO NOTHING",
+        (call_key, *values.values()),
+    )
+
+
+def settle(db: Database, attempt_id: int, charge: Spend) -> None:
+    """End an attempt: ``charge`` takes the place of what was reserved for it."""
+    row = db.execute(
+        "UPDATE attempts SET ended_at = ?, charged_usd = ?, charged_tokens = ?"
+        " WHERE attempt_id = ? AND ended_at IS NULL"
+        " RETURNING study, campaign, reserved_usd, reserved_tokens, started_at",
+        (utc_now(), charge.usd, charge.tokens, attempt_id),
+    ).fetchone()
+    if row:
+        study, campaign, usd, tokens, started_at = row
+        db.execute(
+            "UPDATE spend SET usd = usd + ?, tokens = tokens + ? WHERE study = ? AND campaign = ?",
+            (charge.usd - usd, charge.tokens - tokens, study, campaign),
+        )
+        db.execute(
+            "UPDATE spend_days SET usd = usd + ? WHERE day = ?",
+            (charge.usd - usd, started_at[:10]),
+        )
+
+
+def fail(db: Database, attempt_id: int, call_key: str, failure: Failure) -> None:
+    """Note why an attempt brought no answer."""
+    db.execute(
+        "INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (
+            attempt_id,
+            call_key,
+            failure.kind,
+            int(failure.maybe_paid),
+            failure.status,
+            int(failure.final),
+            failure.message,
+            utc_now(),
+        ),
+    )
+
+
+def release(db: Database, call_key: str, me: str) -> None:
+    """We are not at this call any more."""
+    db.execute("DELETE FROM claims WHERE call_key = ? AND owner = ?", (call_key, me))
+
+
+def release_all(db: Database, owner: str) -> None:
+    """``owner`` is not at any call any more."""
+    db.execute("DELETE FROM claims WHERE owner = ?", (owner,))

@@ -1,0 +1,103 @@
+"""Whether a ledger still gives back what was asked, and whether its own sums hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.requests.recipe import Recipe
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at and what is wrong; ``faults`` shows the first of ``fault_count``."""
+
+    prompts: int
+    documents: int
+    pruned_prompts: int
+    fault_count: int
+    faults: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)
+
+
+def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Verified:
+    """Run the database's own check, and rebuild every prompt from document, recipe and question.
+
+    A document has to have the SHA-256 that is its id, a prompt the hash that was noted when it was
+    sent, and a campaign's spend has to be the sum of its attempts. Calls whose texts were pruned
+    are counted apart. ``progress`` is told the number of prompts so far, document by document.
+
+    Raises:
+        StoreError: the ledger cannot be read at all.
+    """
+    faults = [*ledger.backend.faults(), *_sums(ledger)]
+    recipes: dict[str, Recipe] = {}
+    for name, body in ledger.read("SELECT recipe_hash, body FROM recipes"):
+        recipes[name] = Recipe.from_dict(json.loads(body))
+        if recipes[name].hash != name:
+            faults.append(f"recipe {name[:12]} is not what its hash says")
+    documents = [row[0] for row in ledger.read("SELECT document_id FROM documents ORDER BY 1")]
+    prompts = pruned = 0
+    for document_id in documents:
+        calls = ledger.read(
+            "SELECT call_key, recipe_hash, question, replicate, prompt_hash FROM calls"
+            " WHERE document_id = ? ORDER BY call_key",
+            (document_id,),
+        )
+        text, wrong = _text(ledger, document_id)
+        faults += wrong
+        if text is None:
+            pruned += 0 if wrong else len(calls)
+            continue
+        for call_key, recipe_hash, question, replicate, prompt_hash in calls:
+            if recipes[recipe_hash].render(text, question, replicate).hash == prompt_hash:
+                prompts += 1
+            elif not question:  # pruned, and its document came back with a later call
+                pruned += 1
+            else:
+                faults.append(f"call {call_key[:12]} does not give back the prompt that was sent")
+        if progress:
+            progress(prompts)
+    return Verified(prompts, len(documents), pruned, len(faults), tuple(faults[:_SHOWN]))
+
+
+def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:
+    """The document's text; None and a fault where it is damaged, None alone where it is pruned."""
+    import pyarrow as pa
+
+    zstd, size, pruned_at = ledger.read(
+        "SELECT zstd, bytes, pruned_at FROM documents WHERE document_id = ?", (document_id,)
+    )[0]
+    if pruned_at is not None:
+        return None, []
+    try:
+        data = bytes(pa.Codec("zstd").decompress(zstd, decompressed_size=size, asbytes=True))
+    except (pa.ArrowException, OSError):
+        data = b""
+    if hashlib.sha256(data).hexdigest() != document_id:
+        return None, [f"document {document_id[:12]} is not what its hash says"]
+    return data.decode(), []
+
+
+def _sums(ledger: Ledger) -> list[str]:
+    rows = ledger.read(
+        "SELECT s.study, s.campaign, s.usd, s.calls, coalesce(sum(coalesce(a.charged_usd,"
+        " a.reserved_usd)), 0.0), count(a.attempt_id) FROM spend s LEFT JOIN attempts a"
+        " ON a.study = s.study AND a.campaign = s.campaign"
+        " GROUP BY s.study, s.campaign, s.usd, s.calls"
+    )
+    return [
+        f"campaign {campaign} of study {study} has spent ${usd:.6f} in {calls} requests, its "
+        f"attempts ${of_attempts:.6f} in {attempts}"
+        for study, campaign, usd, calls, of_attempts, attempts in rows
+        if calls != attempts or abs(usd - of_attempts) > 1e-6 * max(1.0, abs(usd))
+    ]

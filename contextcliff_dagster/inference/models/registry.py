@@ -1,0 +1,292 @@
+"""The registry of models: which serving configuration stands behind a name.
+
+``models.yaml`` maps a name to an engine, a model id, an endpoint, a window, prices and the quirks
+that real endpoints have. The shipped file is overlaid, name by name, by the file that
+``CONTEXTCLIFF_MODELS`` names, or else by ``models.yaml`` in the working folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.inference.models.base_url import resolved
+from contextcliff_dagster.inference.models.vllm_options import VllmOptions
+from contextcliff_dagster.store import PACKAGE
+from contextcliff_dagster.yaml_config import load_validated
+
+EngineKind = Literal["reference", "openai", "llamacpp", "transformers", "vllm", "vllm_server"]
+IN_PROCESS: frozenset[str] = frozenset({"reference", "llamacpp", "transformers"})
+"""Engines whose whole identity is known, and whose window is, before they start."""
+Gpus = int | Literal["auto"]
+SHIPPED_MODELS = PACKAGE / "models.yaml"
+
+_ONE_AT_A_TIME = ("llamacpp", "transformers")
+"""A second call at once would only take processor time from the first, and spoil its times."""
+_ON_DEVICES = frozenset({"vllm", "vllm_server"})
+_NOT_TAKEN: Mapping[str, tuple[str, ...]] = {
+    "reference": ("quantization", "kv_cache_dtype", "rope_scaling", "attention", "threads"),
+    "openai": ("weights", "attention", "threads"),
+    "llamacpp": ("dtype", "quantization", "attention"),
+    "transformers": ("quantization", "kv_cache_dtype"),
+    "vllm": ("attention", "threads"),
+    "vllm_server": ("attention", "threads"),
+}
+"""Settings that an engine would ignore: who gives one believes that it was measured."""
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
+_EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+
+
+class _Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Price(_Strict):
+    """US dollars per million tokens. ``as_of`` says when somebody last looked, ``source`` where."""
+
+    input_usd_per_mtok: float = Field(ge=0)
+    output_usd_per_mtok: float = Field(ge=0)
+    cached_input_usd_per_mtok: float | None = Field(default=None, ge=0)
+    as_of: str | None = None
+    source: str | None = None
+
+    @pydantic.field_validator("as_of", mode="before")
+    @classmethod
+    def _date_as_text(cls, value: Any) -> Any:
+        return (
+            value.isoformat() if hasattr(value, "isoformat") else value
+        )  # YAML reads 2026-01-31 as a date
+
+    def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
+        """Price of one call in USD; ``cached_tokens`` are part of ``prompt_tokens``."""
+        cached_rate = self.cached_input_usd_per_mtok
+        if cached_rate is None:
+            cached_rate = self.input_usd_per_mtok
+        cached_tokens = min(cached_tokens, prompt_tokens)
+        return (
+            (prompt_tokens - cached_tokens) * self.input_usd_per_mtok
+            + cached_tokens * cached_rate
+            + completion_tokens * self.output_usd_per_mtok
+        ) / 1e6
+
+
+class Quirks(_Strict):
+    """What real endpoints want different from the common interface.
+
+    ``temperature``: ``omit`` for models that refuse the parameter. ``max_tokens_parameter``: the
+    name under which the output limit is sent. ``prefill``: how a begun answer is handed over;
+    ``continue_final_message`` is vLLM's way, ``last_message`` that of servers which go on from a
+    final assistant message by themselves. ``stream_usage``: ``omit`` for servers that refuse
+    ``stream_options``. ``probes``: ``omit`` where the server is not to be asked what kind it is.
+    """
+
+    temperature: Literal["send", "omit"] = "send"
+    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    prefill: Literal["continue_final_message", "last_message"] = "continue_final_message"
+    stream_usage: Literal["send", "omit"] = "send"
+    probes: Literal["send", "omit"] = "send"
+
+
+class ModelEntry(_Strict):
+    """One serving configuration under a name.
+
+    ``weights`` is a folder (engine ``reference``; default: the shipped weights of ``model_id``)
+    a GGUF file (engine ``llamacpp``) or either (``transformers``).
+    ``threads`` and ``attention`` are of these two: processor threads, all cores unless said; and
+    the attention implementation of ``transformers``.
+    ``tokenizer`` names the model's own tokenizer where the endpoint is not asked for one:
+    with it, prompts are counted before sending and silent truncation is noticed.
+    ``revision`` says which weights stand behind an endpoint; where it is given, the endpoint's
+    address is not part of the serving identity (the server may move).
+    ``base_url`` may hold ``${VARIABLE}`` or ``${VARIABLE:-default}``.
+
+    ``concurrency`` is the most requests in flight: the server's 429s lower it, answers raise it
+    again. ``requests_per_minute`` and ``tokens_per_minute`` (prompt and output limit together) are
+    kept to by each process for itself. A request may take ``timeout_s``, a call with all its
+    attempts and the waits between them ``call_deadline_s`` (default: three times ``timeout_s``).
+    ``gpus``: how many whole devices the engine is leased while it runs here; ``auto``: one where
+    the machine has any, else its CPU lane. Not part of the serving identity.
+    """
+
+    name: _Name
+    engine: EngineKind
+    model_id: str = Field(default="", max_length=300)
+    description: str = ""
+    weights: str | None = None
+    base_url: str | None = None
+    api_key_env: _EnvName | None = None
+    headers_env: dict[_HeaderName, _EnvName] = Field(default_factory=dict)
+    revision: str | None = None
+    tokenizer: str | None = None
+    window_tokens: int | None = Field(default=None, gt=0)
+    dtype: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    rope_scaling: dict[str, Any] | None = None
+    attention: Literal["sdpa", "eager", "flash_attention_2"] | None = None
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    gpus: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] | None = None
+    price: Price | None = None
+    quirks: Quirks = Quirks()
+    vllm: VllmOptions = VllmOptions()
+    concurrency: int = Field(default=4, ge=1, le=512)
+    timeout_s: float = Field(default=600.0, gt=0)
+    call_deadline_s: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    max_attempts: int = Field(default=5, ge=1, le=20)
+    breaker_failures: int = Field(default=12, ge=1)
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        given = dict(data)
+        if not given.get("model_id") and isinstance(given.get("name"), str):
+            given["model_id"] = given["name"]
+        if given.get("engine") in _ONE_AT_A_TIME:
+            given.setdefault("concurrency", 1)
+        return given
+
+    @pydantic.model_validator(mode="after")
+    def _belongs_together(self) -> ModelEntry:
+        if self.engine == "openai" and not self.base_url:
+            raise ValueError(
+                "engine 'openai' needs `base_url`, for instance http://127.0.0.1:8000/v1"
+            )
+        if self.engine in IN_PROCESS and self.base_url:
+            raise ValueError(
+                f"engine {self.engine!r} runs in process and takes no `base_url`; "
+                "use engine 'openai'"
+            )
+        if self.engine in _ON_DEVICES and self.base_url:
+            raise ValueError(
+                f"engine {self.engine!r} brings its own server and takes no `base_url`; for one "
+                "that is running already, use engine 'openai'"
+            )
+        if self.engine not in _ON_DEVICES and self.vllm != VllmOptions():
+            raise ValueError(f"engine {self.engine!r} takes no `vllm` block")
+        if self.engine in _ONE_AT_A_TIME and not self.weights:
+            raise ValueError(f"engine {self.engine!r} needs `weights`, a path on this machine")
+        for name in _NOT_TAKEN[self.engine]:
+            if getattr(self, name) is not None:
+                raise ValueError(f"engine {self.engine!r} takes no `{name}`; leave it out")
+        return self
+
+    @property
+    def gpus_wanted(self) -> Gpus:
+        """``gpus``, or where it is not given, for vLLM as many as share its tensors, for
+        transformers one where there is any, else none."""
+        if self.gpus is not None:
+            return self.gpus
+        if self.vllm.tensor_parallel > 1:
+            return self.vllm.tensor_parallel
+        return "auto" if self.engine in {*_ON_DEVICES, "transformers"} else 0
+
+    @property
+    def longest_call_s(self) -> float:
+        """``call_deadline_s`` or its default."""
+        return self.call_deadline_s or 3 * self.timeout_s
+
+    def resolved_base_url(self) -> str:
+        """``base_url`` with its environment variables filled in.
+
+        Raises:
+            EngineError: a variable is not set and has no default, or the result is no address.
+        """
+        return resolved(self.name, self.base_url or "")
+
+
+class _ModelsFile(_Strict):
+    models: dict[_Name, ModelEntry]
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _names_from_keys(cls, data: Any) -> Any:
+        models = data.get("models") if isinstance(data, Mapping) else None
+        if not isinstance(models, Mapping):
+            return data
+        named = {
+            name: {"name": name, **entry} if isinstance(entry, Mapping) else entry
+            for name, entry in models.items()
+        }
+        return {**data, "models": named}
+
+    @pydantic.model_validator(mode="after")
+    def _names_agree(self) -> _ModelsFile:
+        for key, entry in self.models.items():
+            if entry.name != key:
+                raise ValueError(f"model {key!r} has `name: {entry.name}`; leave `name` out")
+        return self
+
+
+def model_files() -> list[Path]:
+    """The files that make up the registry, the later overlaying the earlier."""
+    if own := os.environ.get("CONTEXTCLIFF_MODELS"):
+        return [SHIPPED_MODELS, Path(own).expanduser()]
+    beside = Path("models.yaml")
+    return [SHIPPED_MODELS, beside] if beside.is_file() else [SHIPPED_MODELS]
+
+
+def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
+    """Name -> entry, of ``paths`` or of `model_files()`; a later file replaces whole entries.
+
+    Raises:
+        StudyError: naming file, line and key.
+    """
+    entries: dict[str, ModelEntry] = {}
+    for path in model_files() if paths is None else paths:
+        entries.update(_load_file(path.resolve(), _stamp(path)))
+    return entries
+
+
+def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> ModelEntry:
+    """The entry called ``name``.
+
+    Raises:
+        StudyError: there is none; the sentence lists those that are.
+    """
+    models = load_models() if models is None else models
+    if name not in models:
+        raise StudyError(
+            f"There is no model {name!r}; there are {', '.join(sorted(models))}. "
+            "Add it to ./models.yaml (or the file that CONTEXTCLIFF_MODELS names)."
+        )
+    return models[name]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return (0, 0)
+    return (stat.st_mtime_ns, stat.st_size)
+
+
+@cache
+def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
+    """Cached by path and time of change: long-living processes ask often."""
+    del stamp
+    folder = path.parent
+    entries = load_validated(path, _ModelsFile).models
+    return {
+        name: entry.model_copy(update={"weights": _beside(folder, entry.weights)})
+        if entry.weights
+        else entry
+        for name, entry in entries.items()
+    }
+
+
+def _beside(folder: Path, weights: str) -> str:
+    """Relative to the file that names them; a bare name may also be that of a fetched model."""
+    path = folder / Path(weights).expanduser()
+    return weights if weights == path.name and not path.exists() else str(path)

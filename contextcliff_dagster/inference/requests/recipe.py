@@ -1,0 +1,211 @@
+"""What a study asks: the prompt scaffold, the decoding parameters, and the hash of both.
+
+The scaffold is minimal, the same for every length, document first and question last, so that its
+token overhead is a constant of the study and calls about one document share their prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from contextcliff_dagster.contracts import PromptMode, StudyError
+from contextcliff_dagster.inference.requests.shared_document import MARK, SharedText
+
+DEFAULT_TEMPLATE = "{document}\n{question}"
+DEFAULT_INSTRUCTION = "{question}"
+"""The wording of a replicate; ``{question}`` stands for the example's question."""
+
+Role = Literal["system", "user", "assistant"]
+_FIELD = re.compile(r"\{(document|question)\}")
+
+
+def stable_hash(value: Any) -> str:
+    """SHA-256 (hex) of ``value`` as canonical JSON: sorted keys, no spaces, UTF-8."""
+    return hashlib.sha256(_canonical(value)).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat turn."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A rendered prompt: chat ``messages``, or (mode ``completion``) plain ``text``.
+
+    With mode ``chat_prefill`` the last message is the assistant's, begun and to be continued.
+    ``document`` and ``outline`` (the prompt with `MARK` in the document's place) say the same
+    again, for those who would rather not go through the document for every question.
+    """
+
+    mode: PromptMode
+    messages: tuple[Message, ...] = ()
+    text: str = ""
+    document: SharedText | None = field(default=None, compare=False, repr=False)
+    outline: Prompt | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of all that the engine is given to read."""
+        if self.document and self.outline:
+            with suppress(ValueError):
+                return self.document.sha256_within(_canonical(self.outline._read()))
+        return stable_hash(self._read())
+
+    def _read(self) -> list[Any]:
+        turns = [[message.role, message.content] for message in self.messages]
+        return [self.mode == "completion", self.mode == "chat_prefill", turns, self.text]
+
+    def contents(self) -> tuple[str, ...]:
+        """The texts inside, without roles and template: a lower bound of what a model reads."""
+        return tuple(message.content for message in self.messages) or (self.text,)
+
+    def as_dicts(self) -> list[dict[str, str]]:
+        """The messages as the chat interfaces want them."""
+        return [{"role": message.role, "content": message.content} for message in self.messages]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is asked, apart from document and question.
+
+    ``template`` holds ``{document}`` and ``{question}`` once each; ``instructions`` has one wording
+    per replicate, each holding ``{question}`` or standing on a line before it; ``answer_prefix`` is
+    the begun answer of mode ``chat_prefill``, or the end of the prompt in mode ``completion``; it
+    may hold ``{question}``.
+
+    ``prefix_cache`` False is for times to the first token that owe nothing to an earlier call: the
+    calls of one document stand apart, and engines that can are told not to reuse what they have
+    read. The prompt stays as it is. Such a call is another one, to the ledger, too.
+
+    Raises:
+        StudyError: a placeholder is missing or doubled, or a mode lacks what it needs.
+    """
+
+    mode: PromptMode = "chat"
+    template: str = DEFAULT_TEMPLATE
+    system: str | None = None
+    answer_prefix: str | None = None
+    instructions: tuple[str, ...] = (DEFAULT_INSTRUCTION,)
+    max_output_tokens: int = 64
+    temperature: float = 0.0
+    output_schema: Mapping[str, Any] | None = field(default=None)
+    prefix_cache: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("document", "question"):
+            if (found := self.template.count("{" + name + "}")) != 1:
+                raise StudyError(
+                    f"The prompt template has {{{name}}} {found} times; write {{document}} and "
+                    f"{{question}} once each."
+                )
+        if not self.instructions:
+            raise StudyError("The recipe has no instruction; give one wording per replicate.")
+        if len(set(self.instructions)) != len(self.instructions):
+            raise StudyError(
+                "Two replicates have the same instruction; at temperature 0 that buys the same "
+                "answer twice, "
+                "so give each its own wording."
+            )
+        if self.mode == "chat_prefill" and not self.answer_prefix:
+            raise StudyError(
+                "Prompt mode 'chat_prefill' needs `answer_prefix`, the beginning of the answer."
+            )
+        if self.mode == "chat" and self.answer_prefix:
+            raise StudyError(
+                "Prompt mode 'chat' takes no `answer_prefix`; use mode 'chat_prefill'."
+            )
+        if self.mode == "completion" and self.system:
+            raise StudyError(
+                "Prompt mode 'completion' has no system turn; write the text into the template."
+            )
+        if self.max_output_tokens < 1:
+            raise StudyError(
+                f"max_output_tokens is {self.max_output_tokens}; it should be at least 1."
+            )
+
+    @property
+    def replicates(self) -> int:
+        """Calls per example: one per instruction."""
+        return len(self.instructions)
+
+    def _scaffold(self) -> dict[str, Any]:
+        # Named only where it is off: the calls of recipes that never knew it stay paid.
+        cache = {} if self.prefix_cache else {"prefix_cache": False}
+        return {
+            **cache,
+            "mode": self.mode,
+            "template": self.template,
+            "system": self.system,
+            "answer_prefix": self.answer_prefix,
+            "max_output_tokens": self.max_output_tokens,
+            "temperature": self.temperature,
+            "output_schema": None if self.output_schema is None else dict(self.output_schema),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of the recipe, JSON-ready; `from_dict` is its inverse."""
+        return {**self._scaffold(), "instructions": list(self.instructions)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
+        """The recipe that `to_dict` described."""
+        return cls(**{**data, "instructions": tuple(data["instructions"])})
+
+    @cached_property
+    def body(self) -> str:
+        """`to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """Hash of the recipe family: what all replicates of the study share, and their wordings."""
+        return stable_hash(self.to_dict())
+
+    def replicate_hash(self, replicate: int) -> str:
+        """Hash of what one replicate asks: adding a wording later leaves the others' calls paid."""
+        return stable_hash({**self._scaffold(), "instruction": self.instructions[replicate]})
+
+    def render(self, document: str | SharedText, question: str, replicate: int = 0) -> Prompt:
+        """The prompt for one question over one document.
+
+        Placeholders that happen to stand inside the document are left as they are.
+        """
+        if isinstance(document, SharedText):
+            whole = self.render(document.text, question, replicate)
+            outline = self.render(MARK, question, replicate)
+            return replace(whole, document=document, outline=outline)
+        instruction = self.instructions[replicate]
+        if "{question}" in instruction:
+            asked = instruction.replace("{question}", question)
+        else:
+            asked = f"{instruction}\n{question}"
+        values = {"document": document, "question": asked}
+        text = _FIELD.sub(lambda match: values[match[1]], self.template)
+        begun = (self.answer_prefix or "").replace("{question}", question)
+        if self.mode == "completion":
+            return Prompt("completion", text=text + begun)
+        messages = [Message("system", self.system)] if self.system else []
+        messages.append(Message("user", text))
+        if self.mode == "chat_prefill":
+            messages.append(Message("assistant", begun))
+        return Prompt(self.mode, tuple(messages))
+
+    def overhead_tokens(self, count: Callable[[str], int], replicate: int = 0) -> int:
+        """Tokens of the scaffold alone, without the chat template's own."""
+        return sum(count(text) for text in self.render("", "", replicate).contents() if text)

@@ -1,0 +1,236 @@
+"""A small OpenAI-compatible server over an engine of ours: ``contextcliff serve reference-short``.
+
+It speaks /v1/models, /v1/chat/completions and /v1/completions (streamed with usage, or whole),
+/tokenize and /health, refuses a prompt that does not fit (never cuts it), and can write a request
+log: one JSON line for every request, on the disk before the model starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import EngineError, StoreError
+from contextcliff_dagster.inference.engines.base import Decoding, Engine, open_engine
+from contextcliff_dagster.inference.execution.single_request import ask
+from contextcliff_dagster.inference.models.registry import ModelEntry, get_model
+from contextcliff_dagster.inference.requests.outcome import utc_now
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.server.wire_format import (
+    Refusal,
+    Reply,
+    read_body,
+    read_limit,
+    read_prompt,
+)
+from contextcliff_dagster.redaction import written_url
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+
+class RequestLog:
+    """Appends JSON lines; a received request is flushed to the disk before it is worked on.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as fault:
+            raise StoreError(
+                f"The request log {path} cannot be written ({fault.strerror}); give another path."
+            ) from fault
+
+    def write(self, line: Mapping[str, Any], *, flush: bool) -> None:
+        """Append one line."""
+        os.write(self._fd, (json.dumps({"at": utc_now(), **line}) + "\n").encode())
+        if flush:
+            os.fsync(self._fd)
+
+
+class _Service:
+    """The handlers over one engine."""
+
+    def __init__(self, name: str, engine: Engine, log: RequestLog | None, delay_ms: float) -> None:
+        self._name, self._engine, self._log, self._delay_s = name, engine, log, delay_ms / 1000
+        self._numbers = itertools.count(1)
+
+    async def models(self, request: Request) -> Response:
+        from starlette.responses import JSONResponse
+
+        del request
+        model = {
+            "id": self._name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "contextcliff",
+            "max_model_len": self._engine.window_tokens,
+            "meta": {"identity": self._engine.identity().hash},
+        }
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def health(self, request: Request) -> Response:
+        from starlette.responses import JSONResponse
+
+        del request
+        return JSONResponse({"status": "ok"})
+
+    async def tokenize(self, request: Request) -> Response:
+        from starlette.responses import JSONResponse
+
+        body = read_body(await request.body())
+        count = await self._engine.count_prompt_tokens(read_prompt(body, chat="messages" in body))
+        tokens = count.tokens if count else None
+        return JSONResponse({"count": tokens, "max_model_len": self._engine.window_tokens})
+
+    async def chat(self, request: Request) -> Response:
+        return await self._complete(request, chat=True)
+
+    async def completions(self, request: Request) -> Response:
+        return await self._complete(request, chat=False)
+
+    async def _complete(self, request: Request, *, chat: bool) -> Response:
+        from starlette.responses import JSONResponse, StreamingResponse
+
+        body = read_body(await request.body())
+        prompt = read_prompt(body, chat=chat)
+        number = next(self._numbers)
+        if self._log:
+            path = request.url.path
+            line = {"event": "received", "number": number, "path": path, "prompt_hash": prompt.hash}
+            self._log.write(line, flush=True)
+        decoding = Decoding(await self._fitting_limit(body, prompt))
+        if self._delay_s:
+            await asyncio.sleep(self._delay_s)
+        reply = Reply(self._name, number, chat=chat)
+        if body.get("stream"):
+            with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+            events = self._events(prompt, decoding, number, reply, with_usage=with_usage)
+            return StreamingResponse(events, media_type="text/event-stream")
+        answer = await ask(self._engine, prompt, decoding)
+        self._answered(number)
+        return JSONResponse(reply.whole(answer))
+
+    async def _fitting_limit(self, body: Mapping[str, Any], prompt: Prompt) -> int:
+        limit = read_limit(body, self._name)
+        count, window = await self._engine.count_prompt_tokens(prompt), self._engine.window_tokens
+        if count and window and count.tokens + limit > window:
+            raise Refusal(
+                400,
+                f"This model's maximum context length is {window} tokens. However, you requested "
+                f"{count.tokens + limit} tokens ({count.tokens} in the prompt, {limit} for the "
+                "completion). Please reduce the length.",
+                "context_length_exceeded",
+            )
+        return limit
+
+    def _answered(self, number: int) -> None:
+        if self._log:
+            self._log.write({"event": "answered", "number": number}, flush=False)
+
+    async def _events(
+        self, prompt: Prompt, decoding: Decoding, number: int, reply: Reply, *, with_usage: bool
+    ) -> AsyncIterator[bytes]:
+        yield reply.opening()
+        async for delta in self._engine.stream(prompt, decoding):
+            if delta.text or delta.finish_reason:
+                yield reply.piece(delta.text, delta.finish_reason)
+            if delta.usage and with_usage:
+                yield reply.usage(delta.usage)
+        yield b"data: [DONE]\n\n"
+        self._answered(number)
+
+
+def make_app(
+    name: str, engine: Engine, log: RequestLog | None = None, delay_ms: float = 0.0
+) -> Starlette:
+    """The ASGI application; the engine starts and stops with it."""
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    service = _Service(name, engine, log, delay_ms)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        del app
+        await engine.start()
+        yield
+        await engine.stop()
+
+    async def refused(request: Request, fault: Exception) -> Response:
+        del request
+        assert isinstance(fault, Refusal)
+        error = {
+            "message": str(fault),
+            "type": "invalid_request_error",
+            "param": None,
+            "code": fault.code,
+        }
+        return JSONResponse({"error": error}, status_code=fault.status)
+
+    routes = [
+        Route("/v1/models", service.models),
+        Route("/v1/chat/completions", service.chat, methods=["POST"]),
+        Route("/v1/completions", service.completions, methods=["POST"]),
+        Route("/tokenize", service.tokenize, methods=["POST"]),
+        Route("/health", service.health),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refusal: refused})
+
+
+def serve(
+    model: str | ModelEntry,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    request_log: Path | None = None,
+    delay_ms: float = 0.0,
+    concurrency: int = 2,
+    on_ready: Callable[[str], None] = print,
+) -> None:
+    """Serve a model until interrupted. ``port`` 0 takes a free one; ``on_ready`` is given the
+    base URL.
+
+    Raises:
+        StudyError: there is no such model.
+        EngineError: it is not one that runs in this process, or the port is taken.
+    """
+    import uvicorn
+
+    entry = get_model(model) if isinstance(model, str) else model
+    if entry.engine != "reference":
+        raise EngineError(
+            f"Model {entry.name!r} is served by {written_url(entry.base_url or entry.engine)} "
+            "already; `serve` is for models of engine 'reference'."
+        )
+    engine = open_engine(entry.model_copy(update={"concurrency": concurrency}))
+    log = RequestLog(request_log) if request_log else None
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(512)
+    except OSError as fault:
+        listener.close()
+        raise EngineError(
+            f"Port {port} of {host} cannot be used ({fault.strerror}); choose another with --port."
+        ) from fault
+    on_ready(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/v1")
+    config = uvicorn.Config(
+        make_app(entry.name, engine, log, delay_ms), log_level="warning", access_log=False
+    )
+    uvicorn.Server(config).run(sockets=[listener])

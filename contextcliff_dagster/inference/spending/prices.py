@@ -1,0 +1,158 @@
+"""What a call costs: the entry's own price, else that of a kept-up table, and how old it is.
+
+The table is the library genai-prices (MIT, extra ``prices``): it knows public endpoints by their
+address, so that a server of one's own never gets a price by the name of its model.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from contextcliff_dagster.contracts import BudgetError, EngineError
+from contextcliff_dagster.inference.models.registry import ModelEntry, Price
+from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.redaction import public_url
+
+_TABLE = "genai-prices "
+STALE_DAYS = 180
+"""A price that nobody has looked at for this long is worth a look."""
+
+
+def priced(entry: ModelEntry) -> ModelEntry:
+    """``entry`` with the table's price, where it has none itself and the table knows its endpoint.
+
+    Prices are not part of the serving identity.
+    """
+    if entry.price is not None or entry.engine != "openai":
+        return entry
+    try:
+        url = public_url(entry.resolved_base_url())
+    except EngineError:
+        return entry
+    price = _listed(entry.model_id, url)
+    return entry if price is None else entry.model_copy(update={"price": price})
+
+
+def price_unknown(entry: ModelEntry) -> bool:
+    """Whether calls of ``entry`` (see :func:`priced`) may cost money that nobody can foretell.
+
+    That is a server without a price, unless it is on this machine: there nobody sends a bill.
+    """
+    if entry.price is not None or entry.engine != "openai":
+        return False
+    try:
+        host = urlsplit(entry.resolved_base_url()).hostname or ""
+    except (EngineError, ValueError):
+        return False  # nothing can be sent there
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost" and not host.endswith(".localhost")
+
+
+def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
+    """Sentences about a price that should be checked before it is trusted."""
+    price = entry.price
+    if price is None or not price.as_of:
+        return []
+    try:
+        seen = date.fromisoformat(price.as_of[:10])
+    except ValueError:
+        return [f"The price of model {entry.name!r} is as of {price.as_of!r}, which is no date."]
+    days = ((today or datetime.now(UTC).date()) - seen).days
+    if days <= STALE_DAYS:
+        return []
+    if (price.source or "").startswith(_TABLE):
+        return [
+            f"The price of model {entry.name!r} is from a table ({price.source}) whose latest "
+            f"change is of {seen}, {days} days ago; bring it up to date with `pip install "
+            "--upgrade genai-prices`, or give `price` in models.yaml."
+        ]
+    return [
+        f"The price of model {entry.name!r} was last looked at on {seen}, {days} days ago; check "
+        "the provider's list and correct `price` and its `as_of` in models.yaml."
+    ]
+
+
+def insist_on_price(entry: ModelEntry, budget: Budget) -> None:
+    """A limit in money cannot be kept where nobody knows what a call costs.
+
+    Raises:
+        BudgetError: money is limited, and ``entry`` is a server without a price.
+    """
+    if budget.limits_money and entry.price is None and entry.engine == "openai":
+        raise BudgetError(
+            f"Model {entry.name!r} has no price, so a budget in USD cannot be kept; give it "
+            "`price: {input_usd_per_mtok: ..., output_usd_per_mtok: ...}` in models.yaml (zeros "
+            'where it is free), or install the extra "prices" for those of public endpoints.'
+        )
+
+
+@cache
+def _listed(model_id: str, url: str) -> Price | None:
+    """The table's price, at the dearest of its steps and hours: a reservation must not be too
+    small."""
+    try:
+        from genai_prices import Usage, __version__, calc_price
+    except ImportError:
+        return None
+    midnight = datetime.now(UTC).replace(hour=0, minute=0)
+    try:
+        by_hour = [
+            calc_price(
+                Usage(input_tokens=1, output_tokens=1),
+                model_id,
+                provider_api_url=url,
+                genai_request_timestamp=midnight + half_hour * timedelta(minutes=30),
+            ).model_price
+            for half_hour in range(48)
+        ]
+    except LookupError:
+        return None
+    into, out, cached = (
+        _dearest(getattr(price, name) for price in by_hour)
+        for name in ("input_mtok", "output_mtok", "cache_read_mtok")
+    )
+    if into is None or out is None:
+        return None
+    return Price(
+        input_usd_per_mtok=into,
+        output_usd_per_mtok=out,
+        cached_input_usd_per_mtok=cached,
+        as_of=_table_as_of(),
+        source=f"{_TABLE}{__version__}",
+    )
+
+
+def _table_as_of(today: date | None = None) -> str | None:
+    """The latest change of a price that the table knows: it is at least as new as that.
+
+    The table itself has no date. Changes announced for later are left out.
+    """
+    from genai_prices.data_snapshot import get_snapshot
+
+    dated = (
+        getattr(price.constraint, "start_date", None)
+        for provider in get_snapshot().providers
+        for model in provider.models
+        if isinstance(model.prices, list)
+        for price in model.prices
+    )
+    until = today or datetime.now(UTC).date()
+    known = max((day for day in dated if isinstance(day, date) and day <= until), default=None)
+    return known.isoformat() if known else None
+
+
+def _dearest(rates: Iterable[Any]) -> float | None:
+    """USD per million tokens; of prices with steps over the prompt's length, the highest."""
+    found: list[float] = []
+    for rate in rates:
+        if rate is not None:
+            tiers = [tier.price for tier in getattr(rate, "tiers", ())]
+            found += map(float, [getattr(rate, "base", rate), *tiers])
+    return max(found, default=None)

@@ -1,0 +1,112 @@
+"""What a GGUF file says about itself in its header: architecture, trained window, quantisation.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little-endian).
+Only scalars are kept; the vocabulary's arrays are skipped over.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from contextcliff_dagster.contracts import EngineError
+
+Scalar = int | float | bool | str
+
+GGUF_LIBRARIES = ("torch", "transformers", "gguf", "accelerate")
+"""What transformers reads GGUF weights with."""
+
+_FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_LONGEST_BYTES = 1 << 28
+
+
+def gguf_header(path: Path) -> dict[str, Scalar]:
+    """Key -> value of the header's scalars, strings among them.
+
+    Raises:
+        EngineError: it is not a GGUF file, or a damaged one.
+    """
+    try:
+        stat = path.stat()
+        return dict(_read_once(path, stat.st_size, stat.st_mtime_ns))
+    except OSError as fault:
+        raise EngineError(f"{path} cannot be read ({fault.strerror}); check it.") from fault
+    except (struct.error, UnicodeDecodeError, ValueError, KeyError) as fault:
+        raise EngineError(
+            f"{path} is not a GGUF file, or a damaged one ({fault}); fetch it again, or correct "
+            "`weights` in models.yaml."
+        ) from fault
+
+
+def trained_window(header: dict[str, Scalar]) -> int | None:
+    """Tokens that the model was trained to, or None where the header does not say."""
+    tokens = header.get(f"{header.get('general.architecture')}.context_length")
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+
+@cache
+def _read_once(path: Path, size: int, changed_ns: int) -> dict[str, Scalar]:
+    del size, changed_ns
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ValueError("it does not begin with GGUF")
+        version, _tensors, entries = _unpack(file, "IQQ")
+        if version not in (2, 3):
+            raise ValueError(f"version {version}")
+        found: dict[str, Scalar] = {}
+        for _ in range(entries):
+            key = _string(file)
+            value = _value(file, _unpack(file, "I")[0])
+            if value is not None:
+                found[key] = value
+        return found
+
+
+def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
+    return struct.unpack("<" + layout, file.read(struct.calcsize("<" + layout)))
+
+
+def _string(file: BinaryIO) -> str:
+    (length,) = _unpack(file, "Q")
+    if length > _LONGEST_BYTES:
+        raise ValueError(f"a text of {length} bytes")
+    return file.read(length).decode("utf-8", "replace")
+
+
+def _value(file: BinaryIO, kind: int) -> Scalar | None:
+    if kind == _STRING:
+        return _string(file)
+    if kind == _ARRAY:
+        _skip_array(file)
+        return None
+    return _unpack(file, _FIXED[kind])[0]
+
+
+def _skip_array(file: BinaryIO) -> None:
+    kind, length = _unpack(file, "IQ")
+    if kind in _FIXED:
+        file.seek(length * struct.calcsize("<" + _FIXED[kind]), 1)
+        return
+    if length > _LONGEST_BYTES:
+        raise ValueError(f"an array of {length}")
+    for _ in range(length):
+        if kind == _ARRAY:
+            _skip_array(file)
+        else:
+            file.seek(_unpack(file, "Q")[0], 1)
+
+
+def dequantizing_options() -> dict[str, Any]:
+    """Arguments by which transformers loads a GGUF file's weights as plain numbers.
+
+    Newer versions leave them packed where they find kernels for that, and answer otherwise on
+    another machine.
+    """
+    try:
+        from transformers import GgufConfig
+    except ImportError:  # it knows no other way
+        return {}
+    return {"quantization_config": GgufConfig(dequantize=True)}

@@ -1,0 +1,102 @@
+"""The error rates of a design in words and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from contextcliff_dagster.reporting.wording.number_format import count, level, number, score
+
+_COARSE = 0.1
+"""Limits that lie so far above what is promised say too little."""
+_GOOD_POWER, _FAIR_POWER = 0.9, 0.7
+
+TABLE_COLUMNS = ("planted", "runs", "found", "unsafe cap", "no cap", "cap / truth", "place held")
+
+
+def rate(found: Mapping[str, Any]) -> str:
+    """``0.04 [0.02, 0.08]``; empty where there was nothing to count."""
+    if number(found["value"]) is None:
+        return ""
+    return f"{score(found['value'])} [{score(found['low'])}, {score(found['high'])}]"
+
+
+def design_words(result: Mapping[str, Any]) -> str:
+    """``10 bins x 20, 0/1 scores, baseline 0.55, correlation 0.15``."""
+    design = result["design"]
+    scores = "0/1 scores" if design["binary"] else "graded scores"
+    if design["replicates"] > 1:
+        scores = f"{design['replicates']} calls a question"
+    parts = [f"{design['bins']} bins x {design['per_bin']}", scores]
+    parts.append(f"baseline {score(design['baseline'])}")
+    if design["questions"] != [1, 1]:
+        parts.append(f"correlation {score(design['correlation'])}")
+    return ", ".join(parts)
+
+
+def quote(result: Mapping[str, Any]) -> str:
+    """The one sentence of the study's report."""
+    return (
+        f"By simulation of this design ({count(result['simulations'], 'run')}; "
+        f"{design_words(result)}): false alarms {rate(result['false_alarms'])}, unsafe caps "
+        f"{rate(result['unsafe'])}, finds a {level(_drop(result))} drop in {rate(result['power'])}."
+    )
+
+
+def conclusion(result: Mapping[str, Any]) -> str:
+    """One sentence: whether the numbers are safe to use, and what the design can find."""
+    alarms, unsafe, power = (result[name] for name in ("false_alarms", "unsafe", "power"))
+    reach = next(row for row in result["planted"] if row["kind"] == "step")["cap"]["median"]
+    promised = 1.0 - result["confidence"]
+    if None in (alarms["value"], unsafe["value"], power["value"]):
+        return "Too few simulations to say anything: ask for 20 or more."
+    runs = count(result["simulations"], "simulation")
+    if max(alarms["low"], unsafe["low"]) > promised:
+        safe = f"This design errs more often than the {level(promised)} it promises"
+    elif max(alarms["high"], unsafe["high"]) > promised + _COARSE:
+        safe = f"{runs} cannot tell whether this design keeps to {level(promised)} of errors"
+    else:
+        safe = f"As far as {runs} tell, this design keeps to {level(promised)} of errors"
+    if power["value"] >= _GOOD_POWER:
+        finds = "it finds"
+    elif power["value"] >= _FAIR_POWER:
+        finds = "it may miss"
+    else:
+        finds = "it is too small for"
+    caps = f"reach {score(reach)} of what is safe in the median" if reach else "are mostly missing"
+    return (
+        f"{safe}: false alarms {rate(alarms)}, unsafe caps {rate(unsafe)}; {finds} a loss of "
+        f"{level(_drop(result))} (found in {rate(power)}), before which its caps {caps}."
+    )
+
+
+def table_rows(result: Mapping[str, Any]) -> list[list[str]]:
+    """Cells of the table, narrow enough for a terminal; caps with their quartiles."""
+    rows = []
+    for row in result["planted"]:
+        cap = row["cap"]
+        quartiles = f"{score(cap['quarter'])}-{score(cap['three_quarters'])}"
+        cells = [
+            rate(row["found"]),
+            rate(row["unsafe"]),
+            score(row["without_cap"]["value"], ""),
+            f"{score(cap['median'])} ({quartiles})" if row["runs"] else "",
+            rate(row["held"]),
+        ]
+        rows.append([_name(row), str(row["runs"]), *(c.replace("0.", ".") for c in cells)])
+    return rows
+
+
+def _drop(result: Mapping[str, Any]) -> float:
+    least, _ = next(row for row in result["planted"] if row["kind"] == "step")["drop"]
+    return float(least)
+
+
+_NAMES = {"step": "step", "steps": "steps", "ramp": "ramps", "dip": "dips", "logistic": "logistic"}
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    if row["kind"] == "flat":
+        return "flat: false alarms"
+    least, most = (level(round(drop, 2)) for drop in row["drop"])
+    return f"{_NAMES[row['kind']]} {least if least == most else f'{least} to {most}'}"

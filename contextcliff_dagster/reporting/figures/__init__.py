@@ -1,0 +1,4 @@
+"""Pictures: the report figure and its panels, confounds, sensitivity, comparison, sparkline.
+
+Does not belong here: the numbers drawn, which come finished from `analysis`.
+"""

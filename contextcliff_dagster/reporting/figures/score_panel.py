@@ -1,0 +1,270 @@
+"""The main panel: single answers, bin means with intervals, and the fitted curve with its band."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.reporting.figures.style import FAINT, Look, look
+from contextcliff_dagster.reporting.wording.number_format import number
+from contextcliff_dagster.reporting.wording.sentences import parts
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+_LANE_GAP, _DODGE_PIXELS = 0.035, 7.0
+_MANY = 350
+"""Dots in one lane beyond which a density tells more than overlapping dots."""
+
+
+def lane_height(models: int) -> float:
+    """Height of one model's lane of dots, in score units."""
+    return 0.05 if models == 1 else 0.036 if models <= 3 else 0.026
+
+
+def score_limits(models: int) -> tuple[float, float]:
+    """y range that holds scores 0..1 and, outside, one lane per model for exact 0 and exact 1."""
+    rim = _LANE_GAP + models * lane_height(models) + 0.02
+    return -rim, 1 + rim
+
+
+def draw_answers(
+    axes: Axes, row: int, models: int, lengths: NDArray[np.float64], scores: NDArray[np.float64]
+) -> None:
+    """Every scored answer of one model.
+
+    Exact zeros and ones, which would hide each other on two lines, are spread over a lane below 0
+    or above 1 (a density from ``_MANY`` on); what lies between stands at its own height.
+    """
+    colour = look(row).colour
+    height = lane_height(models)
+    lanes = {1.0: 1 + _LANE_GAP + row * height, 0.0: -_LANE_GAP - (row + 1) * height}
+    for value, bottom in lanes.items():
+        x = lengths[scores == value]
+        if len(x) > _MANY:
+            _density_lane(axes, colour, x, bottom, height)
+        elif len(x):
+            jitter = _jitter(len(x), f"{row}/{value}")
+            y = bottom + height * (0.14 + 0.72 * jitter)
+            axes.plot(
+                x, y, ls="none", marker="o", ms=3.4, mfc=colour, mec="none", alpha=0.45, zorder=2
+            )
+    between = (scores != 0.0) & (scores != 1.0)
+    x, y = lengths[between], scores[between]
+    if len(x) > 4 * _MANY:
+        _density_cells(axes, colour, x, y)
+    elif len(x):
+        axes.plot(x, y, ls="none", marker="o", ms=3.4, mfc=colour, mec="none", alpha=0.28, zorder=2)
+
+
+def _jitter(n: int, seed: str) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.random.default_rng(zlib.crc32(seed.encode())).random(n)
+
+
+def _log_cells(
+    axes: Axes, x: NDArray[np.float64], columns: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    import numpy as np
+
+    low, high = axes.get_xlim()
+    edges = np.geomspace(low, high, columns + 1)
+    return edges, np.clip(np.searchsorted(edges, x, side="right") - 1, 0, columns - 1)
+
+
+def _density_lane(
+    axes: Axes, colour: str, x: NDArray[np.float64], bottom: float, height: float
+) -> None:
+    """Bars whose height is the count: the full lane is the fullest column."""
+    import numpy as np
+
+    edges, column = _log_cells(axes, x, 120)
+    counts = np.bincount(column, minlength=120)
+    tall = 0.9 * height * counts / counts.max()
+    axes.bar(
+        edges[:-1],
+        tall,
+        width=np.diff(edges) * 0.9,
+        bottom=bottom,
+        align="edge",
+        color=colour,
+        alpha=0.55,
+        lw=0,
+        zorder=2,
+    )
+
+
+def _density_cells(axes: Axes, colour: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    """Squares on a grid whose area is the count."""
+    import numpy as np
+
+    edges, column = _log_cells(axes, x, 90)
+    cell = np.clip((y * 40).astype(int), 0, 39) * 90 + column
+    counts = np.bincount(cell, minlength=3600)
+    full = np.flatnonzero(counts)
+    centre = np.sqrt(edges[:-1] * edges[1:])
+    axes.scatter(
+        centre[full % 90],
+        (full // 90 + 0.5) / 40,
+        s=34 * counts[full] / counts.max(),
+        marker="s",
+        c=colour,
+        alpha=0.3,
+        lw=0,
+        zorder=2,
+    )
+
+
+def draw_curve(axes: Axes, row: int, models: int, result: Mapping[str, Any]) -> None:
+    """The fitted curve and, where it has one, its band."""
+    import numpy as np
+
+    points = [
+        p
+        for p in parts(result, "curve")
+        if number(p.get("tokens")) and number(p.get("mean")) is not None
+    ]
+    if len(points) < 2:
+        return
+    style = look(row)
+    x = np.array([float(p["tokens"]) for p in points])
+    low, high = (np.array([_or_nan(p.get(k)) for p in points]) for k in ("ci_low", "ci_high"))
+    axes.fill_between(
+        x, low, high, color=style.colour, alpha=0.14 if models <= 3 else 0.08, lw=0, zorder=1
+    )
+    axes.plot(x, [float(p["mean"]) for p in points], color="white", lw=4.4, zorder=2.4, alpha=0.8)
+    axes.plot(
+        x, [float(p["mean"]) for p in points], color=style.colour, lw=2.3, ls=style.dash, zorder=2.5
+    )
+
+
+def draw_bins(axes: Axes, row: int, models: int, result: Mapping[str, Any]) -> bool:
+    """Bin means with their intervals; True if one had to be drawn without (hollow marker)."""
+    style = look(row)
+    strength = 0.95 if models <= 3 else 0.55
+    hollow = False
+    for item in parts(result, "bins"):
+        place, mean = number(item.get("median_tokens")), number(item.get("mean"))
+        if not place or mean is None:
+            continue
+        x = dodge(axes, place, row, models)
+        low, high = number(item.get("ci_low")), number(item.get("ci_high"))
+        if low is None or high is None:
+            hollow = True
+        else:
+            axes.plot(
+                [x, x],
+                [low, high],
+                color=style.colour,
+                lw=1.7,
+                alpha=strength,
+                zorder=3,
+                solid_capstyle="butt",
+            )
+            axes.plot(
+                [x, x],
+                [low, high],
+                ls="none",
+                marker="_",
+                ms=6,
+                mec=style.colour,
+                mew=1.4,
+                alpha=strength,
+                zorder=3,
+            )
+        _bin_marker(axes, x, mean, style, filled=low is not None and high is not None)
+    return hollow
+
+
+def _bin_marker(axes: Axes, x: float, y: float, style: Look, *, filled: bool) -> None:
+    face, edge = (style.colour, "white") if filled else ("white", style.colour)
+    axes.plot(
+        [x],
+        [y],
+        marker=style.marker,
+        ms=8,
+        mfc=face,
+        mec=edge,
+        mew=1.0 if filled else 1.8,
+        zorder=4,
+        clip_on=False,
+    )
+
+
+def dodge(axes: Axes, x: float, row: int, models: int) -> float:
+    """``x`` moved by some pixels, so that models measured on the same bins do not overlap."""
+    shift = (row - (models - 1) / 2) * min(_DODGE_PIXELS, 24 / max(models, 1)) * 160 / 100
+    at = axes.transData.transform((x, 0))[0]
+    return float(axes.transData.inverted().transform((at + shift, 0))[0])
+
+
+def answers_of(
+    records: pd.DataFrame | None, results: Sequence[Mapping[str, Any]], row: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lengths and scores of one result's scored records; empty where there are none to show."""
+    import numpy as np
+
+    none = np.empty(0), np.empty(0)
+    if records is None or not {"length_tokens", "score"} <= set(records.columns):
+        return none
+    mine = records
+    for column in ("study", "model", "campaign"):
+        value = results[row].get(column)
+        if column in mine.columns and value is not None:
+            mine = mine[mine[column] == value]
+        elif column == "model" and len(results) > 1:
+            return none
+    x = mine["length_tokens"].to_numpy(dtype=float, na_value=np.nan)
+    y = mine["score"].to_numpy(dtype=float, na_value=np.nan)
+    keep = np.isfinite(x) & np.isfinite(y) & (x > 0)
+    return x[keep], y[keep]
+
+
+def free_height(
+    axes: Axes, results: Sequence[Mapping[str, Any]], low: float, high: float, need: float
+) -> float | None:
+    """Lowest score at which a label meets no curve, band or bar between two lengths.
+
+    ``need``: its height in score units. None where no place between 0 and 1 is free."""
+    taken: list[tuple[float, float]] = []
+    for row, result in enumerate(results):
+        points = [
+            p
+            for p in parts(result, "curve")
+            if number(p.get("tokens")) and number(p.get("mean")) is not None
+        ]
+        near = [p for p in points if low / 1.06 <= p["tokens"] <= high * 1.06]
+        spots = [(p["tokens"], p) for p in near] + [
+            (dodge(axes, place, row, len(results)), b)
+            for b in parts(result, "bins")
+            if (place := number(b.get("median_tokens"))) and number(b.get("mean")) is not None
+        ]
+        for x, p in spots:
+            if low / 1.02 <= x <= high * 1.02 or p in near:
+                ends = [
+                    v for k in ("mean", "ci_low", "ci_high") if (v := number(p.get(k))) is not None
+                ]
+                taken.append((min(ends) - 0.03, max(ends) + 0.03))
+    start = 0.02
+    for bottom, top in sorted(taken):
+        if start + need <= bottom:
+            break
+        start = max(start, top)
+    return start if start + need <= 1.0 else None
+
+
+def draw_frame(axes: Axes) -> None:
+    """Grid and ticks of the score axis."""
+    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    axes.grid(axis="y", color=FAINT, lw=0.7, zorder=0)
+    axes.set_axisbelow(True)
+
+
+def _or_nan(value: Any) -> float:
+    found = number(value)
+    return float("nan") if found is None else found

@@ -1,0 +1,207 @@
+"""A fast counter in place of a reference library, as soon as it pays and only where they agree.
+
+Loading the fast one takes seconds, so the reference library counts the first megabytes by itself.
+Before the fast one counts anything, both count `CHECK_TEXTS` and the beginning of the text at
+hand; where one count differs, the reference library goes on, and `CheckedCounter.counted_by` says
+so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
+
+__all__ = ["CheckedCounter", "Count", "CountMany", "whole"]
+
+Count = Callable[[str], int]
+CountMany = Callable[[Sequence[str]], list[int]]
+
+_OWN_CHARACTERS = 100_000
+_TIDY_CHARACTERS = 25_000_000
+_LONG_RUN = re.compile(r"(?<!\s)\s{5000}|(?<!\S)\S{5000}")
+"""Regular expressions of the reference libraries take the square of its length, or end in a panic
+(tiktoken 0.14: a million spaces). Linear: tried at the start of a run only."""
+
+
+class CheckedCounter:
+    """Counts of one vocabulary by two libraries that have to agree.
+
+    Args:
+        reference: loads the library whose counts are right.
+        fast: loads the other; None where it does not read this vocabulary.
+        names: of the two, with their versions.
+        worth_characters: of text that the reference library counts sooner than the other loads.
+        by_reference: texts that only the reference library counts rightly.
+
+    Counting may go on in several threads at once.
+    """
+
+    def __init__(
+        self,
+        reference: Callable[[], CountMany],
+        fast: Callable[[], Count | None],
+        names: tuple[str, str],
+        *,
+        worth_characters: int,
+        by_reference: Callable[[str], bool] = lambda text: False,
+    ) -> None:
+        self._load_reference, self._load_fast = reference, fast
+        self._names = names
+        self._left = worth_characters
+        self._by_reference = by_reference
+        self._reference: CountMany | None = None
+        self._fast: Count | None = None
+        self._verdict = ""
+        self._agreed = False
+        self._since = 0
+        self._lock = threading.Lock()
+
+    @property
+    def counted_by(self) -> str:
+        """The library that counts, and what the comparison of the two found."""
+        if not self._verdict:
+            return self._names[0]
+        return f"{self._names[self._agreed]}, {self._verdict}"
+
+    def count(self, text: str) -> int:
+        """Tokens of ``text``; halves of surrogate pairs count as the replacement character.
+
+        Raises:
+            StudyError: a vocabulary is not to be had, or the library cannot count this text.
+        """
+        return self.count_many([text])[0]
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """One count a text, in their order; see `count`."""
+        texts = [whole(text) for text in texts]
+        if not self._verdict:
+            self._left -= sum(map(len, texts))
+            hard = next((text for text in texts if _LONG_RUN.search(text)), None)
+            if hard is not None or self._left < 0:
+                self._compare(texts[0] if hard is None else hard)
+        fast = self._fast
+        if fast is None and self._agreed:
+            fast = self._loaded_again()
+        if fast is None:
+            return self._refer(texts)
+        self._since += sum(map(len, texts))
+        if self._since > _TIDY_CHARACTERS:
+            self._since = 0
+            _give_back()
+        alone = self._by_reference
+        return [self._refer([text])[0] if alone(text) else fast(text) for text in texts]
+
+    def expect(self, characters: int) -> None:
+        """So much text is going to come: the choice is made at the first of it."""
+        if characters > self._left:
+            self._left = 0
+
+    def by_reference(self, text: str) -> bool:
+        """Whether only the reference library counts this text rightly: it is loaded beside the
+        other for it."""
+        return self._by_reference(text)
+
+    def refer(self, texts: Sequence[str]) -> list[int]:
+        """One count a text, all by the reference library; the other one makes room for it first,
+        and is loaded again when it is needed."""
+        with self._lock:
+            self._fast = None
+        _give_back()
+        return self._refer([whole(text) for text in texts])
+
+    def rest(self) -> None:
+        """Let go of both libraries' vocabularies; what is needed again is loaded again."""
+        with self._lock:
+            self._fast = self._reference = None
+        _give_back()
+
+    def use_fast(self) -> None:
+        """Have the comparison now, whatever it takes."""
+        self._compare("")
+
+    def _refer(self, texts: Sequence[str]) -> list[int]:
+        if (reference := self._reference) is None:
+            reference = self._reference = self._load_reference()
+        try:
+            return reference(texts)
+        except BaseException as fault:
+            if type(fault).__name__ != "PanicException":  # pyo3's, which is no Exception
+                raise
+            longest = max(map(len, texts))
+            raise StudyError(
+                f"{self._names[0]} cannot count a document of up to {longest:,} characters (it "
+                "breaks on very long runs of spaces, or without any); leave such a document out."
+            ) from fault
+
+    def _compare(self, text: str) -> None:
+        with self._lock:
+            if self._verdict:
+                return
+            texts = list(CHECK_TEXTS)
+            if not _LONG_RUN.search(text):
+                texts.append(text[:_OWN_CHARACTERS])
+            wanted = self._refer(texts)
+            # Never both in memory: the vocabulary of a large model takes 60 to 200 MB in each.
+            self._reference = None
+            _give_back()
+            fast, fault = self._loaded()
+            _give_back()
+            if fast is None:
+                self._verdict = f"because {self._names[1]} {fault}"
+                return
+            wrong = sum(
+                _count_or_none(fast, one) != n for one, n in zip(texts, wanted, strict=True)
+            )
+            if wrong:
+                of = f"{wrong} of {len(texts)} check texts"
+                self._verdict = f"because {self._names[1]} counted {of} otherwise"
+                return
+            self._fast, self._agreed = fast, True
+            self._verdict = f"equal to {self._names[0]} on {len(texts)} check texts"
+
+    def _loaded_again(self) -> Count | None:
+        with self._lock:
+            if self._fast is None:
+                self._reference = None
+                _give_back()
+                self._fast, _ = self._loaded()
+            return self._fast
+
+    def _loaded(self) -> tuple[Count | None, str]:
+        try:
+            return self._load_fast(), "does not read this kind of vocabulary"
+        except StudyError:
+            raise
+        except Exception as fault:
+            return None, f"does not load here ({type(fault).__name__})"
+
+
+def _give_back() -> None:
+    """Freed memory to the system: glibc keeps what is in small pieces, and of a vocabulary that is
+    30 to 55 MB."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library has no such thing
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _count_or_none(count: Count, text: str) -> int | None:
+    try:
+        return count(text)
+    except Exception:  # whatever it is, it is no count
+        return None
+
+
+def whole(text: str) -> str:
+    """``text`` as UTF-8 can have it, as tiktoken does: pairs put together, halves replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,236 @@
+"""Tokens as a running server counts them: the ``/tokenize`` of vLLM and of llama.cpp.
+
+The two forms (their documentation: vLLM, "OpenAI-Compatible Server", Tokenizer API; llama.cpp,
+tools/server/README.md, POST /tokenize)::
+
+    {"model": ..., "prompt": TEXT, "add_special_tokens": false}   -> {"count": N, "tokens": [...]}
+    {"content": TEXT, "add_special": false, "parse_special": true} -> {"tokens": [...]}
+
+The text alone is counted, without special tokens around it; one that is spelled out in the text
+counts as that token, as it does in a prompt. What was counted is kept (`token_counts`), and
+nothing is ever counted here in the server's place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from typing import Any, NoReturn
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
+from contextcliff_dagster.sampling.tokenizers.count_cache import TokenCounts
+from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import whole
+
+__all__ = ["ServerTokenizer"]
+
+ATTEMPTS = 3
+AT_ONCE = 4
+"""Requests in flight: counting is to leave room for others who use the server."""
+_START_SECONDS = 15.0
+_PAUSE_SECONDS = 0.5
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TOLD = ("id", "root", "meta")
+"""What servers say of a model in /v1/models that tells vocabularies apart."""
+_PROBE = " ".join(CHECK_TEXTS[3:24])
+"""Its token ids tell vocabularies apart, too, whatever a server calls its model."""
+
+
+class ServerTokenizer:
+    """Counts by asking ``<url>/tokenize``, beside the ``/v1`` of an OpenAI-compatible server.
+
+    Args:
+        name: as the study names it.
+        url: address of the server, with or without ``/v1``.
+        model: which of its models; None takes its only one.
+        headers: sent with every request, a key for instance. Never shown.
+        query: put behind every address, an API version for instance. Never shown.
+        timeout_s: of one request.
+        counts: what was counted before; None: the store's.
+
+    Raises:
+        StudyError: it cannot be reached, has no ``/tokenize``, or has several models and none was
+            named.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        model: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: str = "",
+        timeout_s: float = 600.0,
+        counts: TokenCounts | None = None,
+    ) -> None:
+        self.name = name
+        self._root = _checked(name, url)
+        self._headers = {"Content-Type": "application/json", "User-Agent": "contextcliff"}
+        self._headers |= dict(headers or {})
+        self._query = f"?{query}" if query else ""
+        self._timeout_s = timeout_s
+        self._opener = build_opener(_StayHere)
+        listed = self._listed(model)
+        self.model = str(model or listed.get("id") or "")
+        self.form, ids = self._find_form()
+        told = {key: listed[key] for key in _TOLD if listed.get(key) is not None}
+        content = json.dumps([told or self.model, ids], sort_keys=True, ensure_ascii=False)
+        self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
+        self._counts = TokenCounts.of_store() if counts is None else counts
+
+    @property
+    def counted_by(self) -> str:
+        """The server, its kind and its model."""
+        return f"the server at {self._root} ({self.form}), model {self.model}"
+
+    def count(self, text: str) -> int:
+        """See `count_many`."""
+        return self.count_many([text])[0]
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """One count a text; only texts that were never counted by this server's model are sent.
+
+        Raises:
+            StudyError: the server does not answer any more. What it counted is kept.
+        """
+        texts = [whole(text) for text in texts]
+        digests = [hashlib.sha256(text.encode()).digest() for text in texts]
+        known = self._counts.get(self.fingerprint, digests)
+        wanted = {d: text for d, text in zip(digests, texts, strict=True) if d not in known}
+        if wanted:
+            pool = ThreadPoolExecutor(min(AT_ONCE, len(wanted)))
+            try:
+                counted = pool.map(lambda text: len(self._ids(text)), wanted.values())
+                for digest, tokens in zip(wanted, counted, strict=True):
+                    known[digest] = tokens
+                    self._counts.put(self.fingerprint, digest, tokens)
+            finally:
+                pool.shutdown(cancel_futures=True)
+        return [known[digest] for digest in digests]
+
+    def _listed(self, model: str | None) -> dict[str, Any]:
+        """What /v1/models says of the model; {} where there is no such list."""
+        answer = self._ask("/v1/models", None, _START_SECONDS, absent=(400, 404, 405, 501))
+        data = answer.get("data") if isinstance(answer, dict) else None
+        listed = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+        mine = [one for one in listed if model is None or one.get("id") == model]
+        if model is None and len(mine) > 1:
+            names = ", ".join(str(one.get("id")) for one in mine[:8])
+            raise StudyError(
+                f"Tokenizer {self.name!r}: {self._root} serves several models ({names}); write the "
+                "one that is meant into models.yaml and name it as server:<model>."
+            )
+        # Servers of one model answer to any name.
+        return (mine or (listed if len(listed) == 1 else [{}]) or [{}])[0]
+
+    def _find_form(self) -> tuple[str, list[int]]:
+        """The form in which this server counts, and the tokens of `_PROBE`."""
+        for form in _BODIES:
+            found = self._tokens(
+                form, _PROBE, _START_SECONDS, absent=(400, 404, 405, 415, 422, 501)
+            )
+            if found:
+                return form, found
+        raise StudyError(
+            f"Tokenizer {self.name!r}: {self._root} does not count tokens (it has no /tokenize as "
+            "vLLM and llama.cpp have); name the model's tokenizer as file:<its tokenizer.json> or "
+            "tiktoken:<encoding> instead."
+        )
+
+    def _ids(self, text: str) -> list[int]:
+        if not text:
+            return []  # some servers refuse it
+        found = self._tokens(self.form, text, self._timeout_s)
+        if not found:
+            self._fail("answers /tokenize without tokens")
+        return found
+
+    def _tokens(
+        self, form: str, text: str, within_s: float, absent: tuple[int, ...] = ()
+    ) -> list[int]:
+        body = _BODIES[form] | {"prompt" if form == "vLLM" else "content": text}
+        if self.model:
+            body["model"] = self.model
+        data = json.dumps(body, ensure_ascii=False).encode()
+        answer = self._ask("/tokenize", data, within_s, absent)
+        tokens = answer.get("tokens") if isinstance(answer, dict) else None
+        if not isinstance(tokens, list) or not all(isinstance(one, int) for one in tokens):
+            return []
+        if form == "vLLM" and answer.get("count") != len(tokens):
+            return []
+        return tokens
+
+    def _ask(
+        self, path: str, data: bytes | None, within_s: float, absent: tuple[int, ...] = ()
+    ) -> Any:
+        """The JSON there; None where the status is one of ``absent``, or the answer no JSON."""
+        for attempt in range(1, ATTEMPTS + 1):
+            request = Request(self._root + path + self._query, data, self._headers)
+            try:
+                with self._opener.open(request, timeout=within_s) as reply:
+                    return json.loads(reply.read())
+            except HTTPError as fault:
+                fault.close()
+                if fault.code in absent:
+                    return None
+                if fault.code in (401, 403):
+                    self._fail(f"refuses the request (status {fault.code})", "see to its key")
+                what, again = f"answers with status {fault.code}", fault.code in _BUSY
+            except json.JSONDecodeError:
+                return None
+            except (URLError, HTTPException, OSError, ValueError) as fault:
+                reason = getattr(fault, "reason", None) or fault
+                what = f"does not answer ({type(reason).__name__})"
+                again = not isinstance(reason, ConnectionRefusedError)
+            if not again or attempt == ATTEMPTS:
+                self._fail(what)
+            time.sleep(_PAUSE_SECONDS * attempt)
+        raise AssertionError("not reached")
+
+    def _fail(self, what: str, do: str = "see that it runs and can be reached") -> NoReturn:
+        raise StudyError(
+            f"Tokenizer {self.name!r}: the server at {self._root} {what}; {do}, then run the same "
+            "command again (what it counted is kept)."
+        )
+
+
+_BODIES: Mapping[str, dict[str, Any]] = {
+    "vLLM": {"add_special_tokens": False},
+    "llama.cpp": {"add_special": False, "parse_special": True},
+}
+
+
+class _StayHere(HTTPRedirectHandler):
+    """A key goes to the server that it is for, and to no other."""
+
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+        return None
+
+
+def _checked(name: str, url: str) -> str:
+    """``url`` without ``/v1``; the name stands in reports, so a secret in it is refused."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise StudyError(
+            f"Tokenizer {name.partition(':')[0]}: the address names no host, or a port that there "
+            "is not; write it as server:http://HOST:PORT."
+        )
+    if "@" in parts.netloc or parts.query:
+        raise StudyError(
+            f"Tokenizer server:{parts.scheme}://{host}: an address with a user, password or query "
+            "would stand in every report; write the server into models.yaml, its key by "
+            "`api_key_env`, and name it as server:<model>."
+        )
+    return url.partition("#")[0].rstrip("/").removesuffix("/v1")

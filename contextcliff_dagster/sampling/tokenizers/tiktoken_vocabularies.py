@@ -1,0 +1,154 @@
+"""tiktoken's vocabularies, found without a network where they can be.
+
+tiktoken fetches the rank file of an encoding at its first use and then keeps it. The package
+``bpe-openai`` carries the two current ones; they are taken from there, so that a machine that
+never reaches the network counts the same. Where it is missing, tiktoken's own way remains.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.contracts import StudyError
+
+if TYPE_CHECKING:
+    import tiktoken
+
+__all__ = [
+    "RANKS_SHA256",
+    "SAME_RANKS",
+    "carried_encodings",
+    "encoding_names",
+    "rank_file",
+    "tiktoken_encoding",
+]
+
+RANKS_SHA256 = {
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+}
+"""The encodings that `bpe-openai` carries, with the SHA-256 that tiktoken pins for each."""
+SAME_RANKS = {"o200k_harmony": "o200k_base"}
+"""Encodings that differ from another in special tokens only, which ordinary text never yields."""
+
+
+def rank_file(encoding: str) -> bytes:
+    """The rank file of one of ``RANKS_SHA256``, proven against its hash.
+
+    Raises:
+        StudyError: it is not installed, not cached and not reachable, or damaged.
+    """
+    content = _carried(encoding)
+    if content is None:
+        content = _cached_or_fetched(encoding)
+    if hashlib.sha256(content).hexdigest() != RANKS_SHA256[encoding]:
+        raise StudyError(
+            f"The vocabulary of tiktoken's {encoding!r} on this machine is damaged; install "
+            "bpe-openai again or clear TIKTOKEN_CACHE_DIR."
+        )
+    return content
+
+
+def encoding_names() -> list[str]:
+    """The encodings that tiktoken knows."""
+    import tiktoken
+
+    return tiktoken.list_encoding_names()
+
+
+def carried_encodings() -> set[str]:
+    """Those whose vocabulary needs no network here."""
+    carried = {name for name in RANKS_SHA256 if _packed(name) is not None}
+    return carried | {name for name, ranks in SAME_RANKS.items() if ranks in carried}
+
+
+def tiktoken_encoding(name: str) -> tiktoken.Encoding:
+    """tiktoken's own encoding.
+
+    Raises:
+        StudyError: tiktoken has no such encoding, or its vocabulary is not to be had here.
+    """
+    import tiktoken
+
+    if name in RANKS_SHA256 or name in SAME_RANKS:
+        return _from_rank_file(name)
+    if name not in encoding_names():
+        from contextcliff_dagster.sampling.tokenizers.catalogue import no_such_tokenizer
+
+        raise no_such_tokenizer(f"tiktoken:{name}")
+    try:
+        return tiktoken.get_encoding(name)
+    except Exception as fault:  # requests, OSError, a hash mismatch: there is no vocabulary
+        raise _not_to_be_had(name, fault) from fault
+
+
+def _packed(encoding: str) -> Path | None:
+    """Where the installed bpe-openai has the rank file; None where that is not installed."""
+    found = importlib.util.find_spec("bpe_openai")
+    for folder in (found and found.submodule_search_locations) or ():
+        packed = Path(folder) / "data" / f"{encoding}.tiktoken.gz"
+        if packed.is_file():
+            return packed
+    return None
+
+
+def _carried(encoding: str) -> bytes | None:
+    """The rank file out of the installed bpe-openai; None where that is not installed."""
+    packed = _packed(encoding)
+    if packed is None:
+        return None
+    try:
+        return gzip.decompress(packed.read_bytes())
+    except (OSError, EOFError) as fault:
+        raise StudyError(
+            f"The vocabulary {packed} is damaged ({fault}); install bpe-openai again."
+        ) from fault
+
+
+def _cached_or_fetched(encoding: str) -> bytes:
+    import tiktoken.load
+    import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
+
+    original = public.load_tiktoken_bpe
+    try:
+        # The address and its pinned hash stay tiktoken's; the file is wanted before it is parsed.
+        public.load_tiktoken_bpe = tiktoken.load.read_file_cached
+        return bytes(public.ENCODING_CONSTRUCTORS[encoding]()["mergeable_ranks"])
+    except Exception as fault:  # requests, OSError, a hash mismatch: there is no vocabulary
+        raise _not_to_be_had(encoding, fault) from fault
+    finally:
+        public.load_tiktoken_bpe = original
+
+
+def _from_rank_file(name: str) -> tiktoken.Encoding:
+    import tiktoken
+    import tiktoken_ext.openai_public as public
+
+    ranks = {}
+    for line in rank_file(SAME_RANKS.get(name, name)).splitlines():
+        token, rank = line.split()
+        ranks[base64.b64decode(token)] = int(rank)
+    original = public.load_tiktoken_bpe
+    try:
+        # Pattern and special tokens stay tiktoken's; only where the ranks come from is ours.
+        public.load_tiktoken_bpe = lambda *_args, **_kwargs: ranks
+        return tiktoken.Encoding(**public.ENCODING_CONSTRUCTORS[name]())
+    finally:
+        public.load_tiktoken_bpe = original
+
+
+def _not_to_be_had(encoding: str, fault: Exception) -> StudyError:
+    without = (
+        "install bpe-openai, which carries it"
+        if encoding in RANKS_SHA256
+        else f"use {' or '.join(RANKS_SHA256)}, which need no network"
+    )
+    return StudyError(
+        f"The vocabulary of tiktoken's {encoding!r} is not on this machine and cannot be "
+        f"fetched ({type(fault).__name__}); connect once, or {without}."
+    )

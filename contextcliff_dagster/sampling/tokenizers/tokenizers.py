@@ -1,0 +1,282 @@
+"""Tokenizers that count: exact, fast and without a network.
+
+Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). The first of them
+are made by it, all others by ``fastokens``, which is five to sixty times faster
+(``benchmarks/length_map.py``) and is held against it before it counts (``checked_counting``). What
+that does not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the text
+alone: no special tokens are added, and truncation or padding saved in a tokenizer.json is switched
+off.
+
+One thread counts, text by text: every thread of fastokens keeps a cache of 35 MB, and the length
+map is to stay small on machines of many cores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Protocol
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.sampling.tokenizers.catalogue import no_such_tokenizer
+from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import (
+    CheckedCounter,
+    Count,
+    CountMany,
+)
+from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
+from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
+    RANKS_SHA256,
+    SAME_RANKS,
+    rank_file,
+    tiktoken_encoding,
+)
+
+__all__ = ["TiktokenTokenizer", "Tokenizer", "TokenizerJson", "open_tokenizer"]
+
+_BATCH_CHARACTERS = 1 << 19
+_TIKTOKEN_CHARACTERS = 12_000_000
+"""tiktoken counts these in the three seconds that fastokens takes to load such a vocabulary."""
+_TOKENIZERS_CHARACTERS = 500_000
+_NOT_A_TOKENIZER = "is not a Hugging Face tokenizer.json."
+
+
+class Tokenizer(Protocol):
+    """Counts tokens of plain text."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the vocabulary: equal fingerprints count equally."""
+        ...
+
+    def count(self, text: str) -> int: ...
+
+    def count_many(self, texts: Sequence[str]) -> list[int]: ...
+
+
+def open_tokenizer(name: str) -> Tokenizer:
+    """The tokenizer of this name.
+
+    Names: ``reference`` (that of the reference models), ``tiktoken:<encoding>``, ``file:<path of a
+    tokenizer.json>`` and ``server:<URL>`` (the ``/tokenize`` of a running server; one of
+    models.yaml, by its name: `inference.server_tokenizers.open_any_tokenizer`).
+
+    Raises:
+        StudyError: the name is not one of these, its vocabulary is missing or unreadable, or the
+            server cannot be asked.
+    """
+    kind, _, rest = name.partition(":")
+    if name == "reference":
+        from contextcliff_dagster.reference.card import weights_path
+
+        return TokenizerJson(name, weights_path("reference-short") / "tokenizer.json")
+    if kind == "tiktoken" and rest:
+        return TiktokenTokenizer(rest)
+    if kind == "file" and rest:
+        path = Path(rest).expanduser()
+        return TokenizerJson(name, path / "tokenizer.json" if path.is_dir() else path)
+    if kind == "server" and rest.startswith(("http://", "https://")):
+        return ServerTokenizer(name, rest)
+    raise no_such_tokenizer(name)
+
+
+class _Local:
+    """What counts on this machine: its ``counter``."""
+
+    counter: CheckedCounter
+
+    @property
+    def counted_by(self) -> str:
+        """The library that counts, and why."""
+        return self.counter.counted_by
+
+    def expect(self, characters: int) -> None:
+        """So much text is going to come."""
+        self.counter.expect(characters)
+
+    def count(self, text: str) -> int:
+        return self.counter.count(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        return self.counter.count_many(texts)
+
+
+class TokenizerJson(_Local):
+    """Any Hugging Face ``tokenizer.json``; counts as ``encode(text, add_special_tokens=False)``.
+
+    As there, a special token spelled out in the text counts as that one token.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self._path = path
+        self.fingerprint = hashlib.sha256(self._content()).hexdigest()
+        names = (_versioned("tokenizers"), _versioned("fastokens"))
+        self.counter = CheckedCounter(
+            self._load_reference,
+            lambda: _load_fastokens(self._text()),
+            names,
+            worth_characters=_TOKENIZERS_CHARACTERS,
+        )
+        self.counter.count("")  # whatever is wrong with the file is found now
+
+    def _content(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except OSError as fault:
+            exists = self._path.exists()
+            reason = str(fault.strerror) if exists else "there is no such file"
+            raise StudyError(
+                f"Tokenizer {self.name!r} cannot be read from {self._path}: {reason}."
+            ) from fault
+
+    def _text(self) -> str:
+        content = self._content()
+        if hashlib.sha256(content).hexdigest() != self.fingerprint:
+            raise StudyError(
+                f"Tokenizer {self.name!r}: {self._path} changed while it was in use; run the same "
+                "command again."
+            )
+        try:
+            return content.decode()
+        except UnicodeDecodeError as fault:
+            raise StudyError(f"Tokenizer {self.name!r}: {self._path} {_NOT_A_TOKENIZER}") from fault
+
+    def _load_reference(self) -> CountMany:
+        tokenizer = _load_tokenizers(self._text(), self.name, self._path)
+
+        def count_many(texts: Sequence[str]) -> list[int]:
+            counts: list[int] = []
+            for batch in _batches(texts):
+                encoded = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+                counts += [len(one) for one in encoded]
+            return counts
+
+        return count_many
+
+
+class TiktokenTokenizer(_Local):
+    """A tiktoken encoding; counts as ``encode_ordinary``: special tokens are plain text."""
+
+    def __init__(self, encoding: str) -> None:
+        self.name = f"tiktoken:{encoding}"
+        self._encoding = SAME_RANKS.get(encoding, encoding)
+        names = (_versioned("tiktoken"), _versioned("fastokens"))
+        self.counter = CheckedCounter(
+            self._load_reference,
+            self._load_fast,
+            names,
+            worth_characters=_TIKTOKEN_CHARACTERS,
+            # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
+            by_reference=lambda text: "'\u017f" in text,
+        )
+        self.counter.count("")  # a vocabulary that is not to be had is missed now
+        self.fingerprint = RANKS_SHA256.get(self._encoding) or self._hash()
+
+    def _hash(self) -> str:
+        reference: Any = tiktoken_encoding(self._encoding)
+        vocabulary = sorted(reference._mergeable_ranks.items(), key=itemgetter(1))
+        return hashlib.sha256(repr((reference._pat_str, vocabulary)).encode()).hexdigest()
+
+    def _load_reference(self) -> CountMany:
+        encode = tiktoken_encoding(self._encoding).encode_ordinary
+        return lambda texts: [len(encode(text)) for text in texts]
+
+    def _load_fast(self) -> Count | None:
+        if self._encoding not in RANKS_SHA256:
+            return None
+        ranks = rank_file(self._encoding)
+        fastokens = _single_threaded_fastokens()
+        try:
+            with tempfile.TemporaryDirectory(prefix="contextcliff-") as folder:
+                path = Path(folder) / f"{self._encoding}.tiktoken"
+                path.write_bytes(ranks)
+                made = fastokens.Tokenizer.from_tiktoken(str(path), encoding=self._encoding)
+        except OSError as fault:
+            raise StudyError(
+                f"Tokenizer {self.name!r} needs {len(ranks) >> 20} MB for a moment in "
+                f"{tempfile.gettempdir()}: {fault.strerror or fault}; set TMPDIR to a folder "
+                "with room."
+            ) from fault
+
+        def count(text: str) -> int:
+            # As encode_ordinary, but its ids are all that is kept: 4 bytes a token instead of 16.
+            ids, _ = made.encode_batch_flat([text], split_special_tokens=True)
+            return len(ids) // 4
+
+        return count
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts in lists of bounded size, so that memory does not follow the number of texts."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        if batch and size + len(text) > _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _single_threaded_fastokens() -> Any:
+    # Read when the first long text is encoded; whoever set it means it.
+    os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
+    import fastokens  # type: ignore[import-untyped]
+
+    return fastokens
+
+
+def _load_fastokens(text: str) -> Count | None:
+    """Its count, or None where fastokens does not read this kind."""
+    fastokens = _single_threaded_fastokens()
+    try:
+        tokenizer = fastokens.Tokenizer.from_json_str(text)
+    except (
+        Exception
+    ):  # its reasons (an unsupported normalizer, broken JSON) carry no class of their own
+        return None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return lambda text: len(tokenizer.encode(text))
+
+
+def _versioned(package: str) -> str:
+    try:
+        return f"{package} {metadata.version(package)}"
+    except metadata.PackageNotFoundError:
+        return package
+
+
+def _load_tokenizers(text: str, name: str, path: Path) -> Any:
+    try:
+        json.loads(text)["model"]
+    except (ValueError, TypeError, KeyError) as fault:
+        raise StudyError(f"Tokenizer {name!r}: {path} {_NOT_A_TOKENIZER}") from fault
+    try:
+        import tokenizers
+    except ImportError as fault:
+        raise StudyError(
+            f"Tokenizer {name!r} ({path}) is of a kind that needs the package 'tokenizers'; "
+            "install it with: pip install tokenizers"
+        ) from fault
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(text)
+    except Exception as fault:  # tokenizers raises bare Exception
+        raise StudyError(
+            f"Tokenizer {name!r}: {path} is not a tokenizer.json ({fault})."
+        ) from fault
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,0 +1,124 @@
+"""Tables of mean scores by length, as papers and leaderboards print them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.score_files.column_values import (
+    lengths,
+    need,
+    numbers,
+    of_scale,
+    refuse,
+    texts,
+)
+from contextcliff_dagster.score_files.columns import Columns, read_columns
+from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.score_files.records import rows_by_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_NUMBERS = ("length_tokens", "mean", "n", "base_score", "threshold")
+
+
+@dataclass(frozen=True, slots=True)
+class MeansTable:
+    """One model's means; arrays of one entry a length, shortest first.
+
+    ``mean``, ``base_score`` and ``threshold`` are 0..1; ``n`` counts examples, NaN where the table
+    does not say. ``base_score`` and ``threshold`` are None where it has none.
+    """
+
+    model: str | None
+    length_tokens: NDArray[np.int64]
+    mean: Floats
+    n: Floats
+    base_score: float | None = None
+    threshold: float | None = None
+
+    @property
+    def measured_lengths(self) -> NDArray[np.int64]:
+        """Lengths with a mean, tokens."""
+        return self.length_tokens
+
+
+def read_tables(path: Path, *, scale: float = 1.0) -> list[MeansTable]:
+    """The tables of ``path`` by model, in order of the models' names; one where it names none.
+
+    The file needs ``length_tokens`` (above 0) and ``mean`` (0..``scale``); ``n`` may be empty or
+    not there, ``base_score`` and ``threshold`` (0..``scale``) are stated once or the same in every
+    row. Rows of one length are pooled, weighted by n; where one of them has none, they count alike
+    and the length has no n.
+
+    Raises:
+        ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
+    """
+    columns = read_columns(path, ("model",), _NUMBERS)
+    hint = "; records of single answers are read without --aggregated"
+    need(columns, "length_tokens", "mean", hint=hint if "score" in columns.found else "")
+    length, mean = lengths(columns), numbers(columns, "mean")
+    refuse(columns, "mean", ~np.isfinite(mean), "; give a number or leave the row out")
+    mean = of_scale(columns, "mean", mean, scale)
+    stated = {name: _stated(columns, name, scale) for name in ("base_score", "threshold")}
+    n = _counts(columns)
+    if "model" in columns.arrays:
+        models = texts(columns, "model")
+        refuse(columns, "model", models.is_null().to_numpy(), "; name it in every row, or in none")
+        parts: list[tuple[str | None, Any]] = list(rows_by_name(models))
+    else:
+        parts = [(None, None)]
+    found = []
+    for model, rows in parts:
+        chosen = np.arange(columns.rows) if rows is None else rows
+        tokens, means, counts = _pooled(length[chosen], mean[chosen], n[chosen])
+        facts = {
+            name: _only(columns, name, values[chosen], model) for name, values in stated.items()
+        }
+        found.append(MeansTable(model, tokens, means, counts, **facts))
+    return found
+
+
+def _counts(columns: Columns) -> Floats:
+    if "n" not in columns.arrays:
+        return np.full(columns.rows, np.nan)
+    n = numbers(columns, "n")
+    wrong = (n < 1) | (n != np.round(n))
+    refuse(columns, "n", wrong & ~np.isnan(n), "; it counts examples, or stays empty")
+    return n
+
+
+def _stated(columns: Columns, name: str, scale: float) -> Floats:
+    if name not in columns.arrays:
+        return np.full(columns.rows, np.nan)
+    return of_scale(columns, name, numbers(columns, name), scale)
+
+
+def _only(columns: Columns, name: str, values: Floats, model: str | None) -> float | None:
+    known = np.unique(values[~np.isnan(values)])
+    if len(known) > 1:
+        whose = "one table" if model is None else f"the table of model {model!r}"
+        raise ScoreFileError(
+            f"{columns.path}: {name} has {len(known)} different values in {whose}; state one."
+        )
+    return float(known[0]) if len(known) else None
+
+
+def _pooled(length: Floats, mean: Floats, n: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Lengths in order, each once; a length of fractions of a token is rounded."""
+    tokens, group = np.unique(np.maximum(length.round(), 1).astype(np.int64), return_inverse=True)
+    rows = np.bincount(group)
+    total = np.bincount(group, weights=n).astype(np.float64)  # NaN where one of them is
+    weight = np.where(np.isnan(total)[group], 1.0, n)
+    pooled = np.bincount(group, weights=weight * mean) / np.bincount(group, weights=weight)
+    # A single row keeps its mean to the last digit.
+    first = np.zeros(len(tokens))
+    first[group] = mean
+    means: Floats = np.where(rows == 1, first, pooled).clip(0.0, 1.0)
+    return tokens, means, total

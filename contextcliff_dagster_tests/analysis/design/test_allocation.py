@@ -1,0 +1,181 @@
+"""Targeted sampling: where a token tells most, when to stop, and what rounds ask of which bin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextcliff_dagster.analysis.design.allocation import apportion, information, take_aim, weigh
+from contextcliff_dagster.analysis.design.loss_posterior import locate_loss, rank_cells
+from contextcliff_dagster.analysis.design.sampling_rounds import Target, plan_round
+from contextcliff_dagster.analysis.design.simulation import Design, Pool, simulate_pool
+from contextcliff_dagster.analysis.design.true_curves import Curve
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.contracts import StudyError
+
+BINS = 10
+SETTINGS = AnalysisSettings()
+NOTHING = Documents(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), True)
+
+
+def pool_of(curve: Curve, seed: int, design: Design | None = None) -> Pool:
+    return simulate_pool(design or Design(), curve, np.random.default_rng(seed))
+
+
+def sample(pool: Pool, per_bin: int, seed: int = 0) -> Documents:
+    """The first ``per_bin`` questions of every bin, in an order of ``seed``."""
+    order = np.random.default_rng(seed).permutation(len(pool.score))
+    bins = order * BINS // len(order)
+    return pool.documents(np.concatenate([order[bins == b][:per_bin] for b in range(BINS)]))
+
+
+def test_before_any_score_the_prior_stands() -> None:
+    cells = rank_cells(np.arange(1, 1_001))
+    prior = locate_loss(NOTHING, cells, 0.25)
+    assert prior.none == pytest.approx(0.20)
+    assert prior.place.sum() == pytest.approx(0.80)
+    assert prior.place[:15].sum() == 0  # the baseline region
+    assert np.ptp(prior.place[15:]) < 1e-9
+
+
+@pytest.mark.parametrize("place", [0.3, 0.55, 0.8])
+def test_plenty_of_data_find_a_step_where_it_is(place: float) -> None:
+    pool = pool_of(Curve("step", 0.7, 0.6, place), 1)
+    cells = rank_cells(pool.length_tokens)
+    found = take_aim(locate_loss(sample(pool, 100), cells, 0.25), 0.05)
+    assert found.done == "located"
+    low, high = cells.starts[found.window.first], cells.starts[found.window.last + 1]
+    assert low - 0.005 <= place <= high + 0.005
+    assert high - low <= 0.10 + 1e-9
+    inside = pool.length_tokens[int(place * len(pool.score))]
+    assert found.window.from_tokens * 0.98 <= inside <= found.window.to_tokens * 1.02
+
+
+def test_plenty_of_data_without_a_loss_say_so() -> None:
+    pool = pool_of(Curve("flat", 0.9), 2)
+    found = take_aim(locate_loss(sample(pool, 150), rank_cells(pool.length_tokens), 0.25), 0.05)
+    assert found.done == "no_loss"
+
+
+def test_a_ramp_is_located_by_the_middle_of_its_fall() -> None:
+    pool = pool_of(Curve("ramp", 0.9, 0.9, 0.4, 0.7), 3)
+    cells = rank_cells(pool.length_tokens)
+    posterior = locate_loss(sample(pool, 150), cells, 0.25)
+    assert cells.starts[:-1] @ posterior.place == pytest.approx(0.55, abs=0.04)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=30, max_size=60),
+    st.integers(0, 10_000),
+    st.floats(0.05, 0.5),
+)
+def test_whatever_the_scores_probabilities_sum_to_one(
+    scores: list[float], seed: int, least_drop: float
+) -> None:
+    lengths = np.sort(np.random.default_rng(seed).integers(1, 5_000, len(scores)))
+    documents = Documents(lengths, np.ones(len(scores)), np.array(scores), False)
+    cells = rank_cells(lengths)
+    posterior = locate_loss(documents, cells, least_drop)
+    assert posterior.place.sum() + posterior.none == pytest.approx(1.0)
+    assert (posterior.place >= 0).all()
+    # An expected score is one: between 0 and 1, given the place.
+    assert (posterior.score <= posterior.place[:, None] + 1e-12).all()
+    told = information(posterior, posterior.window(0.05))
+    assert np.isfinite(told).all()
+    assert (told >= 0).all()
+    assert (told <= np.log(3.0)).all()
+
+
+def test_a_score_tells_most_where_the_loss_may_lie_and_tokens_are_cheap() -> None:
+    pool = pool_of(Curve("step", 0.7, 0.6, 0.5), 4)
+    cells = rank_cells(pool.length_tokens)
+    posterior = locate_loss(sample(pool, 10), cells, 0.25)
+    window = posterior.window(0.05)
+    told = information(posterior, window)
+    near = slice(max(window.first - 10, 0), window.last + 11)
+    assert told[near].sum() > 0.6 * told.sum()
+    weight = weigh(posterior, window, np.arange(len(cells.share)) * BINS // len(cells.share), BINS)
+    assert weight.sum() == pytest.approx(1.0)
+    assert weight[0] < 0.05  # what is known costs little, and tells nothing
+    assert weight[3:7].sum() > 0.7
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(0, 30)), min_size=1, max_size=12),
+    st.integers(1, 60),
+)
+def test_a_batch_is_whole_and_never_more_than_there_is(
+    groups: list[tuple[float, int]], batch: int
+) -> None:
+    weight, left = (np.array(side) for side in zip(*groups, strict=True))
+    given_ = apportion(weight.astype(float), left.astype(np.int64), batch)
+    assert given_.sum() == min(batch, left.sum())
+    assert (given_ <= left).all()
+    assert (given_ >= 0).all()
+
+
+def rounds_of(pool: Pool, target: Target, per_bin: int) -> tuple[list[int], list[str]]:
+    """Examples a bin after each round, and the sentences."""
+    order = np.random.default_rng(0).permutation(len(pool.score))
+    bins = order * BINS // len(order)
+    planned = {f"b{b:02d}": order[bins == b][:per_bin] for b in range(BINS)}
+    candidates = {bin: pool.length_tokens[of] for bin, of in planned.items()}
+    asked: dict[str, int] = {}
+    said = []
+    for number in range(1, 200):
+        taken = np.concatenate([of[: asked.get(bin, 0)] for bin, of in planned.items()])
+        documents = pool.documents(taken.astype(np.int64)) if len(taken) else NOTHING
+        plan = plan_round(documents, candidates, asked, target, SETTINGS)
+        said.append(plan.sentence(number))
+        if plan.done:
+            assert plan.more == {}
+            return list(asked.values()), said
+        assert plan.samples == {bin: asked.get(bin, 0) + n for bin, n in plan.more.items()}
+        asked |= plan.samples
+    raise AssertionError("it never ends")
+
+
+def test_the_pilot_is_the_same_for_each_bin_and_rounds_go_where_the_loss_is() -> None:
+    pool = pool_of(Curve("step", 0.7, 0.5, 0.45), 5)
+    asked, said = rounds_of(pool, Target(5, 0.05, 10), 100)
+    assert said[0].startswith("Pilot: 50 examples in b00, b01, b02")
+    assert said[1].startswith("Round 2: 10 more examples in b0")
+    assert said[-1].startswith(f"Done after {sum(asked)} examples: the loss lies between ")
+    assert min(asked) >= 5
+    # Around the loss, and where a token is cheap; next to nothing far beyond it.
+    assert asked[4] + asked[5] >= 40
+    assert sum(asked[7:]) <= 20
+
+
+def test_a_small_sample_ends_with_itself() -> None:
+    pool = pool_of(Curve("flat", 0.5), 6, Design(binary=True))
+    asked, said = rounds_of(pool, Target(5, 0.05, 20), 8)
+    assert sum(asked) == 80
+    assert said[-1].startswith("Every one of the 80 examples is asked")
+
+
+def test_rounds_cost_less_than_asking_every_bin_alike() -> None:
+    """A few sets, so a wide margin: benchmarks/sequential.py has the figures."""
+    spent = []
+    for seed in range(8):
+        pool = pool_of(Curve("step", 0.65, 0.6, 0.3 + 0.05 * seed), 10 + seed)
+        cells = rank_cells(pool.length_tokens)
+        asked, _ = rounds_of(pool, Target(5, 0.05, 10), 100)
+        uniform = next(
+            n
+            for n in range(5, 101)
+            if n == 100 or take_aim(locate_loss(sample(pool, n), cells, 0.25), 0.05).done
+        )
+        spent.append((sum(asked), BINS * uniform))
+    targeted, alike = np.sum(spent, axis=0)
+    assert targeted < 0.85 * alike
+
+
+@pytest.mark.parametrize("values", [(5, 0.004, 20), (5, 0.3, 20), (0, 0.05, 20), (5, 0.05, 0)])
+def test_a_target_that_cannot_be_met_is_refused(values: tuple[int, float, int]) -> None:
+    with pytest.raises(StudyError):
+        Target(*values)

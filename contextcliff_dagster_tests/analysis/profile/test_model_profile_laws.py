@@ -1,0 +1,157 @@
+"""Laws of the analysis, for any records at all."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
+from contextcliff_dagster.analysis.records.samples import decile_bins
+from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_conforms
+
+FAST = AnalysisSettings(resamples=100, permutations=99, second_opinions=False)
+THOROUGH = AnalysisSettings(resamples=100, permutations=99)
+UNSCORED = ("context_overflow", "transport_error", "invalid_truncated")
+patient = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking a profile takes minutes
+)
+
+simple = settings(patient, max_examples=12)  # laws that few shapes of data could break
+
+
+@st.composite
+def record_sets(draw: st.DrawFn, at_most: int = 120) -> pd.DataFrame:
+    """Anything from nothing to a study: ties, clusters, replicates, holes, graded or 0/1 scores."""
+    n = draw(st.integers(0, at_most))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    graded, documents = draw(st.booleans()), draw(st.integers(1, 120))
+    longest = draw(st.sampled_from([1, 3, 50, 5_000, 1_000_000]))
+    by_document = rng.integers(0 if longest > 1 else 1, longest + 1, documents)
+    document = rng.integers(0, documents, n)
+    level = draw(st.sampled_from([0.0, 0.05, 0.5, 0.95, 1.0]))
+    scores = rng.random(n) if graded else (rng.random(n) < level).astype(float)
+    frame = pd.DataFrame(
+        {
+            "length_tokens": by_document[document],
+            "score": scores,
+            "document_id": [f"d{d}" for d in document],
+            "example_id": [f"e{i}" for i in rng.integers(0, max(n, 1) * 2, n)],
+            "replicate": rng.integers(0, 3, n),
+            "failure": None,
+            "ttft_ms": rng.exponential(100, n),
+        }
+    )
+    if draw(st.booleans()) and n:
+        lost = rng.random(n) < 0.2
+        frame["failure"] = np.where(lost, rng.choice(UNSCORED, n), None)
+        frame.loc[lost, ["score", "ttft_ms"]] = np.nan
+    if draw(st.booleans()):
+        frame.loc[rng.random(n) < 0.1, "score"] = np.nan
+    dropped = draw(st.sets(st.sampled_from(["document_id", "example_id", "replicate", "ttft_ms"])))
+    return frame.drop(columns=list(dropped))
+
+
+def analysed(
+    records: pd.DataFrame,
+    bins: list[LengthBin] | None = None,
+    settings: AnalysisSettings = FAST,
+) -> dict[str, Any]:
+    profile = profile_model(records, bins or [], settings, CONTEXT)
+    assert_conforms(profile)
+    return profile.cliffs
+
+
+@patient
+@given(record_sets())
+def test_any_records_give_a_result_that_meets_the_contract(records: pd.DataFrame) -> None:
+    result = analysed(records)
+    if result["safe_cap_tokens"] is None:
+        assert result["safe_cap_reason"]
+    else:
+        scored = records[records["score"].notna()]
+        assert result["safe_cap_tokens"] <= max(int(scored["length_tokens"].max()), 1)
+        assert result["verdict"] not in ("floor", "insufficient_data")
+    assert (result["cliff"] is not None) == (
+        result["verdict"] in ("cliff", "dip", "gradual_decline")
+    )
+    for row in [*result["bins"], *result["curve"], result["baseline"]]:
+        if row["mean"] is not None and row["ci_low"] is not None:
+            assert row["ci_low"] - 1e-9 <= row["mean"] <= row["ci_high"] + 1e-9
+    assert sum(b["n"] for b in result["bins"]) == result["n"]
+
+
+@settings(patient, max_examples=8)
+@given(record_sets())
+def test_second_opinions_of_any_records_meet_the_contract_and_change_no_verdict(
+    records: pd.DataFrame,
+) -> None:
+    plain, thorough = analysed(records), analysed(records, settings=THOROUGH)
+    for key in ("verdict", "safe_cap_tokens", "cliff", "curve", "bins", "warnings"):
+        assert thorough[key] == plain[key]
+    rows = thorough["sensitivity"]
+    assert bool(rows) == bool(plain["curve"])
+    longest = max((b["max_tokens"] or 0 for b in plain["bins"]), default=0)
+    assert all((row["safe_cap_tokens"] or 0) <= max(longest, 1) for row in rows)
+
+
+@simple
+@given(record_sets())
+def test_zones_are_half_open_and_gap_free(records: pd.DataFrame) -> None:
+    result = analysed(records)
+    zones = result["zones"]
+    if not zones:
+        assert result["verdict"] == "insufficient_data"
+        return
+    assert zones[0]["from_tokens"] == 0
+    for before, after in itertools.pairwise(zones):
+        assert before["to_tokens"] == after["from_tokens"]
+    assert all(z["from_tokens"] < z["to_tokens"] for z in zones)
+    assert zones[-1]["to_tokens"] == max(b["max_tokens"] for b in result["bins"] if b["n"]) + 1
+
+
+@simple
+@given(record_sets(), st.integers(0, 2**32 - 1))
+def test_the_order_of_the_records_does_not_matter(records: pd.DataFrame, seed: int) -> None:
+    shuffled = records.sample(frac=1.0, random_state=seed)
+    assert analysed(shuffled) == analysed(records)
+
+
+_COUNTS_AND_SPREADS = ("missing", "failures", "sd", "variance", "rolling_variance")
+
+
+@simple
+@given(record_sets(at_most=90), st.integers(1, 30))
+def test_calls_without_an_answer_change_no_number_but_the_missing(
+    records: pd.DataFrame, extra: int
+) -> None:
+    scored = records.loc[records["score"].notna(), "length_tokens"]
+    bins = decile_bins(scored.clip(lower=1).to_numpy(np.int64)) if len(scored) else []
+    lost = pd.DataFrame(
+        {
+            "length_tokens": np.linspace(1, 2_000_000, extra).astype(int),
+            "score": np.nan,
+            "failure": UNSCORED[extra % 3],
+        }
+    )
+    before, after = analysed(records, bins), analysed(pd.concat([records, lost]), bins)
+    for key in ("verdict", "safe_cap_tokens", "cliff", "zones", "curve", "baseline", "n", "rules"):
+        assert after[key] == before[key]
+    for old, new in zip(before["bins"], after["bins"], strict=True):
+        assert {k: v for k, v in new.items() if k not in _COUNTS_AND_SPREADS} == {
+            k: v for k, v in old.items() if k not in _COUNTS_AND_SPREADS
+        }
+        # Sums over rows of one length depend on their order in the last digit.
+        for spread in ("sd", "variance", "rolling_variance"):
+            assert new[spread] == pytest.approx(old[spread])
+    assert sum(after["missing"].values()) == sum(before["missing"].values()) + extra

@@ -1,0 +1,81 @@
+"""Quantiles, and the drop's interval where the spread of the scores is estimated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chi2, f
+
+from contextcliff_dagster.analysis.curves.fitted_curve import fall_of
+from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.statistics.intervals import (
+    deviance_quantile,
+    document_interval,
+    exact_interval,
+)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_the_quantile_is_chi_square_of_a_known_and_f_of_an_estimated_dispersion(
+    confidence: float,
+) -> None:
+    assert deviance_quantile(confidence, None) == pytest.approx(chi2.ppf(confidence, 1))
+    for degrees in (1, 3, 22, 197):
+        expected = f.ppf(confidence, 1, degrees)
+        assert deviance_quantile(confidence, degrees) == pytest.approx(expected)
+
+
+def graded(seed: int, documents: int) -> Documents:
+    """Beta scores (concentration 4) that fall from .7 to .4 halfway, one a document."""
+    rng = np.random.default_rng(seed)
+    mean = np.where(np.arange(documents) < documents // 2, 0.7, 0.4)
+    scores = rng.beta(4 * mean, 4 * (1 - mean))
+    lengths = np.geomspace(50, 5_000, documents).astype(np.int64)
+    return Documents(lengths, np.ones(documents), scores, False)
+
+
+def test_degrees_of_freedom_count_documents_only_where_the_spread_is_estimated() -> None:
+    documents = graded(0, 30)
+    assert fit_declines(documents).degrees == 27
+    rounded = Documents(documents.length_tokens, documents.n, documents.s.round(), True)
+    assert fit_declines(rounded).degrees is None
+
+
+def test_the_drop_interval_of_graded_scores_is_as_wide_as_two_means_need() -> None:
+    """Against the interval of two means whose split is known, which knows more."""
+    ratios = []
+    for seed in range(12):
+        documents = graded(seed, 100)
+        fall = fall_of(refine(fit_declines(documents), documents), 0.95)
+        assert fall is not None
+        before, after = documents.s[:50], documents.s[50:]
+        relative = sum(part.var(ddof=1) / 50 / part.mean() ** 2 for part in (before, after))
+        known = 1.96 * np.sqrt(relative) * after.mean() / before.mean()
+        ratios.append(0.5 * (fall.drop.high - fall.drop.low) / known)
+    assert np.median(ratios) >= 1.0
+
+
+def interval(n: list[float], s: list[float]) -> tuple[float, float]:
+    rng = np.random.default_rng(0)
+    found = document_interval(np.array(n), np.array(s), confidence=0.95, resamples=500, rng=rng)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("count", [3, 8, 20])
+def test_the_exact_interval_covers_every_chance(count: int) -> None:
+    limits = np.array([exact_interval(hits, count, 0.95) for hits in range(count + 1)])
+    for chance in np.linspace(0.001, 0.999, 999):
+        holds = (limits[:, 0] <= chance) & (chance <= limits[:, 1])
+        assert binom.pmf(np.arange(count + 1), count, chance)[holds].sum() >= 0.95 - 1e-12
+
+
+def test_only_single_right_or_wrong_answers_a_document_have_the_exact_interval() -> None:
+    ones = [1.0] * 20
+    assert interval(ones, [1.0] * 5 + [0.0] * 15) == exact_interval(5, 20, 0.95)
+    assert exact_interval(5, 20, 0.95) == pytest.approx((0.0866, 0.4910), abs=1e-4)
+    halves = interval(ones, [1.0] * 4 + [0.5] * 2 + [0.0] * 14)
+    pairs = interval([2.0] * 10, [2.0] * 2 + [1.0] + [0.0] * 7)
+    assert halves != exact_interval(5, 20, 0.95)
+    assert pairs != exact_interval(5, 20, 0.95)

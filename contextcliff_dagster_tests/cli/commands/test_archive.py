@@ -1,0 +1,188 @@
+"""One file reproduces a study elsewhere, and says so when it cannot."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextcliff_dagster_tests.support.terminal import Ended, assert_one_sentence, call, run
+
+MEASURE = ("profile", "quick", "--samples-per-bin", "3", "--model", "reference-short", "--json")
+
+
+def results(ended: Ended) -> list[dict[str, Any]]:
+    """The cliffs that a command printed, without the time they were computed at."""
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)["cliffs"]
+    for cliffs in found:
+        cliffs.pop("created_at")
+        cliffs.pop("provenance")
+    return list(found)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a finished study; tests copy nothing into it."""
+    store = tmp_path_factory.mktemp("measured")
+    ended = call(*MEASURE, "--store", str(store))
+    assert ended.code == 0, ended.err
+    return store
+
+
+def test_what_is_exported_and_imported_reports_the_same_without_a_call(
+    measured: Path, tmp_path: Path
+) -> None:
+    file, other = tmp_path / "study.zip", tmp_path / "other"
+    assert call("export", "quick", str(file), "--store", str(measured)).code == 0
+    taken = run("import", str(file), "--store", str(other), "--json")  # a process like a user's
+    assert json.loads(taken.out)["new_answers"] == 15
+    here = call("report", "quick", "--model", "reference-short", "--json", "--store", str(measured))
+    there = call("report", "quick", "--model", "reference-short", "--json", "--store", str(other))
+    assert results(there) == results(here)
+    resumed = call(*MEASURE, "--store", str(other))
+    assert json.loads(resumed.out)["calls"]["reference-short"]["sent"] == 0
+    twice = call("import", str(file), "--store", str(other), "--json")
+    assert json.loads(twice.out)["new_answers"] == 0
+    again = tmp_path / "again.zip"
+    assert call("export", "quick", str(again), "--store", str(other)).code == 0
+    assert _members(again) == _members(file)
+
+
+def _members(file: Path) -> dict[str, bytes]:
+    """All but the numbers that a ledger gives to its attempts, which are its own."""
+    with zipfile.ZipFile(file) as archive:
+        return {n: archive.read(n) for n in archive.namelist() if n != "archive.json"}
+
+
+def test_the_same_store_gives_the_same_bytes(measured: Path, tmp_path: Path) -> None:
+    files = [tmp_path / "one.zip", tmp_path / "two.zip"]
+    for file in files:
+        assert call("export", "quick", str(file), "--store", str(measured)).code == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def _repacked(file: Path, target: Path, changes: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, changes.pop(name, old.read(name)))
+        for name, data in changes.items():
+            new.writestr(name, data)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"study.json": b"{}"}, ["study.json", "tampered"]),
+        ({"../../evil": b"x"}, ["evil", "tampered"]),
+        ({"/etc/evil": b"x"}, ["evil", "tampered"]),
+        ({"archive.json": b"[]"}, ["not an archive"]),
+        ({"archive.json": b'{"format": "other"}'}, ["not an archive"]),
+        ({"ledger/results.parquet": b"PAR1"}, ["results.parquet", "tampered"]),
+    ],
+)
+def test_a_tampered_file_changes_nothing(
+    changes: dict[str, bytes], words: list[str], measured: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.zip"
+    assert call("export", "quick", str(file), "--store", str(measured)).code == 0
+    spoiled = _repacked(file, tmp_path / "spoiled.zip", dict(changes))
+    store = tmp_path / "fresh"
+    assert_one_sentence(call("import", str(spoiled), "--store", str(store)), "spoiled.zip", *words)
+    assert not store.exists()
+    assert not (tmp_path.parent / "evil").exists()
+
+
+ELSEWHERE = (
+    "name: elsewhere\ncorpus: {kind: reference, task: lookup, documents: 60, max_tokens: 200}\n"
+    "tokenizer: reference\nbins: {count: 2}\nmodels: [reference-short]\n"
+    "sampling: {samples_per_bin: 2, pilot_per_bin: 1}\n"
+)
+"""A study that is not shipped; with another corpus seed it measures something else."""
+OTHERWISE = ELSEWHERE.replace("documents: 60", "documents: 60, seed: 9")
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of a colleague's own study."""
+    folder = tmp_path_factory.mktemp("sent")
+    (folder / "elsewhere.yaml").write_text(ELSEWHERE)
+    ended = call("profile", str(folder / "elsewhere.yaml"), "--store", str(folder / "store"))
+    assert ended.code == 0, ended.err
+    file = folder / "sent.zip"
+    assert call("export", "elsewhere", str(file), "--store", str(folder / "store")).code == 0
+    return file
+
+
+def test_an_import_that_ones_own_study_would_hide_is_refused(sent: Path, tmp_path: Path) -> None:
+    store, env = tmp_path / "store", {"CONTEXTCLIFF_STUDIES": str(tmp_path)}
+    path = tmp_path / "mine.yaml"
+    path.write_text(OTHERWISE)
+    taken = ("import", str(sent), "--store", str(store))
+    assert_one_sentence(call(*taken, env=env), "sent.zip", str(path), "'elsewhere'", "rename")
+    assert not store.exists()
+    path.write_text(ELSEWHERE)
+    same = call(*taken, env=env)
+    assert (same.code, same.err) == (0, "")
+
+
+def test_an_imported_study_that_is_hidden_later_is_named(sent: Path, tmp_path: Path) -> None:
+    store, env = tmp_path / "store", {"CONTEXTCLIFF_STUDIES": str(tmp_path)}
+    assert call("import", str(sent), "--store", str(store)).code == 0
+    report = ("report", "elsewhere", "--store", str(store))
+    assert call(*report).err == ""
+    (tmp_path / "mine.yaml").write_text(OTHERWISE)
+    kept = store / "_studies" / "elsewhere.yaml"
+    said = call(*report, env=env).err.splitlines()[0]
+    assert said.startswith(f"Note: study 'elsewhere' is {tmp_path / 'mine.yaml'}, not {kept} ")
+
+
+def test_an_imported_study_that_takes_the_place_of_another_says_so(
+    sent: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    taken = ("import", str(sent), "--store", str(store))
+    assert call(*taken).err == ""
+    assert call(*taken).err == ""
+    (store / "_studies" / "elsewhere.yaml").write_text(
+        ELSEWHERE + "prompt: {max_output_tokens: 9}\n"
+    )
+    assert call(*taken).err.startswith("Note: study 'elsewhere' was another one here")
+
+
+@pytest.mark.parametrize("data", [b"", b"not a zip", b"PK\x03\x04 half"])
+def test_a_file_that_is_no_archive(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(data)
+    assert_one_sentence(call("import", str(path)), "x.zip", "not an archive")
+
+
+def test_a_truncated_archive(measured: Path, tmp_path: Path) -> None:
+    file = tmp_path / "study.zip"
+    call("export", "quick", str(file), "--store", str(measured))
+    file.write_bytes(file.read_bytes()[:-1000])
+    assert_one_sentence(call("import", str(file)), "study.zip", "damaged")
+
+
+def test_another_sample_of_the_same_name_is_not_mixed_in(measured: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "study.zip", tmp_path / "other"
+    call("export", "quick", str(file), "--store", str(measured))
+    (tmp_path / "quick.yaml").write_text(
+        "name: quick\ncorpus: {kind: reference, task: lookup, documents: 200, seed: 9}\n"
+        "tokenizer: reference\nbins: {count: 5}\nmodels: [reference-short]\n"
+    )
+    prepared = call("prepare", str(tmp_path / "quick.yaml"), "--store", str(other))
+    assert prepared.code == 0, prepared.err
+    assert_one_sentence(
+        call("import", str(file), "--store", str(other)), "another sample", "--store"
+    )
+
+
+def test_a_folder_is_no_file_to_write_to(measured: Path, tmp_path: Path) -> None:
+    ended = call("export", "quick", str(tmp_path), "--store", str(measured))
+    assert_one_sentence(ended, str(tmp_path), "is a folder", "name a file")
+    assert "CONTEXTCLIFF_HOME" not in ended.err

@@ -1,0 +1,110 @@
+"""`compare`: the small model against the large one, from what is measured, without a call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster_tests.support.files.log_files import inspect_sample, write_inspect
+from contextcliff_dagster_tests.support.records.planted_curves import plant, ramp
+from contextcliff_dagster_tests.support.records.profiles import schema
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
+
+PAIR = ("reference-short", "reference-long")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """`quick` in two campaigns; in the second one model only."""
+    store = str(tmp_path_factory.mktemp("measured"))
+    for line in (
+        "profile quick",
+        "campaign new quick --name again",
+        "profile quick --model reference-short --samples-per-bin 4",
+    ):
+        ended = call(*line.split(), "--store", store)
+        assert ended.code == 0, ended.err
+    return store
+
+
+def test_small_against_large_in_one_sentence_and_a_picture(store: str, tmp_path: Path) -> None:
+    begun = call("campaign", "list", "quick", "--json", "--store", store)
+    first = json.loads(begun.out)[0]["campaign"]
+    args = ("compare", *PAIR, "--study", "quick", "--campaign", first, "--store", store)
+    ended = call(*args, "--out", str(tmp_path))
+    assert (ended.code, ended.err) == (0, "")
+    assert "reference-long scores higher than reference-short" in ended.out
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "comparison.md").read_text()
+    assert "| b02 |" in text
+    found = json.loads((tmp_path / "comparison.json").read_text())
+    schema("comparison").validate(found)
+    assert found["loss_shift"]["ratio"] > 2
+    assert json.loads(call(*args, "--json").out)["sentence"] == found["sentence"]
+
+
+def test_campaigns_of_one_model_are_compared_on_what_both_measured(store: str) -> None:
+    begun = json.loads(call("campaign", "list", "quick", "--json", "--store", store).out)
+    first = begun[0]["campaign"]
+    ended = call(
+        "compare",
+        f"quick:reference-short@{first}",
+        "quick:reference-short@again",
+        *("--json", "--store", store),
+    )
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["n"], found["overall"]["difference"]) == (20, 0)
+    assert found["a"]["name"] == f"reference-short@{first}"
+    assert found["a"]["left_out"] == 30
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("reference-short gpt --study quick", ["'gpt'", "quick:reference-short@again"]),
+        ("reference-short reference-long@again --study quick", ["reference-long@again"]),
+        ("a b --study nosuch", ["nosuch", "quick"]),
+        ("a b --study reference", ["nothing measured", "contextcliff profile reference"]),
+    ],
+)
+def test_what_is_not_measured_is_named(store: str, line: str, words: list[str]) -> None:
+    assert_one_sentence(call("compare", *line.split(), "--store", store), *words)
+
+
+def test_files_of_scores_are_compared_like_studies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a = plant(ramp(1_600), 1)
+    b = a.assign(score=plant(ramp(800), 1)["score"])
+    columns = ["document_id", "example_id", "length_tokens", "score"]
+    a[columns].to_csv("before.csv", index=False)
+    b[columns].assign(model="m").to_json("after.jsonl", orient="records", lines=True)
+    ended = call("compare", "before.csv", "after.jsonl:m", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    found = json.loads(ended.out)
+    assert found["paired"]
+    assert (found["a"]["name"], found["b"]["name"]) == ("before.csv", "after.jsonl:m")
+    assert found["loss_shift"]["ci_high"] < 1
+    assert Path("comparison/comparison.png").is_file()
+    assert_one_sentence(call("compare", "before.csv", "after.jsonl:x"), "'x'", "after.jsonl")
+
+
+def test_logs_of_other_tools_are_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    samples = [inspect_sample(number) for number in range(1, 61)]
+    write_inspect(tmp_path / "before.eval", samples)
+    write_inspect(tmp_path / "after.eval", samples)
+    command = ["compare", "before.eval", "after.eval", "--tokenizer", "reference", "--json"]
+    ended = call(*command)
+    assert (ended.code, ended.err) == (0, "")
+    found = json.loads(ended.out)
+    assert found["paired"]
+    assert found["n"] == 60
+    both = ["--metric", "x", "--score", "em"]
+    assert_one_sentence(call(*command, *both), "--metric", "--score")

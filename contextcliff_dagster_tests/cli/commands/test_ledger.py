@@ -1,0 +1,150 @@
+"""`contextcliff ledger`: what it says of a measured study, and what is left when it has removed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.store import Store
+from contextcliff_dagster_tests.support.terminal import call
+
+PROFILE = ("profile", "quick", "--samples-per-bin", "2", "--model", "reference-short")
+CALLS = 10
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("measured")
+    ended = call(*PROFILE, "--store", str(store))
+    assert ended.code == 0, ended.err
+    return store
+
+
+@pytest.fixture
+def store(measured: Path, tmp_path: Path) -> Path:
+    """A store of one's own with the measured study, copied without its links."""
+    shutil.copytree(measured, tmp_path / "store")
+    return tmp_path / "store"
+
+
+def study_of(store: Path) -> str:
+    said = json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)
+    return str(said["by_campaign"][0]["study"])
+
+
+def a_document(store: Path) -> str:
+    """A line of one of the documents that the study asked about."""
+    with Ledger.open(Store(store).ledger) as ledger:
+        key = ledger.read("SELECT call_key FROM calls")[0][0]
+        return max(ledger.prompt(key).contents()[0].splitlines(), key=len)
+
+
+def cliffs_of(store: Path, study: str) -> dict[str, dict[str, Any]]:
+    """What stands for each model of the study."""
+    files = (store / study / "profiles").rglob("cliffs.json")
+    return {found["model"]: found for found in (json.loads(f.read_text()) for f in files)}
+
+
+def test_stats_count_what_was_measured(store: Path) -> None:
+    said = json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)
+    assert (said["calls"], said["answers"], said["attempts"], said["orphans"]) == (10, 10, 10, 0)
+    assert said["documents"] == CALLS
+    assert said["bytes"] >= sum(said["table_bytes"].values()) > 0
+    shown = call("ledger", "stats", "--store", str(store))
+    assert shown.code == 0
+    assert "reference-short" in shown.out
+
+
+def test_verify_rebuilds_every_prompt_and_finds_what_is_spoiled(store: Path) -> None:
+    sound = call("ledger", "verify", "--store", str(store))
+    assert (sound.code, sound.err) == (0, "")
+    assert "10 prompts over 10 documents rebuilt byte for byte; 0 faults" in sound.out
+    with Ledger.open(Store(store).ledger) as ledger:
+        ledger.write(lambda db: db.execute("UPDATE calls SET question = question || '?'"))
+    spoiled = call("ledger", "verify", "--store", str(store), "--json")
+    assert spoiled.code == 2
+    assert json.loads(spoiled.out)["sound"] is False
+    assert spoiled.err
+
+
+@pytest.mark.parametrize("name", ["calls.jsonl", "calls.parquet"])
+def test_export_writes_a_row_for_each_call(name: str, store: Path, tmp_path: Path) -> None:
+    file = tmp_path / name
+    ended = call("ledger", "export", study_of(store), str(file), "--store", str(store))
+    assert ended.code == 0, ended.err
+    rows = (
+        [json.loads(line) for line in file.read_text().splitlines()]
+        if name.endswith("l")
+        else pq.read_table(file).to_pylist()
+    )
+    assert len(rows) == CALLS
+    assert all(row["raw_output"] and row["model"] == "reference-short" for row in rows)
+
+
+def test_pruned_texts_are_nowhere_in_the_store_and_the_report_stands(store: Path) -> None:
+    study, text = study_of(store), a_document(store).encode()
+    reports = {p: p.read_bytes() for p in (store / study / "report").rglob("*") if p.is_file()}
+    ended = call("ledger", "prune", study, "--texts", "--yes", "--store", str(store))
+    assert ended.code == 0, ended.err
+    assert "Archives made by `contextcliff export`" in ended.out
+    for path in (p for p in store.rglob("*") if p.is_file()):
+        assert text not in path.read_bytes(), path
+    assert {p: p.read_bytes() for p in reports} == reports
+    verified = call("ledger", "verify", "--store", str(store))
+    assert verified.code == 0
+    assert "10 are pruned" in verified.out
+
+
+def test_a_model_whose_texts_are_gone_keeps_its_result_beside_another(store: Path) -> None:
+    study = study_of(store)
+    before = cliffs_of(store, study)["reference-short"]
+    assert before["n"] == CALLS
+    assert call("ledger", "prune", study, "--texts", "--yes", "--store", str(store)).code == 0
+    other = ("--model", "reference-long", "--store", str(store))
+    ended = call(*PROFILE[:4], *other)
+    assert ended.code == 0, ended.err
+    after = cliffs_of(store, study)
+    assert after["reference-long"]["n"] == CALLS
+    for figure in ("n", "baseline", "safe_cap_tokens", "verdict"):
+        assert after["reference-short"][figure] == before[figure]
+
+
+def test_a_pruned_study_is_measured_anew(store: Path) -> None:
+    study = study_of(store)
+    assert call("ledger", "prune", study, "--yes", "--store", str(store)).code == 0
+    again = call(*PROFILE, "--store", str(store), "--json")
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["calls"]["reference-short"]["sent"] == CALLS
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("prune", "quick-samples-2"), "add --yes"),
+        (("prune", "nowhere", "--yes"), "nowhere"),
+        (("export", "nowhere", "calls.jsonl"), "nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
+    command: tuple[str, ...], says: str, store: Path
+) -> None:
+    study = study_of(store)
+    ended = call(
+        "ledger", *(study if a == "quick-samples-2" else a for a in command), "--store", str(store)
+    )
+    assert ended.code == 2
+    assert len(ended.sentences) == 1
+    assert says in ended.err
+    assert json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)["calls"] == 10
+
+
+def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
+    ended = call("ledger", "stats", "--store", str(tmp_path / "empty"))
+    assert ended.code == 2
+    assert "it begins with a call" in ended.err

@@ -1,0 +1,91 @@
+"""`policy` writes the certified cap down, `guard` enforces it by its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster_tests.support.records.profiles import schema
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which `quick` is measured."""
+    store = tmp_path_factory.mktemp("measured")
+    ended = call("profile", "quick", "--store", str(store))
+    assert ended.code == 0, ended.err
+    return store
+
+
+def test_the_cap_of_the_report_is_the_cap_that_is_enforced(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "safe-context.json"
+    of = ("--model", "reference-short")
+    ended = call("policy", "quick", *of, "--out", str(file), "--store", str(store))
+    assert (ended.code, ended.err) == (0, "")
+    policy = json.loads(file.read_text())
+    schema("safe-context").validate(policy)
+    (cliffs,) = (store / "quick" / "profiles").glob("*/reference-short/cliffs.json")
+    cap = json.loads(cliffs.read_text())["safe_cap_tokens"]
+    assert policy["safe_cap_tokens"] == cap
+    assert call("guard", str(file), "--tokens", str(cap)).code == 0
+    above = run("guard", str(file), "--tokens", str(cap + 1))
+    assert above.code == 4
+    assert len(above.sentences) == 1
+    assert f"{cap:,}" in above.err
+    assert_one_sentence(call("guard", str(file), "--tokens", "1", "--identity", "x"), "identity")
+    assert_one_sentence(
+        call("guard", str(file), "--tokens", "1", "--model", "reference-long"), "reference-long"
+    )
+
+
+def test_a_file_is_counted_as_the_study_counts(store: Path, tmp_path: Path) -> None:
+    file, text = tmp_path / "p.json", tmp_path / "document.txt"
+    call("policy", "quick", "--model", "reference-long", "--out", str(file), "--store", str(store))
+    cap = json.loads(file.read_text())["safe_cap_tokens"]
+    text.write_text("1 " * 20)
+    assert call("guard", str(file), "--file", str(text)).code == 0
+    text.write_text("1 " * 5 * cap)
+    ended = call("guard", str(file), "--file", str(text), "--json")
+    assert ended.code == 4
+    found = json.loads(ended.out)
+    assert not found["within"]
+    assert found["tokens"] > cap
+    assert_one_sentence(call("guard", str(file), "--file", str(tmp_path / "no.txt")), "no.txt")
+    assert_one_sentence(call("guard", str(file)), "tokens")
+
+
+def test_several_models_give_an_array(store: Path, tmp_path: Path) -> None:
+    ended = call("policy", "quick", "--out", "-", "--store", str(store))
+    found = json.loads(ended.out)
+    schema("safe-context").validate(found)
+    assert [policy["model"] for policy in found] == ["reference-short", "reference-long"]
+    file = tmp_path / "both.json"
+    file.write_text(ended.out)
+    assert_one_sentence(call("guard", str(file), "--tokens", "1"), "reference-short", "name one")
+    assert call("guard", str(file), "--tokens", "1", "--model", "reference-long").code == 0
+
+
+def test_without_a_cap_there_is_no_policy(tmp_path: Path) -> None:
+    few = ("quick", "--model", "reference-short", "--samples-per-bin", "3")
+    assert call("profile", *few).code == 0
+    file = tmp_path / "none.json"
+    ended = call("policy", "quick", "--out", str(file))
+    assert_one_sentence(ended, "insufficient_data", "reference-short")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("policy quick", ["nothing measured", "contextcliff profile quick"]),
+        ("policy nosuch", ["nosuch", "quick"]),
+        ("policy quick --expires soon", ["--expires", "2027-03-31"]),
+        ("guard nowhere.json --tokens 5", ["nowhere.json", "contextcliff policy"]),
+        ("guard nowhere.json --tokens many", ["--tokens", "many"]),
+    ],
+)
+def test_what_cannot_be_is_refused(line: str, words: list[str]) -> None:
+    assert_one_sentence(call(*line.split()), *words)

@@ -1,0 +1,98 @@
+"""Whatever goes wrong becomes one sentence and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from pathlib import Path
+
+import click
+import pytest
+
+from contextcliff_dagster.cli.errors import Interrupted, guarded
+from contextcliff_dagster.contracts import BudgetError, StoreError
+
+
+def outcome(fault: BaseException | None, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    def run() -> None:
+        if fault is not None:
+            raise fault
+
+    code = guarded(run, debug=False, resume="contextcliff profile quick")
+    return code, capsys.readouterr().err
+
+
+def wrapped(inner: BaseException) -> RuntimeError:
+    """As orchestrators do: the fault we know, inside one we do not."""
+    try:
+        raise RuntimeError("step failed") from inner
+    except RuntimeError as outer:
+        return outer
+
+
+def test_nothing_wrong_is_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(None, capsys) == (0, "")
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, wrapped])
+def test_our_errors_are_their_sentence(wrap, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    code, err = outcome(wrap(BudgetError("The budget is used\nup")), capsys)
+    assert (code, err) == (2, "contextcliff: The budget is used up.\n")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "/s/x.parquet"),
+        wrapped(sqlite3.OperationalError("database or disk is full")),
+        OSError(errno.EFBIG, "File too large", "/s/x.parquet"),
+    ],
+)
+def test_a_full_disk_is_said_whoever_met_it(
+    fault: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, err = outcome(fault, capsys)
+    assert code == 2
+    assert "the disk is full" in err
+    assert "kept" in err
+
+
+@pytest.mark.parametrize(
+    "fault", [KeyboardInterrupt(), wrapped(KeyboardInterrupt()), click.Abort()]
+)
+def test_ctrl_c_is_130_and_says_how_to_go_on(
+    fault: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, err = outcome(fault, capsys)
+    assert code == 130
+    assert "go on with `contextcliff profile quick`" in err
+
+
+def test_an_interruption_says_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = outcome(Interrupted("12 calls are measured and kept"), capsys)
+    assert err.startswith("Interrupted: 12 calls are measured and kept;")
+
+
+def test_what_broke_is_said_before_that_it_was_interrupted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    try:
+        try:
+            raise StoreError("The ledger is gone.")
+        except StoreError as inner:
+            raise KeyboardInterrupt from inner
+    except KeyboardInterrupt as fault:
+        code, _ = outcome(wrapped(fault), capsys)
+    assert code == 2
+
+
+def test_a_fault_of_ours_keeps_a_log_and_shows_no_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, err = outcome(ZeroDivisionError("division by zero"), capsys)
+    assert code == 1
+    assert len(err.splitlines()) == 1
+    assert "ZeroDivisionError" in err
+    log = Path(next(word for word in err.split() if word.endswith((".log;", ".log"))).rstrip(";"))
+    assert "Traceback" in log.read_text()
+    log.unlink()

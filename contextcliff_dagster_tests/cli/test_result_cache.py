@@ -1,0 +1,106 @@
+"""What stands is printed at once; what is gone or changed is made again, without a call."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster_tests.support.terminal import call, run
+
+PROFILE = ("profile", "quick", "--samples-per-bin", "3", "--model", "reference-short")
+FOLDERS = ("profiles", "report", "eval_records", "predictions")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A store with a finished study, and what the command said."""
+    store = tmp_path_factory.mktemp("finished")
+    ended = call(*PROFILE, "--store", str(store), recorded=True)
+    assert ended.code == 0, ended.err
+    return store, ended.out
+
+
+def files(store: Path) -> set[str]:
+    return {
+        str(path.relative_to(store))
+        for name in FOLDERS
+        for path in (store / "quick" / name).rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def test_a_second_run_prints_the_same_and_needs_no_dagster(finished: tuple[Path, str]) -> None:
+    store, said = finished
+    runs = store / "dagster_home"
+    before = sorted(runs.rglob("*.db")) if runs.exists() else []
+    ended = run(*PROFILE, "--store", str(store))
+    assert ended.code == 0, ended.err
+    assert "Nothing had to be measured: all 15 calls are in the ledger." in ended.out
+    changed = [line for line in ended.out.splitlines() if line not in said.splitlines()]
+    assert changed == ["Nothing had to be measured: all 15 calls are in the ledger."]
+    assert (sorted(runs.rglob("*.db")) if runs.exists() else []) == before
+
+
+def _gone(store: Path) -> None:
+    for name in FOLDERS:
+        shutil.rmtree(store / "quick" / name)
+
+
+def _one_gone(store: Path) -> None:
+    next((store / "quick" / "eval_records").rglob("*.parquet")).unlink()
+
+
+def _spoiled(store: Path) -> None:
+    path = next((store / "quick" / "profiles").rglob("cliffs.json"))
+    path.write_text("{}")
+
+
+def _note_spoiled(store: Path) -> None:
+    next((store / "quick" / "report").rglob(".made_from.json")).write_text("[1]")
+
+
+@pytest.mark.parametrize("spoil", [_gone, _one_gone, _spoiled, _note_spoiled])
+def test_what_is_gone_or_changed_is_rebuilt_without_a_call(
+    spoil: Callable[[Path], None], finished: tuple[Path, str]
+) -> None:
+    store, _ = finished
+    before = files(store)
+    time.sleep(0.01)
+    spoil(store)
+    ended = call(*PROFILE, "--store", str(store), "--json")
+    assert ended.code == 0, ended.err
+    said = json.loads(ended.out)
+    assert said["calls"]["reference-short"]["sent"] == 0
+    assert said["cliffs"][0]["n"] == 15
+    assert files(store) == before
+
+
+def test_another_question_is_another_answer(finished: tuple[Path, str]) -> None:
+    store, _ = finished
+    ended = call(
+        *PROFILE[:2], "--samples-per-bin", "4", *PROFILE[4:], "--store", str(store), "--json"
+    )
+    calls = json.loads(ended.out)["calls"]["reference-short"]
+    assert (calls["cached"], calls["sent"]) == (15, 5)
+
+
+def test_other_weights_under_the_same_name_are_noticed(
+    finished: tuple[Path, str], tmp_path: Path
+) -> None:
+    from contextcliff_dagster.reference.card import weights_path
+
+    store, _ = finished
+    (tmp_path / "models.yaml").write_text(
+        "models:\n  reference-short:\n    engine: reference\n    tokenizer: reference\n"
+        f"    window_tokens: 8192\n    weights: {weights_path('reference-long')}\n"
+    )
+    env = {"CONTEXTCLIFF_MODELS": str(tmp_path / "models.yaml")}
+    ended = call(*PROFILE, "--store", str(store), env=env)
+    assert ended.code == 2
+    assert "is not what it was" in ended.err
+    assert "campaign new quick" in ended.err

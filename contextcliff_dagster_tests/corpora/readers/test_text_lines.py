@@ -1,0 +1,76 @@
+"""Lines and pieces of them: the same text however long a line, and a bad byte has an address."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.readers.json_stream import JsonStream
+from contextcliff_dagster.corpora.readers.text_lines import text_lines, text_pieces
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])),
+    longest=st.integers(1, 9),
+)
+def test_pieces_are_the_lines_cut_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, longest: int
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode())
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._LONGEST_PIECE", longest)
+    whole = list(text_lines(path))
+    joined: dict[int, str] = {}
+    for number, piece in text_pieces(path):
+        joined[number] = joined.get(number, "") + piece
+    assert {n: t for n, t in joined.items() if t} == {n: t for n, t in whole if t}
+
+
+@pytest.mark.parametrize("longest", [4, 5, 1 << 18])
+def test_a_byte_order_mark_is_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffaé漢字".encode())
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._LONGEST_PIECE", longest)
+    assert "".join(piece for _, piece in text_pieces(path)) == "aé漢字"
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3, 4, 1 << 18])
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"ok\nabc\xffd\n", r"line 2 is not UTF-8 \(byte 4 of the line is 0xff\)"),
+        (b"ok\nab\xc3\n", r"line 2 is not UTF-8 \(byte 3 of the line is 0xc3\)"),
+        (b"ok\nab\xe6\xbc", r"line 2 is not UTF-8 \(byte 3 of the line is 0xe6\)"),
+        (b"ok\nabc\x00d", "line 2 holds NUL bytes"),
+    ],
+)
+def test_a_bad_byte_has_the_same_address_in_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: bytes, said: str, longest: int
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(raw)
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._LONGEST_PIECE", longest)
+    for read in (text_lines, text_pieces):
+        with pytest.raises(CorpusError, match=said):
+            list(read(path))
+
+
+def test_json_in_one_line_is_not_held_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    item = '{"text": "' + "x" * 100_000 + '"}'
+    with path.open("w") as file:
+        file.write("[" + ",".join([item] * 200) + "]")  # 20 MB
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in JsonStream(path).values()) == 200
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()

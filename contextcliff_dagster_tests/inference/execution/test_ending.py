@@ -1,0 +1,149 @@
+"""A measurement that is ended early: by its budget, its caller, the grace, a full disk."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.contracts import BudgetError, StoreError
+from contextcliff_dagster.inference.devices.file_leases import lease
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster_tests.support.records.calls import (
+    RECIPE,
+    faulty_server,
+    openai_entry,
+    read_log,
+    reference_entry,
+    reference_server,
+)
+from contextcliff_dagster_tests.support.records.measured import PRICE, SAMPLE, rows_of, run
+
+
+def test_the_budget_stops_before_it_is_exceeded_and_the_next_run_goes_on(ledger: Ledger) -> None:
+    entry = reference_entry(price=PRICE, concurrency=3)
+    with pytest.raises(BudgetError, match="run the same command"):
+        run(ledger, entry, budget=Budget(usd=0.6))
+    spent = ledger.spent("s", "c").usd
+    done = ledger.stats()["answers"]
+    assert 0 < spent <= 0.6
+    summary = run(ledger, entry, budget=Budget(usd=100))
+    assert summary.cached == done
+    assert sum(row["cost_usd"] for row in rows_of(ledger)) == pytest.approx(
+        ledger.spent("s", "c").usd
+    )
+
+
+def test_after_the_deadline_nothing_is_sent_and_the_next_run_goes_on(ledger: Ledger) -> None:
+    with reference_server(delay_ms=50) as url:
+        entry = openai_entry(url, concurrency=2)
+        with pytest.raises(BudgetError, match=r"everything measured is kept.*raise --deadline"):
+            run(ledger, entry, until=time.monotonic())
+        kept = ledger.stats()
+        assert kept["answers"] == kept["attempts"] <= 2, "what was sent was waited for"
+        assert run(ledger, entry, until=time.monotonic() + 3600).sent == 18 - kept["answers"]
+
+
+def test_the_deadline_ends_waiting_for_a_device_too(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_LEASES", str(tmp_path / "leases"))
+    monkeypatch.setenv("CONTEXTCLIFF_DEVICES", "one")
+    held = lease(1, "somebody else")
+    said: list[str] = []
+    with pytest.raises(BudgetError, match=r"deadline was reached .* 18 calls.*raise --deadline"):
+        run(ledger, reference_entry(gpus=1), until=time.monotonic(), say=said.append)
+    held.close()
+    assert ledger.stats()["attempts"] == 0
+
+
+def test_stop_ends_the_run_and_keeps_what_was_in_flight(ledger: Ledger) -> None:
+    with reference_server(delay_ms=100) as url:
+        entry, sent = openai_entry(url, concurrency=2), ledger.stats
+        summary = run(ledger, entry, stop=lambda: sent()["attempts"] >= 3)
+    assert summary.stopped
+    assert 0 < summary.answered < 18
+    assert ledger.orphans() == []
+    assert ledger.stats()["attempts"] == summary.answered
+
+
+def test_a_fault_of_the_callers_callback_ends_the_run_cleanly(ledger: Ledger) -> None:
+    def broken(progress: Progress) -> None:
+        if progress.done:
+            raise RuntimeError("the caller's own fault")
+
+    with pytest.raises(RuntimeError):
+        run(ledger, progress=broken)
+    assert ledger.orphans() == []
+    assert run(ledger).cached > 0
+
+
+def test_calls_in_flight_are_given_up_after_the_grace_and_may_have_been_paid(
+    tmp_path: Path,
+) -> None:
+    from contextcliff_dagster.inference.engines.session import EngineSession
+    from contextcliff_dagster.inference.execution.run_calls import run_calls
+    from contextcliff_dagster.inference.ledger.ledger import Scope
+    from contextcliff_dagster.inference.requests.call_plan import plan_calls
+
+    log = tmp_path / "requests.jsonl"
+    with faulty_server(["stall"], log) as url, Ledger.open(tmp_path / "state.db") as ledger:
+        entry = openai_entry(url, concurrency=2)
+        with EngineSession(entry) as session:
+            calls = plan_calls(SAMPLE, session.identity.hash, RECIPE, "c", SAMPLE.bins, 6)
+            scope = Scope("s", "c", "remote", session.identity.hash)
+            summary = run_calls(
+                calls,
+                session=session,
+                ledger=ledger,
+                scope=scope,
+                stop=lambda: len(read_log(log)) == 2,
+                grace_s=0.3,
+            )
+        assert (summary.stopped, summary.answered) == (True, 0)
+        stats = ledger.stats()
+        assert (stats["maybe_paid"], stats["orphans"]) == (2, 0)
+        # Interrupted is not measured: no row, and the next run asks again.
+        assert rows_of(ledger, model="remote") == []
+
+
+def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)]
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(mount, capture_output=True, check=False).returncode
+    ):
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        filler = disk / "filler"
+
+        def fill(progress: Progress) -> None:
+            if progress.done >= 5 and not filler.exists():
+                with filler.open("wb", buffering=0) as file, suppress(OSError):
+                    while True:
+                        file.write(bytes(4096))
+
+        with reference_server(delay_ms=200) as url:
+            entry = openai_entry(url, concurrency=2)
+            with (
+                Ledger.open(disk / "state.db") as ledger,
+                pytest.raises(StoreError, match="disk is full"),
+            ):
+                run(ledger, entry, progress=fill)
+            filler.unlink()
+            with Ledger.open(disk / "state.db") as ledger:
+                kept = ledger.stats()
+                assert kept["answers"] == kept["attempts"] >= 6
+                assert kept["orphans"] == 0
+                summary = run(ledger, entry)
+                assert (summary.cached, summary.answered) == (kept["answers"], 18 - kept["answers"])
+    finally:
+        subprocess.run(["umount", str(disk)], check=False)

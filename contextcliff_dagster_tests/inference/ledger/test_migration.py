@@ -1,0 +1,168 @@
+"""Old ledgers are brought up to date whole or not at all; newer ones are left alone.
+
+`ledger_v1.sql` was dumped from a ledger that the first version's own code made by measuring.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.ledger import schema
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION, steps, table_names
+from contextcliff_dagster.inference.ledger.verify import verify
+from contextcliff_dagster.store import DatabaseUrl
+from contextcliff_dagster_tests.inference.ledger.test_ledger import source
+from contextcliff_dagster_tests.support.postgres import PostgresServer
+from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample, reference_entry
+
+SAMPLE = LedgerSample(2, 2, max_tokens=120)
+DUMP = Path(__file__).with_name("ledger_v1.sql")
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def old(ledger_at: Path | DatabaseUrl, request: pytest.FixtureRequest) -> Path | DatabaseUrl:
+    """A ledger of version 1 with four answers."""
+    path = ledger_at if isinstance(ledger_at, Path) else request.getfixturevalue("tmp_path") / "v1"
+    with sqlite3.connect(path) as db:
+        db.executescript(DUMP.read_text(encoding="utf-8"))
+        db.execute("PRAGMA user_version=1")
+    db.execute("PRAGMA journal_mode=WAL")
+    if isinstance(ledger_at, DatabaseUrl):
+        _copy_into_postgres(db, ledger_at)
+    db.close()
+    return ledger_at
+
+
+def _copy_into_postgres(db: sqlite3.Connection, url: DatabaseUrl) -> None:
+    from contextcliff_dagster.inference.ledger.postgres_connection import PostgresConnection
+    from contextcliff_dagster.inference.ledger.postgres_schema import _InPostgres
+
+    to = PostgresConnection(url)
+    for statement in [
+        "CREATE SCHEMA contextcliff",
+        "CREATE TABLE ledger_version (version BIGINT NOT NULL)",
+        "INSERT INTO ledger_version VALUES (1)",
+        *steps(0, 1),
+    ]:
+        _InPostgres(to).execute(statement)
+    for table in table_names():
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            continue
+        for row in db.execute(f"SELECT * FROM {table}"):
+            to.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    to.flush()
+    to.close()
+
+
+def contents(where: Path | DatabaseUrl, version: int) -> Rows:
+    """Every row of every table of that version, read without opening a ledger."""
+    if isinstance(where, Path):
+        db: Any = sqlite3.connect(f"{where.as_uri()}?mode=ro", uri=True)
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+    else:
+        from contextcliff_dagster.inference.ledger.postgres_connection import PostgresConnection
+
+        db = PostgresConnection(where)
+        found = db.execute("SELECT version FROM ledger_version").fetchone()[0]
+    assert found == version
+    first = [name for name in table_names() if name in " ".join(steps(0, 1))]
+    tables = {t: sorted(db.execute(f"SELECT * FROM {t}").fetchall(), key=repr) for t in first}
+    db.close()
+    return tables
+
+
+def measured(where: Path | DatabaseUrl) -> tuple[int, int]:
+    """Calls that were cached and sent when the study of the old ledger is measured again."""
+    with Ledger.open(where) as ledger:
+        summary = measure(
+            SAMPLE, reference_entry(), RECIPE, ledger,
+            study="s", campaign="c", bins=SAMPLE.bins, n=2,
+        )  # fmt: skip
+    return summary.cached, summary.sent
+
+
+def test_an_old_ledger_is_brought_up_to_date_and_pays_nothing_again(
+    old: Path | DatabaseUrl,
+) -> None:
+    before = contents(old, 1)
+    with Ledger.open(old) as ledger:
+        assert ledger.stats()["answers"] == 4
+        assert verify(ledger).faults == ()
+    after = contents(old, LEDGER_VERSION)
+    for table, rows in before.items():
+        width = len(rows[0]) if rows else 0
+        assert [row[:width] for row in after[table]] == rows, table
+    assert measured(old) == (4, 0)
+
+
+def test_a_migration_that_is_killed_half_way_leaves_the_old_ledger(
+    old: Path | DatabaseUrl,
+) -> None:
+    before = contents(old, 1)
+    code = (
+        "import os; from contextcliff_dagster_tests.inference.ledger.test_ledger import *\n"
+        "from contextcliff_dagster.inference import ledger_schema, postgres_schema\n"
+        "def half(db, version):\n"
+        "    for statement in schema.steps(version)[:2]: db.execute(statement)\n"
+        "    getattr(getattr(db, '_db', None), 'flush', int)()\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "schema.bring_up_to_date = postgres_schema.bring_up_to_date = half\n"
+        f"Ledger.open({source(old)})\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert contents(old, 1) == before
+    assert measured(old) == (4, 0)
+
+
+def test_several_processes_may_migrate_at_once(old: Path | DatabaseUrl) -> None:
+    code = (
+        "from contextcliff_dagster_tests.inference.ledger.test_ledger import *;"
+        f"Ledger.open({source(old)}).close()"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert measured(old) == (4, 0)
+
+
+def test_a_newer_ledger_is_refused_and_its_file_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    Ledger.open(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA user_version={LEDGER_VERSION + 1}")
+    db.close()
+    bytes_before, changed = path.read_bytes(), path.stat().st_mtime_ns
+    with pytest.raises(StoreError, match=r"newer version .* left as it is; upgrade"):
+        Ledger.open(path)
+    assert path.read_bytes() == bytes_before
+    assert path.stat().st_mtime_ns == changed
+
+
+def test_a_new_ledger_is_made_by_the_steps_that_migrate_an_old_one(tmp_path: Path) -> None:
+    """So the two cannot differ; and no released step may be edited."""
+    import hashlib
+
+    first = "".join(schema._STEPS[1].split())
+    assert hashlib.sha256(first.encode()).hexdigest()[:16] == "96954771b751eff6"
+    for number in schema._STEPS:
+        assert steps(number - 1, number), f"step {number} is empty"
+
+
+@pytest.mark.postgres
+def test_the_tables_of_both_databases_have_the_same_columns(postgres: PostgresServer) -> None:
+    Ledger.open(DatabaseUrl(postgres.url)).close()
+    for table in table_names():
+        rows = postgres.execute(
+            "SELECT column_name FROM information_schema.columns WHERE table_schema ="
+            f" 'contextcliff' AND table_name = '{table}' ORDER BY ordinal_position"
+        )
+        assert [row[0] for row in rows] == list(schema.columns(table))

@@ -1,0 +1,153 @@
+"""The registry of models: what it takes, and how it says what it does not take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.models.registry import ModelEntry, Price, get_model, load_models
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "models.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_shipped_models_are_valid_and_hold_the_reference_standard() -> None:
+    models = load_models()
+    assert {"reference-short", "reference-long", "Qwen2.5-7B"} <= set(models)
+
+
+def test_an_own_file_overlays_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(
+        tmp_path, "models:\n  reference-short: {engine: openai, base_url: 'http://x/v1'}\n"
+    )
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(path))
+    models = load_models()
+    assert models["reference-short"].engine == "openai"
+    assert models["reference-long"].engine == "reference"
+
+
+def test_the_file_in_the_working_folder_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "models:\n  mine: {engine: openai, base_url: 'http://x/v1'}\n")
+    monkeypatch.chdir(tmp_path)
+    assert get_model("mine").model_id == "mine"
+
+
+ENTRY = "models:\n  m:\n    engine: openai\n    base_url: http://x/v1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        (
+            ENTRY + "    window_tokens: big\n",
+            5,
+            r"'models.m.window_tokens'.*valid integer.*not 'big'",
+        ),
+        (ENTRY + "    window_tokens: -4\n", 5, r"'models.m.window_tokens'.*greater than 0"),
+        (
+            ENTRY + "    windwo_tokens: 4\n",
+            5,
+            r"'models.m.windwo_tokens'.*did you mean 'window_tokens'",
+        ),
+        (ENTRY + "    api_key: hunter2\n", 5, "environment"),
+        (ENTRY + "    price: {input_usd_per_mtok: 1}\n", 5, r"output_usd_per_mtok.*missing"),
+        (
+            ENTRY + "    quirks:\n      temperature: maybe\n",
+            6,
+            r"quirks.temperature.*'send' or 'omit'",
+        ),
+        (ENTRY + "    engine: openai\n", 5, "stands twice"),
+        ("models:\n  m:\n    engine: openai\n", 2, "base_url"),
+        ("models:\n  m:\n    engine: vllmm\n", 3, "'models.m.engine'"),
+        ("models:\n  m: 5\n", 2, "'models.m': should be a mapping, not 5"),
+        ("models:\n  m:\n", 2, "'models.m': should be a mapping, and is empty"),
+        ("models: [1]\n", 1, "'models': should be a mapping, not a list"),
+        ("models:\n  a b: {engine: reference}\n", 2, r"'models.a b': should match .*not 'a b'"),
+        (ENTRY + "    api_key_env: sk-hunter2\n", 5, "name of an environment variable"),
+        (
+            ENTRY + "    headers_env: {X-Key: Bearer hunter2}\n",
+            5,
+            "name of an environment variable",
+        ),
+        (ENTRY + "    headers_env: {X Key: NAME}\n", 5, "name of a header"),
+        (ENTRY + "    weights: /models/m\n", 2, "'openai' takes no `weights`"),
+        *(
+            (f"models:\n  m: {{engine: {engine}, {name}: {value}}}\n", 2, f"takes no `{name}`")
+            for engine, name, value in (
+                ("reference", "kv_cache_dtype", "q8_0"),
+                ("reference", "rope_scaling", "{rope_type: yarn}"),
+                ("llamacpp, weights: m.gguf", "dtype", "bfloat16"),
+                ("transformers, weights: m", "kv_cache_dtype", "q8_0"),
+                ("vllm", "threads", "2"),
+            )
+        ),
+        ("models:\n  m:\n  engine: [\n", 4, "not valid YAML"),
+        ("- a\n", 1, "keys and values"),
+    ],
+)
+def test_a_fault_names_file_line_and_key(tmp_path: Path, text: str, line: int, says: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(StudyError, match=says) as caught:
+        load_models([path])
+    assert str(caught.value).startswith(f"{path}, line {line}")
+    assert "hunter2" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"", "is empty"), (b"\xff\xfe\x00", "not UTF-8"), (b"\x00\x01", "not valid YAML")],
+)
+def test_a_file_that_is_no_text_is_one_sentence(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "models.yaml"
+    path.write_bytes(content)
+    with pytest.raises(StudyError, match=says):
+        load_models([path])
+
+
+def test_a_missing_file_and_a_folder_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="does not exist"):
+        load_models([tmp_path / "none.yaml"])
+    with pytest.raises(StudyError, match="cannot be read"):
+        load_models([tmp_path])
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[hunter2/v1", "http://x:99999/v1", "http://x:port/v1", "http:///v1"]
+)
+def test_an_address_that_is_none_is_one_sentence_without_it(url: str) -> None:
+    entry = ModelEntry(name="m", engine="openai", base_url=url)
+    with pytest.raises(EngineError, match="`base_url` names no host, or a port") as caught:
+        entry.resolved_base_url()
+    assert url not in str(caught.value)
+
+
+def test_an_unknown_model_lists_those_that_are() -> None:
+    with pytest.raises(StudyError, match=r"no model 'gpt-9'.*reference-long, reference-short"):
+        get_model("gpt-9")
+
+
+def test_an_address_may_come_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "models:\n  m: {engine: openai, base_url: '${MY_URL}/v1'}\n")
+    entry = load_models([path])["m"]
+    with pytest.raises(EngineError, match="MY_URL"):
+        entry.resolved_base_url()
+    monkeypatch.setenv("MY_URL", "http://host:1")
+    assert entry.resolved_base_url() == "http://host:1/v1"
+
+
+def test_cached_tokens_cost_what_the_price_says() -> None:
+    price = Price(input_usd_per_mtok=2, cached_input_usd_per_mtok=1, output_usd_per_mtok=10)
+    assert price.cost_usd(1_000_000, 100_000, 500_000) == pytest.approx(0.5 * 2 + 0.5 * 1 + 1)
+    assert Price(input_usd_per_mtok=2, output_usd_per_mtok=0).cost_usd(10**6, 0, 10**6) == 2

@@ -1,0 +1,115 @@
+"""What may be spent: by a campaign, and by a day over all studies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextcliff_dagster.contracts import BudgetError, StudyError
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.ledger import ledger as ledger_module
+from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
+from contextcliff_dagster.inference.requests.call_plan import plan_calls
+from contextcliff_dagster.inference.requests.outcome import Outcome, utc_now
+from contextcliff_dagster.inference.spending.budget import (
+    DAY_VARIABLE,
+    Budget,
+    Spend,
+    with_day_limit,
+)
+from contextcliff_dagster_tests.support.records.calls import (
+    RECIPE,
+    LedgerSample,
+    openai_entry,
+    reference_entry,
+    unreliable_server,
+)
+
+SAMPLE = LedgerSample(1, 8, max_tokens=200)
+CALLS = plan_calls(SAMPLE, "identity", RECIPE, "c", SAMPLE.bins, 8)
+DAY = Budget(usd_per_day=1.0)
+PRICE = {"input_usd_per_mtok": 100, "output_usd_per_mtok": 100}
+
+
+def begin(ledger: Ledger, index: int, usd: float, study: str, budget: Budget = DAY) -> Begun:
+    scope, call = Scope(study, "c", "m", "identity"), CALLS[index]
+    return ledger.begin(call, call.prompt(), scope, Spend(usd, 10, 1), budget).result()
+
+
+def test_all_studies_share_the_budget_of_the_day(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(ledger, 0, 0.6, "one")
+    with pytest.raises(BudgetError, match=r"Today's budget of \$1.*go on tomorrow \(UTC\)"):
+        begin(ledger, 1, 0.6, "two")
+    begun = begin(ledger, 1, 0.4, "two")
+    tomorrow = utc_now().replace(utc_now()[:10], "2999-01-01")
+    monkeypatch.setattr(ledger_module, "utc_now", lambda: tomorrow)
+    begin(ledger, 2, 0.9, "two")
+    # An answer that comes after midnight settles the day on which it was asked for.
+    monkeypatch.undo()
+    outcome = Outcome(raw_output="a", attempts=1, finished_at=utc_now())
+    ledger.finish(begun.attempt_id, CALLS[1].call_key, outcome, Spend(0.1, 1, 1)).result()
+    assert ledger.spent_usd_on(utc_now()[:10]) == pytest.approx(0.7)
+    assert ledger.spent_usd_on("2999-01-01") == pytest.approx(0.9)
+    assert ledger.spent_usd_on("1999-01-01") == 0
+
+
+@pytest.mark.parametrize("limit", ["usd", "tokens", "calls", "usd_per_day"])
+@pytest.mark.parametrize("amount", [float("nan"), -1])
+def test_what_is_no_amount_is_no_budget(limit: str, amount: float) -> None:
+    with pytest.raises(BudgetError, match="cannot be kept"):
+        Budget(**{limit: amount})
+
+
+def test_the_day_is_asked_for_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DAY_VARIABLE, raising=False)
+    assert with_day_limit(Budget(usd=3)) == Budget(usd=3)
+    monkeypatch.setenv(DAY_VARIABLE, "2.5")
+    assert with_day_limit(Budget(usd=3)) == Budget(usd=3, usd_per_day=2.5)
+    assert with_day_limit(DAY) == DAY
+    for nonsense in ("much", "-1", "nan", "inf"):
+        monkeypatch.setenv(DAY_VARIABLE, nonsense)
+        with pytest.raises(StudyError, match=f"{DAY_VARIABLE} is '{nonsense}'; set it"):
+            with_day_limit(Budget())
+
+
+def run(ledger: Ledger, url: str, study: str = "s", **more: Any) -> float:
+    """Measure eight calls; what the day has cost so far."""
+    entry = openai_entry(url, price=more.pop("price", PRICE), tokenizer="reference", revision="1")
+    measure(SAMPLE, entry, RECIPE, ledger, study=study, campaign="c", bins=["b00"], n=8, **more)
+    return ledger.spent_usd_on(utc_now()[:10])
+
+
+def test_a_day_ends_a_study_in_the_middle_and_another_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with unreliable_server() as url, Ledger.open(tmp_path / "state.db") as ledger:
+        whole = run(ledger, url)
+        spent = whole + 0.5 * whole
+        monkeypatch.setenv(DAY_VARIABLE, str(spent))
+        with pytest.raises(BudgetError, match="Today's budget"):
+            measure_other = replace(RECIPE, max_output_tokens=9)
+            entry = openai_entry(url, price=PRICE, tokenizer="reference", revision="1")
+            measure(
+                SAMPLE, entry, measure_other, ledger, study="t", campaign="c", bins=["b00"], n=8
+            )
+        assert whole < ledger.spent_usd_on(utc_now()[:10]) <= spent
+        assert run(ledger, url) <= spent, "what is measured can still be had"
+
+
+def test_money_cannot_be_limited_where_nobody_knows_the_price(tmp_path: Path) -> None:
+    with unreliable_server() as url, Ledger.open(tmp_path / "state.db") as ledger:
+        with pytest.raises(BudgetError, match=r"'remote' has no price.*models\.yaml"):
+            run(ledger, url, price=None, budget=Budget(usd=1))
+        assert ledger.stats()["attempts"] == 0
+        run(ledger, url, price=None)
+    with Ledger.open(tmp_path / "own.db") as ledger:
+        where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": ["b00"], "n": 2}
+        summary = measure(
+            SAMPLE, reference_entry(), RECIPE, ledger, budget=Budget(usd=0.0), **where
+        )
+    assert summary.answered == 2, "what runs in this process costs nothing"

@@ -1,0 +1,77 @@
+"""What docs/ says about the command line and Python is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from contextcliff_dagster.cli.app import app
+from contextcliff_dagster.inference.models.registry import EngineKind, load_models
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_every_command_and_no_other_is_described() -> None:
+    table = (DOCS / "cli.md").read_text(encoding="utf-8").split("## What is measured")[0]
+    described = {
+        word
+        for cell in re.findall(r"^\| (`.*?) \|", table, re.M)
+        for word in re.findall(r"`(\w+)", cell)
+    }
+    assert described == set(app.list_commands(app.make_context("contextcliff", ["models"])))
+
+
+def test_every_option_that_is_named_exists() -> None:
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    context = app.make_context("contextcliff", ["models"])
+    commands = [app.get_command(context, name) for name in app.list_commands(context)]
+    commands += [part for whole in commands for part in getattr(whole, "commands", {}).values()]
+    there = {
+        option
+        for command in commands
+        if command is not None
+        for param in command.params
+        for option in param.opts
+    }
+    named = set(re.findall(r"--[a-z][a-z_-]*", text)) - {"--help"}
+    assert named <= there
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_as_written() -> None:
+    blocks = re.findall(
+        r"```python\n(.*?)```", (DOCS / "python.md").read_text(encoding="utf-8"), re.S
+    )
+    assert len(blocks[0].strip().splitlines()) <= 10
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("FAILURE RISK REPORT") == 2
+
+
+@pytest.mark.parametrize("page", ["inference.md", "scale.md"])
+def test_every_model_that_is_shown_is_a_valid_entry(page: str, tmp_path: Path) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8").replace("...", "something")
+    blocks = re.findall(r"^```yaml\n(models:.*?)^```", text, re.M | re.S)
+    blocks += map(textwrap.dedent, re.findall(r"^    models:\n(?:      .*\n)+", text, re.M))
+    assert blocks
+    for block in blocks:
+        (tmp_path / "models.yaml").write_text(block, encoding="utf-8")
+        assert load_models([tmp_path / "models.yaml"])
+
+
+def test_every_engine_has_a_page() -> None:
+    text = (DOCS / "inference.md").read_text(encoding="utf-8")
+    head, *pages = text.split("\n## ")
+    titles = [page.splitlines()[0].lower().replace(" ", "-") for page in pages]
+    anchors = {re.sub(r"[^a-z0-9-]", "", title) for title in titles}
+    for engine in get_args(EngineKind):
+        (anchor,) = re.findall(rf"^\| \[.*`{engine}`.*\]\(#(.*?)\) \|", head, re.M)
+        assert anchor in anchors

@@ -1,0 +1,180 @@
+"""The pictures: decodable, large enough, the same bytes every time, and drawn without pyplot."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from contextcliff_dagster.reporting.figures.report_figure import _limits, plot_report
+from contextcliff_dagster.reporting.figures.sparkline import sparkline
+from contextcliff_dagster.reporting.figures.style import (
+    drawable,
+    look,
+    shortened,
+    token_label,
+    token_ticks,
+)
+from contextcliff_dagster_tests.support.records.reports import sample, sample_pair
+
+
+def opened(png: bytes) -> Image.Image:
+    picture = Image.open(io.BytesIO(png))
+    picture.load()
+    return picture
+
+
+def ink(picture: Image.Image) -> float:
+    return float((np.asarray(picture.convert("L")) < 200).mean())
+
+
+def test_the_picture_is_large_decodable_and_carries_no_metadata() -> None:
+    picture = opened(plot_report(*sample_pair()))
+    assert picture.format == "PNG"
+    assert picture.width >= 1200
+    assert picture.height >= 700
+    assert picture.info == {}
+
+
+def test_same_input_same_bytes_even_under_another_matplotlibrc() -> None:
+    import matplotlib
+
+    cliffs, records = sample_pair()
+    first = plot_report(cliffs, records)
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "savefig.dpi": 10}):
+        assert plot_report(cliffs, records) == first
+
+
+def test_the_order_of_the_records_does_not_move_a_bin_or_a_curve() -> None:
+    cliffs, records = sample_pair()
+    assert (
+        opened(plot_report(cliffs, records.iloc[::-1])).size
+        == opened(plot_report(cliffs, records)).size
+    )
+
+
+@pytest.mark.parametrize("models", [1, 3, 6, 8])
+def test_any_number_of_models_fits(models: int) -> None:
+    made = [
+        sample(f"model-{i}-" + "long-name-" * i, l70=250 * (i + 1), seed=i) for i in range(models)
+    ]
+    picture = opened(plot_report([m[0] for m in made], pd.concat([m[1] for m in made])))
+    assert picture.width == 1840
+    assert np.asarray(picture.convert("L"))[:, -12:].min() > 250  # nothing runs off the page
+
+
+def _lacking(**changes: Any) -> dict[str, Any]:
+    cliffs, _ = sample()
+    for b in cliffs["bins"]:
+        b.update(ci_low=None, ci_high=None, sd=None)
+    return {**cliffs, **changes}
+
+
+@pytest.mark.parametrize(
+    "cliffs",
+    [
+        {"model": "x", "verdict": "insufficient_data"},
+        _lacking(verdict="insufficient_data", safe_cap_tokens=None, cliff=None, zones=[], curve=[]),
+        _lacking(window_tokens=None),
+        _lacking(window_tokens=10_000_000),
+        _lacking(model="模型 🦙 $x^2$ \\frac{1}{2} \x00\n" * 5),
+        {**sample(bins=1, low=900, high=1000)[0], "curve": []},
+        sample(low=1000, high=1001, per_bin=1, bins=1)[0],
+    ],
+    ids=["empty", "nulls", "no window", "far window", "odd name", "one bin", "one length"],
+)
+def test_what_is_missing_is_left_out(cliffs: dict[str, Any]) -> None:
+    assert opened(plot_report([cliffs], None)).width == 1840
+    assert opened(sparkline(cliffs)).width == 640
+
+
+def test_a_window_far_away_does_not_squeeze_the_data() -> None:
+    near, records = sample(window=None)
+    far, _ = sample(window=10_000_000)
+    columns = [
+        np.flatnonzero((np.asarray(opened(plot_report([c], records)))[700:900] < 120).any((0, 2)))
+        for c in (near, far)
+    ]
+    assert abs(int(columns[0].max()) - int(columns[1].max())) < 60
+
+
+def test_documents_that_overflow_do_not_squeeze_the_data() -> None:
+    scored, records = sample(window=8192)
+    beyond = [
+        {
+            "key": f"b{at}",
+            **dict.fromkeys(("edge_low", "min_tokens"), 1_000 * at),
+            **dict.fromkeys(("edge_high", "median_tokens", "max_tokens"), 1_000 * at + 500),
+            **dict.fromkeys(("n", "n_documents"), 0),
+            **dict.fromkeys(("mean", "sd", "ci_low", "ci_high")),
+            "missing": {"context_overflow": 20},
+        }
+        for at in (16, 64)
+    ]
+    overflown = {**scored, "bins": [*scored["bins"], *beyond]}
+    lengths = [records.length_tokens.to_numpy()]
+    assert _limits([overflown], lengths) == _limits([scored], lengths)
+    unknown = [{**b, "n": None} for b in beyond]  # nobody says that nothing was scored there
+    assert _limits([{**scored, "bins": unknown}], lengths)[1] > 64_000
+    assert opened(plot_report([overflown], records)).width == 1840
+
+
+def test_two_models_stay_distinct_in_grey() -> None:
+    looks = [look(i) for i in range(6)]
+    assert len({x.marker for x in looks}) == len({x.dash for x in looks}) == 6
+    assert len({look(i) for i in range(24)}) == 24
+
+
+def test_the_sparkline_is_small_and_stable() -> None:
+    cliffs, _ = sample()
+    png = sparkline(cliffs)
+    assert len(png) <= 10_000
+    assert png == sparkline(cliffs)
+    assert ink(opened(png)) > 0.005
+
+
+def test_many_answers_become_columns_and_not_a_smear() -> None:
+    cliffs, records = sample(per_bin=1000)
+    graded, graded_records = sample(per_bin=1000, graded=True)
+    assert ink(opened(plot_report([cliffs], records))) < 0.2
+    assert ink(opened(plot_report([graded], graded_records))) < 0.25
+
+
+def test_records_of_other_models_are_not_drawn() -> None:
+    cliffs, records = sample()
+    other = records.assign(model="someone else")
+    assert plot_report([cliffs], other) == plot_report([cliffs], None)
+
+
+def test_ticks_are_round_lengths_with_human_labels() -> None:
+    assert [token_label(t) for t in token_ticks(60, 8192)] == [
+        "64", "128", "256", "512", "1k", "2k", "4k", "8k",
+    ]  # fmt: skip
+    assert [token_label(t) for t in token_ticks(200, 131072)][-1] == "128k"
+    assert len(token_ticks(1, 2**21)) <= 9
+    assert len(token_ticks(630, 1500)) >= 3
+    assert token_label(1.5 * 2**20) == "1.5M"
+
+
+def test_text_that_the_font_cannot_draw_is_marked_and_shortened_in_its_middle() -> None:
+    assert drawable("模型-ü\n$x$") == "\ufffd\ufffd-ü $x$"
+    assert shortened("Qwen/Qwen2.5-7B-Instruct-AWQ", 16) == "Qwen/Qwen…ct-AWQ"
+
+
+def test_drawing_needs_no_pyplot() -> None:
+    script = (
+        "import sys\n"
+        "from contextcliff_dagster.reporting.figures.report_figure import plot_report\n"
+        "from contextcliff_dagster.reporting.figures.sparkline import sparkline\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "c = {'model': 'x', 'verdict': 'insufficient_data'}\n"
+        "plot_report([c], None), sparkline(c)\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,12 @@
+"""The tiny study of `support.tiny_study`, for the tests of this folder."""
+
+from contextcliff_dagster_tests.support.tiny_study import (
+    instance,
+    prepared,
+    run,
+    store,
+    study,
+    unrecorded,
+)
+
+__all__ = ["instance", "prepared", "run", "store", "study", "unrecorded"]

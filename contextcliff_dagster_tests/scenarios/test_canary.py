@@ -1,0 +1,64 @@
+"""A server that is slow beyond a length, over HTTP and through the whole chain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.defs.run import prepare_study, profile_study
+from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster_tests.scenarios.test_truncation import point_at
+from contextcliff_dagster_tests.support.records.calls import unreliable_server
+from contextcliff_dagster_tests.support.tiny_study import TINY
+
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
+FACTOR = 3.0
+
+
+@pytest.fixture
+def wider(tmp_path: Path) -> Study:
+    """Four bins of twelve: enough calls for a law of time over length."""
+    path = tmp_path / "wider.yaml"
+    text = TINY.replace("count: 3", "count: 4").replace("samples_per_bin: 4", "samples_per_bin: 12")
+    path.write_text(text.replace("name: tiny", "name: wider"))
+    return load_study(path)
+
+
+def shortest_prompt(study: Study, bin: str) -> int:
+    """Tokens of it, without the server's template."""
+    manifest, count = prepare_study(study).manifest, open_tokenizer("reference").count
+    prompts = [
+        study.recipe().render(
+            manifest.document_text(planned.example.document_id), planned.example.question, 0
+        )
+        for planned in manifest.planned(bin, 12)
+    ]
+    return min(sum(map(count, prompt.contents())) for prompt in prompts)
+
+
+def test_slow_calls_beyond_a_length_are_seen_in_their_bin_and_no_other(
+    wider: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = "    tokenizer: reference\n    concurrency: 1\n"
+    beyond = shortest_prompt(wider, "b03") - 1
+    served = {"ms_per_token": 0.5, "slow_beyond": beyond, "slow_factor": FACTOR}
+    with unreliable_server(delay_ms=5, **served) as url:
+        point_at(tmp_path, url, monkeypatch, more=ours)
+        done = profile_study(wider, models=["served"], store=store)
+    folder = store.profile_dir("wider", done.campaign, "served")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    found = metrics["latency"]["ttft"]
+    assert found["calls"] + found["excluded"]["own_queue"] == 48
+    assert found["excluded"]["cached"] == found["excluded"]["queued"] == 0
+    *normal, slow = [row["latency_excess"]["ttft"] for row in metrics["bins"]]
+    assert slow["median"] == pytest.approx(FACTOR - 1, abs=0.6)
+    assert slow["ci_low"] > 0.5
+    assert all(row["median"] < 0.3 for row in normal)
+    (said,) = [w for w in done.cliffs[0]["warnings"] if "the first token came" in w]
+    assert metrics["bins"][-1]["bin"] in said
+    assert "Later than length explains" in done.report.md.read_text(encoding="utf-8")

@@ -1,0 +1,164 @@
+"""A study that was changed: what was measured for the old one is never compared with the new."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.cli.commands.report import print_profiled
+from contextcliff_dagster.contracts import EVAL_RECORDS, StoreError
+from contextcliff_dagster.defs.run import (
+    Profiled,
+    as_it_stands,
+    prepare_study,
+    profile_study,
+    rebuild_report,
+)
+from contextcliff_dagster.store import Store, read_table
+from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster_tests.support.tiny_study import TINY
+
+pytestmark = pytest.mark.usefixtures("unrecorded")
+
+SHORT, LONG = "reference-short", "reference-long"
+
+WORDS = {
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [],
+    "normalizer": None,
+    "pre_tokenizer": {"type": "WhitespaceSplit"},
+    "post_processor": None,
+    "decoder": None,
+    "model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"},
+}
+"""A tokenizer that counts words."""
+
+
+def changed(study: Study, old: str, new: str) -> Study:
+    """The study after somebody edited its file."""
+    path = study._folder / "tiny.yaml"
+    assert old in TINY
+    path.write_text(TINY.replace(old, new), encoding="utf-8")
+    return load_study(path)
+
+
+def other_request(study: Study) -> Study:
+    return changed(study, "max_output_tokens: 12", "max_output_tokens: 16")
+
+
+def models(done: Profiled) -> list[str]:
+    return [cliffs["model"] for cliffs in done.cliffs]
+
+
+def files(store: Store, pattern: str) -> set[str]:
+    """Models that have files of this name."""
+    return {
+        part.removeprefix("model=")
+        for path in (store.root / "tiny").rglob(pattern)
+        for part in path.parts
+        if part.removeprefix("model=") in (SHORT, LONG)
+    }
+
+
+@pytest.fixture
+def both(study: Study) -> Study:
+    """The study, with both of its models measured."""
+    profile_study(study)
+    return study
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("max_output_tokens: 12", "max_output_tokens: 16"),
+        ("documents: 60", "documents: 60, seed: 5"),
+    ],
+    ids=["request", "sample"],
+)
+def test_answers_to_another_question_are_left_out_by_name(
+    edit: tuple[str, str], both: Study, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = profile_study(changed(both, *edit), models=[SHORT])
+    assert models(done) == [SHORT]
+    [note] = done.notes
+    assert note.startswith(f"Left out: {LONG}, which was measured in campaign ")
+    assert f"`contextcliff profile tiny --model {LONG}` measures it again" in note
+    assert files(store, "cliffs.json") == files(store, "eval_records.parquet") == {SHORT}
+    page, machine = done.report.md.read_text(), json.loads(done.report.json.read_bytes())
+    answers, _, notes = page.partition("## Notes")
+    assert LONG not in answers
+    assert LONG in notes
+    assert [result["model"] for result in machine["models"]] == [SHORT]
+    assert machine["notes"] == [note]
+    print_profiled(done, as_json=False)
+    said = capsys.readouterr().out
+    assert note in said.splitlines()
+    assert LONG not in said.replace(note, "")
+
+
+def test_the_command_in_the_note_measures_them_again(both: Study) -> None:
+    edited = other_request(both)
+    profile_study(edited, models=[SHORT])
+    done = profile_study(edited, models=[LONG])
+    assert done.calls[LONG].sent == 12
+    assert set(models(done)) == {SHORT, LONG}
+    assert {c["provenance"]["hashes"]["recipe"] for c in done.cliffs} == {edited.recipe().hash}
+    assert done.notes == ()
+    assert "## Notes" not in done.report.md.read_text()
+
+
+def test_an_edit_taken_back_brings_everybody_back_without_a_call(both: Study) -> None:
+    before = as_it_stands(both, Store.default(), rebuild_report(both).campaign, {})
+    profile_study(other_request(both))
+    back = profile_study(both, models=[SHORT])
+    assert back.calls[SHORT].sent == 0
+    assert models(back) == [SHORT, LONG]
+    assert [c["bins"] for c in back.cliffs] == [c["bins"] for c in before.cliffs]
+    assert back.notes == ()
+
+
+def sample_lengths(study: Study) -> dict[tuple[str, str], int]:
+    """(bin, example) -> tokens, as the frozen sample has them."""
+    rows = prepare_study(study).manifest.examples.to_pylist()
+    return {(row["bin"], row["example_id"]): row["length_tokens"] for row in rows}
+
+
+def test_two_tokenizers_never_share_an_axis(both: Study, store: Store, tmp_path: Path) -> None:
+    before = sample_lengths(both)
+    (tmp_path / "words.json").write_text(json.dumps(WORDS), encoding="utf-8")
+    edited = changed(both, "tokenizer: reference", f"tokenizer: 'file:{tmp_path / 'words.json'}'")
+    done = profile_study(edited, models=[SHORT])
+    lengths = sample_lengths(edited)
+    assert not before.items() & lengths.items()
+    rows = [
+        row
+        for path in (store.root / "tiny").rglob("eval_records.parquet")
+        for row in read_table(path, EVAL_RECORDS).to_pylist()
+    ]
+    assert all(lengths[row["bin"], row["example_id"]] == row["length_tokens"] for row in rows)
+    # The request is the same: what the other model answered counts at its new length.
+    assert {c["model"]: c["n"] for c in done.cliffs} == {SHORT: 12, LONG: 12}
+    assert {c["tokenizer"] for c in done.cliffs} == {edited.tokenizer}
+    hashes = {c["provenance"]["hashes"]["manifest"] for c in done.cliffs}
+    assert hashes == {prepare_study(edited).manifest.sha256}
+    assert done.notes == ()
+
+
+def test_a_bigger_sample_keeps_the_other_model(both: Study) -> None:
+    done = profile_study(both.with_samples(6), models=[SHORT])
+    assert {c["model"]: c["n"] for c in done.cliffs} == {SHORT: 18, LONG: 12}
+    assert len({c["provenance"]["hashes"]["manifest"] for c in done.cliffs}) == 1
+    assert done.notes == ()
+
+
+def test_an_edited_study_has_no_report_before_it_is_measured(both: Study, store: Store) -> None:
+    edited = other_request(both)
+    with pytest.raises(StoreError, match="for its current sample and request"):
+        rebuild_report(edited)
+    # Nothing of the old one is gone: the edit may be taken back.
+    assert files(store, "cliffs.json") == files(store, "eval_records.parquet") == {SHORT, LONG}
+    assert models(rebuild_report(both)) == [SHORT, LONG]

@@ -1,0 +1,119 @@
+"""A measurement in a process of its own, to be killed.
+
+``python -m contextcliff_dagster_tests.support.measuring_process JSON``, an object of `Told`'s
+fields. Prints ``ready`` when it is about to open the ledger, and the run's summary as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.store import DatabaseUrl
+from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample, openai_entry
+
+WHERE = {"study": "s", "campaign": "c"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What to measure: ``bins`` bins of ``documents`` with ``questions`` each, over ``url``.
+
+    ``ledger``: the path of a file, or a PostgreSQL URL. ``entry``: changes to the model's entry.
+    ``die_after``: with K > 0 the process kills itself with SIGKILL after the K-th answer has
+    arrived and before it is committed.
+    """
+
+    ledger: str
+    url: str
+    bins: int = 3
+    documents: int = 8
+    questions: int = 1
+    max_tokens: int = 300
+    entry: dict[str, Any] = field(default_factory=dict)
+    die_after: int = 0
+
+    def sample(self) -> LedgerSample:
+        return LedgerSample(
+            self.bins, self.documents, max_tokens=self.max_tokens, questions=self.questions
+        )
+
+    def open_ledger(self) -> Ledger:
+        return Ledger.open(DatabaseUrl(self.ledger) if "://" in self.ledger else Path(self.ledger))
+
+    def start(self, stdout: int | IO[Any] = subprocess.PIPE) -> subprocess.Popen[str]:
+        """The measurement, in a process of its own."""
+        module = "contextcliff_dagster_tests.support.measuring_process"
+        return subprocess.Popen(
+            [sys.executable, "-m", module, json.dumps(asdict(self))],
+            stdout=stdout, stderr=None if stdout == subprocess.PIPE else stdout, text=True,
+        )  # fmt: skip
+
+    def measure(self) -> RunSummary:
+        """The measurement, in this process."""
+        sample = self.sample()
+        entry = openai_entry(self.url, **{"concurrency": 3, "tokenizer": "reference", **self.entry})
+        n = self.documents * self.questions
+        with self.open_ledger() as ledger:
+            return measure(sample, entry, RECIPE, ledger, bins=sample.bins, n=n, **WHERE)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The prediction rows that the ledger has."""
+        sample = self.sample()
+        with self.open_ledger() as ledger:
+            return prediction_rows(
+                sample,
+                ledger,
+                model="remote",
+                recipe=RECIPE,
+                bins=sample.bins,
+                n=self.documents * self.questions,
+                **WHERE,
+            )
+
+
+def die_before_commit(number: int) -> None:
+    """Die by SIGKILL between the arrival of the ``number``-th answer and its commit."""
+    answered = 0
+    finish = Ledger.finish
+
+    def counted(self: Ledger, *arguments: Any) -> Any:
+        nonlocal answered
+        answered += 1
+        if answered == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return finish(self, *arguments)
+
+    Ledger.finish = counted  # type: ignore[method-assign]
+
+
+def main() -> int:
+    told = Told(**json.loads(sys.argv[1]))
+    if told.die_after:
+        die_before_commit(told.die_after)
+    print("ready", flush=True)
+    try:
+        summary = told.measure()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        return 130
+    except ContextCliffError as fault:
+        print(fault, flush=True)
+        return 2
+    print(json.dumps(summary.to_dict()), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""A study whose steps run in processes of somebody else's: what their tests share."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.store import Store
+
+LONG = 500.0
+SETTINGS = Path(__file__).parents[2] / "docker" / "executors"
+PROFILE = ("-m", "dagster", "job", "execute", "-m", "contextcliff_dagster.definitions")
+
+
+class Started:
+    """Processes that end with the test, also where the test is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __call__(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        with_us = (
+            "contextcliff_dagster.inference.devices.launch",
+            "0",
+            "--with-parent",
+            str(os.getpid()),
+        )
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", *with_us, "--", *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        return self.processes[name]
+
+    def until(self, happens: Callable[[], bool]) -> None:
+        """Wait for it; a process that ends before it with a fault is a failure at once."""
+        deadline = time.monotonic() + LONG
+        while not happens():
+            codes = {name: process.poll() for name, process in self.processes.items()}
+            assert not any(codes.values()), self.logs(codes)
+            assert time.monotonic() < deadline, self.logs(codes)
+            time.sleep(0.1)
+
+    def logs(self, codes: dict[str, int | None]) -> str:
+        said = {name: (self.folder / f"{name}.log").read_text(errors="replace") for name in codes}
+        return "\n".join(f"== {name}: {code}\n{said[name][-3000:]}" for name, code in codes.items())
+
+    def end(self) -> None:
+        for process in reversed(self.processes.values()):
+            process.terminate()
+        for process in self.processes.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            process.wait(20)
+
+    def profile_tiny(self) -> list[dg.EventLogEntry]:
+        """Launch the study as from the UI, wait for its end; what Dagster recorded of it."""
+        run = self("run", sys.executable, *PROFILE, "-j", "profile_tiny")
+        self.until(lambda: run.poll() == 0)
+        with dg.DagsterInstance.get() as instance:
+            (record,) = instance.get_run_records()
+            assert record.dagster_run.status is dg.DagsterRunStatus.SUCCESS
+            return list(instance.all_logs(record.dagster_run.run_id))
+
+
+def on_a_device(folder: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    """A code location with the tiny study over a model that wants a device; ``variables`` set."""
+    entry = {"engine": "reference", "model_id": "reference-short", "gpus": 1}
+    (folder / "models.yaml").write_text(json.dumps({"models": {"reference-short": entry}}))
+    file = folder / "studies" / "tiny.yaml"
+    file.write_text(file.read_text().replace(", reference-long]", "]"))
+    own: Mapping[str, str] = {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "CONTEXTCLIFF_STUDIES": str(file.parent),
+        "CONTEXTCLIFF_MODELS": str(folder / "models.yaml"),
+        "CONTEXTCLIFF_LEASES": str(folder / "leases"),
+    }
+    for name, value in {**own, **variables}.items():
+        monkeypatch.setenv(name, value)
+    # Made before: two first uses of one SQLite home at once corrupt it.
+    with dg.DagsterInstance.get() as instance:
+        instance.get_runs_count()
+        instance.all_asset_keys()
+        instance.all_instigator_state()
+
+
+def insist_on_a_report_and_calls_made_once(store: Store) -> None:
+    (report,) = store.root.rglob("report.json")
+    assert (report.parent / "report.md").read_text().startswith("#")
+    with Ledger.open(store.ledger) as ledger:
+        asked = ledger.read("SELECT count(*), count(DISTINCT call_key) FROM attempts")
+        assert asked == [(12, 12)]  # three bins of four examples
+        assert ledger.stats()["answers"] == 12

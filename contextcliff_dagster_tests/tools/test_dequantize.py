@@ -1,0 +1,113 @@
+"""A GGUF file as a folder of safetensors: what llama.cpp and transformers make of the file, vLLM
+makes of the folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE, find_weights
+from contextcliff_dagster_tests.inference.weights.test_files import gguf as gguf_bytes
+from contextcliff_dagster_tests.support.greedy_answers import Answers, answers_of
+from tools.dequantize import dequantize
+
+MODULE = "tools.dequantize"
+WINDOW = {"window_tokens": 2048}
+
+
+@pytest.fixture(scope="module")
+def gguf() -> Path:
+    entry = {"name": "small", "engine": "llamacpp", "weights": LOCAL_MODEL_FILE}
+    return find_weights(ModelEntry.model_validate(entry))
+
+
+@pytest.fixture(scope="module")
+def folder(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In a process of its own: torch and its threads are not wanted in this one."""
+    target = tmp_path_factory.mktemp("dequantized") / "new" / "small"
+    done = subprocess.run(
+        [sys.executable, "-m", MODULE, str(gguf), str(target)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{target} is ready.\n"), done.stderr[-3000:]
+    assert [path.name for path in target.parent.iterdir()] == ["small"]
+    return target
+
+
+def alike(ours: Answers, theirs: Answers) -> int:
+    assert len(ours.texts) == len(theirs.texts) == 20
+    assert ours.prompt_tokens == theirs.prompt_tokens, "the same tokenizer and chat template"
+    pairs = zip(ours.texts, theirs.texts, strict=True)
+    return sum(mine.strip() == other.strip() for mine, other in pairs)
+
+
+@pytest.mark.vllm
+@pytest.mark.local_model
+@pytest.mark.slow  # loads the model four times, through three runtimes
+@pytest.mark.timeout(3600)
+def test_vllm_answers_from_the_folder_as_others_do_from_the_file(gguf: Path, folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    assert "quantization_config" not in config
+    assert (folder / "chat_template.jinja").is_file()
+    vllm = answers_of(
+        {
+            "name": "folder",
+            "engine": "vllm",
+            "weights": str(folder),
+            "dtype": "float32",
+            "vllm": {"kv_cache_gib": 0.5},
+            **WINDOW,
+        }
+    )
+    named = {"name": "file", "weights": str(gguf), "threads": 1, **WINDOW}
+    torch = answers_of({**named, "engine": "transformers", "dtype": "float32"})
+    llama = answers_of({**named, "engine": "llamacpp"})
+    found = alike(vllm, torch), alike(vllm, llama)
+    print(f"of 20 answers {found[0]} as transformers', {found[1]} as llama.cpp's")
+    assert len(set(vllm.texts)) >= 15, "the questions are told apart"
+    assert found[0] >= 19, "the same numbers in float32; a tie may fall either way"
+    assert found[1] >= 8, "llama.cpp computes with rounded activations"
+
+
+def test_what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, new, there = tmp_path / "m.gguf", tmp_path / "new", tmp_path / "there"
+    with pytest.raises(EngineError, match=r"m\.gguf cannot be read"):
+        dequantize(file, new)
+    file.write_bytes(b"version https://git-lfs.github.com")
+    with pytest.raises(EngineError, match="not a GGUF file, or a damaged one"):
+        dequantize(file, new)
+    file.write_bytes(gguf_bytes({"general.architecture": "tiny"}))
+    there.mkdir()
+    (there / "mine.txt").write_text("mine")
+    with pytest.raises(EngineError, match="there is there already; name another folder"):
+        dequantize(file, there)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "gguf" or None)
+    with pytest.raises(EngineError, match=r"needs gguf, not .*contextcliff-dagster\[transformers"):
+        dequantize(file, new)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.gguf", "there"]
+    assert [path.name for path in there.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.torch
+def test_a_file_that_transformers_cannot_read_leaves_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="reads GGUF files for transformers: its extra brings it")
+    file = tmp_path / "m.gguf"
+    file.write_bytes(gguf_bytes({"general.architecture": "tiny"}))
+    target = tmp_path / "new"
+    command = [sys.executable, "-m", MODULE, str(file), str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    assert "take the model's own safetensors instead" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["m.gguf"]

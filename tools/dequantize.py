@@ -1,0 +1,93 @@
+"""A GGUF file as a folder of safetensors, for engines that read no GGUF (vLLM).
+
+``python -m tools.dequantize FILE.gguf FOLDER`` writes the quantised weights as the numbers that
+they stand for, with the configuration, tokenizer and chat template that the file carries. In
+float32 nothing is rounded; it takes four bytes a weight, on disk and in memory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from contextcliff_dagster.contracts import ContextCliffError, EngineError
+from contextcliff_dagster.inference.weights.gguf_header import (
+    GGUF_LIBRARIES,
+    dequantizing_options,
+    gguf_header,
+)
+
+
+def dequantize(file: Path, folder: Path, say: Callable[[str], None] = print) -> Path:
+    """Write ``folder`` (config.json, model.safetensors, tokenizer.json, chat_template.jinja, ...).
+
+    Raises:
+        EngineError: a library is missing; ``file`` is not a GGUF file, or of an architecture that
+            transformers does not know; ``folder`` is there already, or cannot be written.
+    """
+    gguf_header(file)
+    if folder.exists():
+        raise EngineError(f"{folder} is there already; name another folder, or remove it.")
+    if absent := [name for name in GGUF_LIBRARIES if importlib.util.find_spec(name) is None]:
+        raise EngineError(
+            f"Reading GGUF weights needs {' and '.join(absent)}, not installed here; "
+            "`pip install 'contextcliff-dagster[transformers]'`."
+        )
+    # Only a whole model gets its name.
+    partial = folder.parent / f".{folder.name}.{uuid.uuid4().hex}.tmp"
+    try:
+        partial.mkdir(parents=True)
+        _convert(file, partial)
+        partial.rename(folder)
+    except OSError as fault:
+        raise EngineError(
+            f"{folder} cannot be written ({fault.strerror or fault}); check its disk and "
+            "permissions."
+        ) from fault
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    say(f"{folder} is ready.")
+    return folder
+
+
+def _convert(file: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    where, name = str(file.parent), file.name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=name, local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(
+            where,
+            gguf_file=name,
+            local_files_only=True,
+            dtype=torch.float32,
+            **dequantizing_options(),
+        )
+    except Exception as fault:  # transformers raises whatever it stumbles over
+        said = " ".join(str(fault).split())[:300]
+        raise EngineError(
+            f"transformers cannot read {file} ({said}); take the model's own safetensors instead."
+        ) from fault
+    # It still counts as quantised, and as such would not be saved.
+    model.hf_quantizer = None
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("Say which file and which folder: ... FILE.gguf FOLDER")
+    try:
+        dequantize(Path(sys.argv[1]), Path(sys.argv[2]))
+    except ContextCliffError as broken:
+        sys.exit(str(broken))
