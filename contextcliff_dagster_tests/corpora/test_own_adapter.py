@@ -11,8 +11,9 @@ import pytest
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.materialize import materialize_corpus
 from contextcliff_dagster.corpora.registry import open_corpus
+from contextcliff_dagster_tests.support.paths import DOCS
 
-PAGE = Path(__file__).parents[2] / "docs" / "corpora.md"
+PAGE = DOCS / "corpora.md"
 
 
 def block(language: str) -> str:

@@ -14,6 +14,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.definitions import defs
 from contextcliff_dagster.defs.ui.rendering import column_schema
 from contextcliff_dagster.studies import load_studies
+from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 CHAIN = {
     "raw_corpus",
@@ -163,7 +164,7 @@ def checked(command: list[str]) -> subprocess.CompletedProcess[str]:
     program, *rest = command
     if not (SCRIPTS / program).exists():
         pytest.skip(f"needs {program}, of the dev extra")
-    checkout = Path(__file__).parents[2]
+    checkout = CHECKOUT
     return subprocess.run(
         [str(SCRIPTS / program), *rest],
         cwd=checkout,

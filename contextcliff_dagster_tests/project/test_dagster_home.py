@@ -9,7 +9,7 @@ import pytest
 import yaml
 from dagster import DagsterInstance
 
-ROOT = Path(__file__).parents[2]
+from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
+from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 from contextcliff_dagster_tests.support.postgres import PostgresServer, free_port, running_postgres
 
-ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))
 DOCKERFILE = (DOCKER / "Dockerfile").read_text("utf-8")

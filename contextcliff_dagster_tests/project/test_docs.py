@@ -13,8 +13,7 @@ import pytest
 
 from contextcliff_dagster.cli.app import app
 from contextcliff_dagster.inference.models.registry import EngineKind, load_models
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from contextcliff_dagster_tests.support.paths import DOCS
 
 
 def test_every_command_and_no_other_is_described() -> None:

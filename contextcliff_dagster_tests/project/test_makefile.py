@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster_tests.support import requirements
-
-ROOT = Path(__file__).parents[2]
+from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
 
 def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
+
 PACKAGE = ROOT / "contextcliff_dagster"
 DISTRIBUTIONS = packages_distributions()
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

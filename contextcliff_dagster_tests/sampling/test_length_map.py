@@ -22,8 +22,7 @@ from contextcliff_dagster.sampling.length_map import build_length_map, read_leng
 from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
 from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer
 from contextcliff_dagster.store import read_table
-
-ROOT = Path(__file__).parents[2]
+from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
 
 class WordCounter:

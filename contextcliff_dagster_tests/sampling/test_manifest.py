@@ -28,8 +28,8 @@ from contextcliff_dagster.sampling.manifest import (
 )
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster.store import read_table
+from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
-ROOT = Path(__file__).parents[2]
 HEADER = {"study": "ünit", "tokenizer": "reference", "created_at": "2026-11-21T09:00:00+00:00"}
 
 

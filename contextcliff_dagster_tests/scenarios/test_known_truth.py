@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from contextcliff_dagster_tests.support.paths import CHECKOUT
+
+BENCHMARKS = CHECKOUT / "benchmarks"
 
 
 def claim(script: str, *options: str) -> str:

@@ -19,6 +19,7 @@ from contextcliff_dagster.contracts import EVAL_RECORDS
 from contextcliff_dagster.defs.run import prepare_study, profile_study
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster_tests.support.paths import CHECKOUT
 from contextcliff_dagster_tests.support.terminal import call
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
@@ -84,7 +85,7 @@ def study(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> Stud
     models.write_text(yaml.safe_dump({"models": {"copyist": entry}}), encoding="utf-8")
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(models))
     # The shipped study's own recipe and scoring, over other files and another model.
-    shipped = Path(__file__).parents[2] / "studies"
+    shipped = CHECKOUT / "studies"
     told = yaml.safe_load((shipped / "local.yaml").read_text(encoding="utf-8"))
     told["corpus"] = {
         **{k: v for k, v in told["corpus"].items() if k in ("kind", "task", "line_question")},

@@ -18,7 +18,6 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 
 LONG = 500.0
-SETTINGS = Path(__file__).parents[2] / "docker" / "executors"
 PROFILE = ("-m", "dagster", "job", "execute", "-m", "contextcliff_dagster.definitions")
 
 

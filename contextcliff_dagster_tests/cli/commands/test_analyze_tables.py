@@ -20,9 +20,10 @@ from contextcliff_dagster_tests.support.files.score_tables import (
     without_file,
     write,
 )
+from contextcliff_dagster_tests.support.paths import DOCS
 from contextcliff_dagster_tests.support.terminal import call
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "analyze.md"
+PAGE = DOCS / "analyze.md"
 
 
 def analyzed(path: Path, *options: str) -> dict[str, Any]:

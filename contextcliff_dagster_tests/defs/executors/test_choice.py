@@ -19,9 +19,9 @@ from contextcliff_dagster.defs.executors.devices_needed import gpus_left
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster_tests.support.paths import EXECUTOR_SETTINGS
 from contextcliff_dagster_tests.support.tiny_study import TINY, Run
 
-EXECUTORS = Path(__file__).parents[2] / "docker" / "executors"
 INTEGRATIONS = {
     "docker": "dagster_docker",
     "k8s": "dagster_k8s",
@@ -85,7 +85,7 @@ def test_the_shipped_settings_fit_their_executor(
     if name in INTEGRATIONS and importlib.util.find_spec(INTEGRATIONS[name]) is None:
         pytest.skip(f"needs contextcliff-dagster[{name}]")
     monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR", name)
-    monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR_CONFIG", str(EXECUTORS / f"{name}.yaml"))
+    monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR_CONFIG", str(EXECUTOR_SETTINGS / f"{name}.yaml"))
     assert chosen_executor().name == name
 
 
