@@ -1,131 +1,20 @@
-"""The shapes that travel between rooms: domain values, table schemas and error types.
+"""Tables as Arrow schemas, each declared once, with a description and a unit per column.
 
-Nothing here computes. Every table is declared once, with a description and a unit per column:
-writers conform to it, readers validate against it, and the Dagster UI's column schemas are
-derived from it. Importing this module must stay cheap (standard library only), because every
-Dagster step process pays for it; ``pyarrow`` is imported when a schema is asked for.
+Writers conform to them, readers validate against them, and the Dagster UI's column schemas are
+derived from them. ``pyarrow`` is imported when a schema is asked for.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from contextcliff_dagster.contracts.errors import StoreError
+from contextcliff_dagster.contracts.values import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SCHEMA_VERSION = "1.0"
-"""Version of every file contract a user sees (``cliffs.json``, ``metrics.json``, tables)."""
-
-
-class ContextCliffError(Exception):
-    """A fault the person at the keyboard can act on.
-
-    Its text is one sentence: what, where, what to do. The command line prints it without a
-    traceback and leaves with exit code 2.
-    """
-
-
-class CorpusError(ContextCliffError):
-    """The corpus cannot be read or does not support the study."""
-
-
-class StudyError(ContextCliffError):
-    """A study or model file is missing, malformed, or asks for something that is not there."""
-
-
-class EngineError(ContextCliffError):
-    """An engine cannot start, be reached, or be trusted to answer further calls."""
-
-
-class BudgetError(ContextCliffError):
-    """The next call would exceed the budget; everything measured so far is kept."""
-
-
-class StoreError(ContextCliffError):
-    """The store cannot be read or written (disk full, read-only, damaged file)."""
-
-
-class Verdict(enum.StrEnum):
-    """What the length axis shows, one word per model."""
-
-    STABLE = "stable"
-    GRADUAL_DECLINE = "gradual_decline"
-    CLIFF = "cliff"
-    DIP = "dip"
-    FLOOR = "floor"
-    INSUFFICIENT_DATA = "insufficient_data"
-
-
-class FailureTag(enum.StrEnum):
-    """Why a call did not earn a full score; the first that fits, in this order.
-
-    The last three are no answers: they stand outside every mean and are counted apart.
-    """
-
-    EMPTY = "empty"
-    SCHEMA_VIOLATION = "schema_violation"
-    REFUSAL = "refusal"
-    INCOMPLETENESS = "incompleteness"
-    INSTRUCTION_DRIFT = "instruction_drift"
-    WRONG_EVIDENCE = "wrong_evidence"
-    HALLUCINATION = "hallucination"
-    CONTEXT_OVERFLOW = "context_overflow"
-    TRANSPORT_ERROR = "transport_error"
-    INVALID_TRUNCATED = "invalid_truncated"
-
-
-UNSCORED_TAGS: frozenset[FailureTag] = frozenset(
-    {FailureTag.CONTEXT_OVERFLOW, FailureTag.TRANSPORT_ERROR, FailureTag.INVALID_TRUNCATED}
-)
-
-PrimaryScore = Literal["em", "f1", "contained"]
-PromptMode = Literal["chat", "chat_prefill", "completion"]
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One text at its natural length. ``document_id`` is the SHA-256 (hex) of its UTF-8 bytes."""
-
-    document_id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One question over one Document with its accepted answers.
-
-    ``metadata`` carries what is known and nothing else: ``domain``, ``source``, ``level``,
-    ``evidence_position`` (0..1), ``inter_evidence_tokens``.
-    """
-
-    example_id: str
-    document_id: str
-    question: str
-    answers: tuple[str, ...]
-    task: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class LengthBin:
-    """One range ``[edge_low, edge_high)`` of the length axis, in document tokens.
-
-    The last bin is closed above. ``merged_into`` names the bin that took this one's examples
-    when it was starved; such a bin has ``n == 0``.
-    """
-
-    bin: str
-    edge_low: int
-    edge_high: int
-    min_tokens: int | None
-    median_tokens: int | None
-    max_tokens: int | None
-    n: int
-    n_documents: int
-    merged_into: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,72 @@
+"""What travels between rooms: domain values, errors, table schemas, and the results of a study.
+
+Belongs here: declarations, each with a description and a unit, and reading and writing what they
+declare. Does not belong here: computing. Values, errors and tables are re-exported; they need the
+standard library only, because every process pays for their import. Results are in ``results``.
+"""
+
+from contextcliff_dagster.contracts.errors import (
+    BudgetError,
+    ContextCliffError,
+    CorpusError,
+    EngineError,
+    StoreError,
+    StudyError,
+)
+from contextcliff_dagster.contracts.tables import (
+    CONTROL_PREDICTIONS,
+    CONTROL_RECORDS,
+    DOCUMENTS,
+    EVAL_RECORDS,
+    EXAMPLES,
+    LENGTH_MAP,
+    MANIFEST_EXAMPLES,
+    PREDICTIONS,
+    TABLES,
+    Column,
+    Table,
+    conform,
+    validate,
+)
+from contextcliff_dagster.contracts.values import (
+    SCHEMA_VERSION,
+    UNSCORED_TAGS,
+    Document,
+    Example,
+    FailureTag,
+    LengthBin,
+    PrimaryScore,
+    PromptMode,
+    Verdict,
+)
+
+__all__ = [
+    "CONTROL_PREDICTIONS",
+    "CONTROL_RECORDS",
+    "DOCUMENTS",
+    "EVAL_RECORDS",
+    "EXAMPLES",
+    "LENGTH_MAP",
+    "MANIFEST_EXAMPLES",
+    "PREDICTIONS",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "UNSCORED_TAGS",
+    "BudgetError",
+    "Column",
+    "ContextCliffError",
+    "CorpusError",
+    "Document",
+    "EngineError",
+    "Example",
+    "FailureTag",
+    "LengthBin",
+    "PrimaryScore",
+    "PromptMode",
+    "StoreError",
+    "StudyError",
+    "Table",
+    "Verdict",
+    "conform",
+    "validate",
+]

@@ -1,0 +1,91 @@
+"""Values that travel between rooms: documents, examples, bins, verdicts, failure tags."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA_VERSION = "1.0"
+"""Version of every file contract a user sees (``cliffs.json``, ``metrics.json``, tables)."""
+
+
+class Verdict(enum.StrEnum):
+    """What the length axis shows, one word per model."""
+
+    STABLE = "stable"
+    GRADUAL_DECLINE = "gradual_decline"
+    CLIFF = "cliff"
+    DIP = "dip"
+    FLOOR = "floor"
+    INSUFFICIENT_DATA = "insufficient_data"
+
+
+class FailureTag(enum.StrEnum):
+    """Why a call did not earn a full score; the first that fits, in this order.
+
+    The last three are no answers: they stand outside every mean and are counted apart.
+    """
+
+    EMPTY = "empty"
+    SCHEMA_VIOLATION = "schema_violation"
+    REFUSAL = "refusal"
+    INCOMPLETENESS = "incompleteness"
+    INSTRUCTION_DRIFT = "instruction_drift"
+    WRONG_EVIDENCE = "wrong_evidence"
+    HALLUCINATION = "hallucination"
+    CONTEXT_OVERFLOW = "context_overflow"
+    TRANSPORT_ERROR = "transport_error"
+    INVALID_TRUNCATED = "invalid_truncated"
+
+
+UNSCORED_TAGS: frozenset[FailureTag] = frozenset(
+    {FailureTag.CONTEXT_OVERFLOW, FailureTag.TRANSPORT_ERROR, FailureTag.INVALID_TRUNCATED}
+)
+
+PrimaryScore = Literal["em", "f1", "contained"]
+PromptMode = Literal["chat", "chat_prefill", "completion"]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text at its natural length. ``document_id`` is the SHA-256 (hex) of its UTF-8 bytes."""
+
+    document_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One question over one Document with its accepted answers.
+
+    ``metadata`` carries what is known and nothing else: ``domain``, ``source``, ``level``,
+    ``evidence_position`` (0..1), ``inter_evidence_tokens``.
+    """
+
+    example_id: str
+    document_id: str
+    question: str
+    answers: tuple[str, ...]
+    task: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthBin:
+    """One range ``[edge_low, edge_high)`` of the length axis, in document tokens.
+
+    The last bin is closed above. ``merged_into`` names the bin that took this one's examples
+    when it was starved; such a bin has ``n == 0``.
+    """
+
+    bin: str
+    edge_low: int
+    edge_high: int
+    min_tokens: int | None
+    median_tokens: int | None
+    max_tokens: int | None
+    n: int
+    n_documents: int
+    merged_into: str | None = None
