@@ -49,9 +49,9 @@ from contextcliff_dagster_tests.support.crowd import Crowd, disturbed
 from contextcliff_dagster_tests.support.measuring_process import die_before_commit
 from contextcliff_dagster_tests.support.postgres import running_postgres
 from contextcliff_dagster_tests.support.records.calls import (
-    RECIPE,
     LedgerSample,
     openai_entry,
+    plan_of,
     read_log,
     reference_server,
 )
@@ -84,7 +84,7 @@ def child(drive: str, home: Path, url: str, die_after: int) -> int:
     calls = sample()
     with Ledger.open(home / "state.db") as ledger:
         entry = openai_entry(url, MODEL, concurrency=CONCURRENCY, tokenizer="reference")
-        measure(calls, entry, RECIPE, ledger, study=STUDY, campaign=CAMPAIGN, bins=calls.bins, n=N)
+        measure(plan_of(calls, N, study=STUDY, campaign=CAMPAIGN), entry, ledger)
     return 0
 
 
@@ -153,16 +153,8 @@ def records(drive: str, home: Path) -> list[dict[str, Any]]:
     else:
         calls = sample()
         with Ledger.open(home / "state.db") as ledger:
-            rows = prediction_rows(
-                calls,
-                ledger,
-                study=STUDY,
-                campaign=CAMPAIGN,
-                model=MODEL,
-                recipe=RECIPE,
-                bins=calls.bins,
-                n=N,
-            )
+            plan = plan_of(calls, N, study=STUDY, campaign=CAMPAIGN)
+            rows = prediction_rows(plan, MODEL, ledger)
     return sorted(
         ({name: value for name, value in row.items() if name not in TIMES} for row in rows),
         key=lambda row: (row["bin"], row["call_key"]),

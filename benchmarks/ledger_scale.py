@@ -42,6 +42,7 @@ from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
 
 RECIPE = Recipe(max_output_tokens=16)
@@ -128,10 +129,10 @@ def once(folder: Path, sample: Sample, calls: int, may_start: bool = True) -> tu
     """Seconds and summary of measuring what is not measured yet."""
     started = time.perf_counter()
     with Ledger.open(folder / "state.db") as ledger:
-        summary = measure(
-            sample, entry(), RECIPE, ledger, study="scale", campaign="c", bins=BINS, n=calls,
-            engine=Stub(may_start),
-        )  # fmt: skip
+        plan = CallPlan(
+            study="scale", campaign="c", source=sample, recipe=RECIPE, bins=BINS, n=calls
+        )
+        summary = measure(plan, entry(), ledger, engine=Stub(may_start))
     return time.perf_counter() - started, summary
 
 

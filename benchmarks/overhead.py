@@ -54,9 +54,10 @@ def ours(
 
         from contextcliff_dagster.contracts import Example
         from contextcliff_dagster.inference.execution.measure import measure
+        from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
         from contextcliff_dagster.inference.ledger.ledger import Ledger
         from contextcliff_dagster.inference.models.registry import ModelEntry
-        from contextcliff_dagster.inference.requests.call_plan import PlannedSample
+        from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedSample
         from contextcliff_dagster.inference.requests.recipe import Recipe
 
         @dataclass(frozen=True)
@@ -105,16 +106,19 @@ def ours(
 
         def run(campaign: str, n: int) -> int:
             rows: list[dict[str, Any]] = []
-            measure(
-                source,
-                entry,
-                Recipe(template="{document}{question}"),
-                ledger,
+            plan = CallPlan(
                 study="overhead",
                 campaign=campaign,
+                source=source,
+                recipe=Recipe(template="{document}{question}"),
                 bins=["b00"],
                 n=n,
-                on_bin=lambda name, made: rows.extend(made),
+            )
+            measure(
+                plan,
+                entry,
+                ledger,
+                on_bin=lambda _: rows.extend(prediction_rows(plan, entry.name, ledger)),
             )
             return sum(row["raw_output"] == "93791508" for row in rows)
 

@@ -70,7 +70,7 @@ def profile_targeted(
     """
     from contextcliff_dagster.experiments.common import measurement, preparation
     from contextcliff_dagster.experiments.length_profile import adaptive_rounds
-    from contextcliff_dagster.inference.call_runner import out_of_time
+    from contextcliff_dagster.inference.execution.run_calls import out_of_time
 
     manifest = preparation.load_frozen(study, store)
     with measurement.open_ledger(store) as ledger:

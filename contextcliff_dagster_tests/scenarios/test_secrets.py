@@ -16,7 +16,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -26,7 +25,7 @@ from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.registry import load_models
 from contextcliff_dagster_tests.support.files.warehouse_files import rows, write
-from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample, running
+from contextcliff_dagster_tests.support.records.calls import LedgerSample, plan_of, running
 from contextcliff_dagster_tests.support.terminal import Ended, call, run
 
 NAMES = ("by-header", "by-address", "written-down")
@@ -144,13 +143,7 @@ def test_no_secret_is_in_anything_that_is_produced(
             for name in NAMES:
                 refused = pytest.raises(EngineError)
                 with Ledger.open(tmp_path / "direct.db") as ledger, refused as caught:
-                    where: dict[str, Any] = {
-                        "study": "s",
-                        "campaign": name,
-                        "bins": sample.bins,
-                        "n": 2,
-                    }
-                    measure(sample, entries[name], RECIPE, ledger, **where)
+                    measure(plan_of(sample, 2, campaign=name), entries[name], ledger)
                 ended[f"{fault} {name} direct"] = Ended(2, "", str(caught.value))
             if number < len(NAMES):
                 said = call(*command, "--model", NAMES[number], "--debug", recorded=True)

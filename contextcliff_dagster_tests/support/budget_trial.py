@@ -16,6 +16,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.models.registry import Price
@@ -26,6 +27,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,
     openai_entry,
+    plan_of,
     read_log,
     unreliable_server,
 )
@@ -34,7 +36,6 @@ from contextcliff_dagster_tests.support.servers.unreliable_server import COMPLET
 SAMPLE = LedgerSample(3, 12, max_tokens=400)
 N = 12
 PRICE = Price(input_usd_per_mtok=500, output_usd_per_mtok=2000)
-WHERE: dict[str, Any] = {"study": "s", "campaign": "c"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _measure(path: Path, url: str, trial: Trial, budget: Budget) -> None:
     )
     with Ledger.open(path) as ledger:
         try:
-            measure(SAMPLE, entry, RECIPE, ledger, bins=SAMPLE.bins, n=N, budget=budget, **WHERE)
+            measure(plan_of(SAMPLE, N), entry, ledger, RunControl(budget))
         except BudgetError:
             raise SystemExit(7) from None
 

@@ -21,9 +21,11 @@ from contextcliff_dagster.inference.execution.prediction_rows import prediction_
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
-from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample, openai_entry
-
-WHERE = {"study": "s", "campaign": "c"}
+from contextcliff_dagster_tests.support.records.calls import (
+    LedgerSample,
+    openai_entry,
+    plan_of,
+)
 
 
 @dataclass(frozen=True)
@@ -66,20 +68,14 @@ class Told:
         entry = openai_entry(self.url, **{"concurrency": 3, "tokenizer": "reference", **self.entry})
         n = self.documents * self.questions
         with self.open_ledger() as ledger:
-            return measure(sample, entry, RECIPE, ledger, bins=sample.bins, n=n, **WHERE)
+            return measure(plan_of(sample, n), entry, ledger)
 
     def rows(self) -> list[dict[str, Any]]:
         """The prediction rows that the ledger has."""
         sample = self.sample()
         with self.open_ledger() as ledger:
             return prediction_rows(
-                sample,
-                ledger,
-                model="remote",
-                recipe=RECIPE,
-                bins=sample.bins,
-                n=self.documents * self.questions,
-                **WHERE,
+                plan_of(sample, self.documents * self.questions), "remote", ledger
             )
 
 

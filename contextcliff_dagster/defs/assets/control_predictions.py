@@ -3,8 +3,8 @@
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
 
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -26,6 +26,7 @@ from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common.measurement import campaign_of, open_ledger
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.controls import preparation_and_measurement as steps
+from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.studies import Study
 
@@ -75,7 +76,12 @@ def control_assets(study: Study) -> list[dg.AssetsDefinition]:
         if config.budget_usd is None and watch.budget is not None:
             budget = watch.budget
         deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
-        until = None if deadline_s is None else time.monotonic() + deadline_s
+        control = RunControl(
+            budget,
+            deadline_after(deadline_s),
+            should_stop=watch.stop,
+            on_wait=watch.on_wait or context.log.info,
+        )
         with open_ledger(where) as ledger:
             campaign = campaign_of(ledger, study, config.campaign)
             for model, bins in bins_by_model(study, asked_partitions(context, study)).items():
@@ -83,11 +89,7 @@ def control_assets(study: Study) -> list[dg.AssetsDefinition]:
                 summary = steps.measure_controls(
                     *(study, manifest, ledger, campaign, model, bins),
                     samples_per_bin=config.samples_per_bin,
-                    budget=budget,
-                    progress=narrator,
-                    stop=watch.stop,
-                    until=until,
-                    say=watch.on_wait or context.log.info,
+                    control=replace(control, on_progress=narrator),
                 )
                 before = watch.calls.get(model)
                 watch.calls[model] = summary if before is None else before.plus(summary)

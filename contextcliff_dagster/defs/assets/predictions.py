@@ -3,8 +3,8 @@
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
 
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -26,6 +26,7 @@ from contextcliff_dagster.defs.ui.progress_log import Narrator
 from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common import measurement as steps
 from contextcliff_dagster.experiments.common.preparation import load_frozen
+from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.studies import Study
 
@@ -108,7 +109,9 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
 
         budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
         deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
-        until = None if deadline_s is None else time.monotonic() + deadline_s
+        control = RunControl(
+            budget, deadline_after(deadline_s), should_stop=watch.stop, on_wait=waits
+        )
 
         with steps.open_ledger(where) as ledger:
             campaign = steps.campaign_of(ledger, study, config.campaign)
@@ -166,12 +169,8 @@ def measuring_assets(study: Study) -> list[dg.AssetsDefinition]:
                     bins,
                     samples_per_bin=config.samples_per_bin,
                     samples=config.samples or None,
-                    budget=budget,
-                    progress=narrator,
-                    stop=watch.stop,
+                    control=replace(control, on_progress=narrator),
                     on_bin=finished,
-                    say=waits,
-                    until=until,
                 )
                 narrator.end(watch.calls[model])
         # Each finished bin has logged its own materialization, so that a crash keeps those before

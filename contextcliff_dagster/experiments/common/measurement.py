@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import PREDICTIONS, StudyError
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.models.registry import get_model
+from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import Store, write_table
 from contextcliff_dagster.studies import Study
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.models.registry import ModelEntry
     from contextcliff_dagster.inference.requests.call_plan import PlannedSample, SampleSource
-    from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+    from contextcliff_dagster.inference.telemetry.progress import RunSummary
     from contextcliff_dagster.sampling.manifest import Manifest
 
 Rows = Sequence[Mapping[str, Any]]
@@ -66,16 +69,21 @@ def estimate_cost(study: Study, manifest: Manifest, ledger: Ledger, campaign: st
     """
     from contextcliff_dagster.inference.execution.cost_estimate import estimate
 
-    return estimate(
-        manifest,
-        [get_model(name) for name in study.models],
-        study.recipe(),
-        ledger,
+    plan = call_plan(study, manifest, campaign, study.bin_keys, study.sampling.samples_per_bin)
+    return estimate(plan, [get_model(name) for name in study.models], ledger, study.controls)
+
+
+def call_plan(
+    study: Study, source: SampleSource, campaign: str, bins: Sequence[str], n: int
+) -> CallPlan:
+    """Return the calls of ``study`` over the first ``n`` examples of each bin of ``source``."""
+    return CallPlan(
         study=study.name,
         campaign=campaign,
-        bins=study.bin_keys,
-        n=study.sampling.samples_per_bin,
-        controls=study.controls,
+        source=source,
+        recipe=study.recipe(),
+        bins=bins,
+        n=n,
     )
 
 
@@ -90,18 +98,14 @@ def measure_bins(
     *,
     samples_per_bin: int | None = None,
     samples: Mapping[str, int] | None = None,
-    budget: Budget | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
+    control: RunControl | None = None,
     on_bin: Callable[[str, Rows], None] | None = None,
-    until: float | None = None,
-    say: Callable[[str], None] | None = None,
 ) -> RunSummary:
     """Ask ``model`` what it was not asked before, and write each finished bin's predictions.
 
     ``samples`` says how many examples each bin is to have, instead of one number for all.
-    ``on_bin`` is called after a bin's file is written, with its rows; ``say`` where a device must
-    be waited for.
+    ``control`` without a budget gets the study's own. ``on_bin`` is called after a bin's file is
+    written, with its rows.
 
     Raises:
         StudyError: no such model, or the manifest was drawn for fewer examples than asked for.
@@ -118,27 +122,20 @@ def measure_bins(
             "prepare it again (what is measured stays measured)."
         )
 
-    def keep(bin: str, _: Rows) -> None:
+    def keep(bin: str) -> None:
         # The rows of this run alone would shrink a bin that an earlier, larger run has measured.
         rows = write_predictions(study, store, manifest, ledger, campaign, model, bin)
         if on_bin is not None:
             on_bin(bin, rows)
 
+    source = manifest if samples is None else OfEachBin(manifest, samples)
+    control = control or RunControl()
     return measure(
-        manifest if samples is None else OfEachBin(manifest, samples),
+        call_plan(study, source, campaign, bins, n),
         entry_of(study, model),
-        study.recipe(),
         ledger,
-        study=study.name,
-        campaign=campaign,
-        bins=bins,
-        n=n,
-        budget=budget or Budget(usd=study.budget.usd),
-        progress=progress,
-        stop=stop,
+        replace(control, budget=control.budget or Budget(usd=study.budget.usd)),
         on_bin=keep,
-        until=until,
-        say=say,
     )
 
 
@@ -188,13 +185,10 @@ def models_left(
     n = samples_per_bin or study.sampling.samples_per_bin
     with open_ledger(store) as ledger:
         dated = campaign_of(ledger, study, campaign)
-        recipe = study.recipe()
         return [
             model
             for model, bins in bins_of.items()
-            if not finished(
-                *(manifest, model, recipe, ledger), study=study.name, campaign=dated, bins=bins, n=n
-            )
+            if not finished(call_plan(study, manifest, dated, bins, n), model, ledger)
         ]
 
 
@@ -213,16 +207,8 @@ def write_predictions(
     """
     from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 
-    rows = prediction_rows(
-        manifest,
-        ledger,
-        study=study.name,
-        campaign=campaign,
-        model=model,
-        recipe=study.recipe(),
-        bins=[bin],
-        n=manifest.examples.num_rows,
-    )
+    plan = call_plan(study, manifest, campaign, [bin], manifest.examples.num_rows)
+    rows = prediction_rows(plan, model, ledger)
     if rows:
         write_table(store.predictions_file(study.name, campaign, model, bin), rows, PREDICTIONS)
     return rows

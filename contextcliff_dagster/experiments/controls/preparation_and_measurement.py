@@ -5,20 +5,20 @@ They are calls of their own, kept in the ledger like any; nothing of them enters
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import CONTROL_PREDICTIONS, CONTROL_RECORDS, StoreError
-from contextcliff_dagster.experiments.common.measurement import entry_of
+from contextcliff_dagster.experiments.common.measurement import call_plan, entry_of
 from contextcliff_dagster.sampling.controls import CONTROLS, Control, ControlSource
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
+    from contextcliff_dagster.inference.execution.run_control import RunControl
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.inference.spending.budget import Budget
-    from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+    from contextcliff_dagster.inference.telemetry.progress import RunSummary
     from contextcliff_dagster.sampling.manifest import Manifest
 
 Rows = list[dict[str, Any]]
@@ -33,11 +33,7 @@ def measure_controls(
     bins: Sequence[str],
     *,
     samples_per_bin: int | None = None,
-    budget: Budget,
-    progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-    until: float | None = None,
-    say: Callable[[str], None] | None = None,
+    control: RunControl,
 ) -> RunSummary:
     """Ask ``model`` every control of ``study`` that has no outcome yet; files are not written.
 
@@ -49,28 +45,13 @@ def measure_controls(
 
     n = min(samples_per_bin or study.sampling.samples_per_bin, study.sampling.samples_per_bin)
     total = RunSummary(planned=0)
-    for control in study.controls:
-        source = ControlSource(manifest, control)
+    for name in study.controls:
+        source = ControlSource(manifest, name)
         asked = [bin for bin in bins if source.planned(bin, n)]
         if not asked:
             continue
-        total = total.plus(
-            measure(
-                source,
-                entry_of(study, model),
-                study.recipe(),
-                ledger,
-                study=study.name,
-                campaign=campaign,
-                bins=asked,
-                n=n,
-                budget=budget,
-                progress=progress,
-                stop=stop,
-                until=until,
-                say=say,
-            )
-        )
+        plan = call_plan(study, source, campaign, asked, n)
+        total = total.plus(measure(plan, entry_of(study, model), ledger, control))
         if total.stopped:
             break
     return total
@@ -201,17 +182,8 @@ def _ledger_rows(
     from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 
     source = ControlSource(manifest, control)
-    rows = prediction_rows(
-        source,
-        ledger,
-        study=study.name,
-        campaign=campaign,
-        model=model,
-        recipe=study.recipe(),
-        bins=bins,
-        n=manifest.examples.num_rows,
-    )
-    return source, rows
+    plan = call_plan(study, source, campaign, bins, manifest.examples.num_rows)
+    return source, prediction_rows(plan, model, ledger)
 
 
 def _examples(source: ControlSource, bins: Sequence[str], manifest: Manifest) -> Mapping[str, Any]:

@@ -6,8 +6,8 @@ alone: a campaign of its own (``sentinel-...``), no asset, no report.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
     insist_on_baseline,
 )
+from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.sections import SentinelSection
@@ -98,7 +99,7 @@ def run_sentinel(
     own = study.sentinel or SentinelSection()
     n = min(per_bin or own.examples, study.sampling.samples_per_bin)
     seconds = deadline_s or study.calls.deadline_s
-    until = None if seconds is None else time.monotonic() + seconds
+    control = RunControl(budget, deadline_after(seconds), on_wait=on_wait)
     stamp = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H%M%S")
     with open_ledger(store) as ledger:
         if campaign is None:
@@ -121,10 +122,7 @@ def run_sentinel(
                 model,
                 [bin_of(caps[model], list(manifest.bins))],
                 samples_per_bin=n,
-                budget=budget,
-                progress=progress,
-                until=until,
-                say=on_wait,
+                control=replace(control, on_progress=progress),
             )
         score_campaign(study, store, manifest, ledger, campaign)
     then, after = read_records(study, store, pinned.campaign), read_records(study, store, campaign)

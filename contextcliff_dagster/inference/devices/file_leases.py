@@ -66,17 +66,17 @@ def lease(
     gpus: Gpus,
     purpose: str,
     *,
-    say: Callable[[str], None] | None = None,
-    stop: Callable[[], bool] | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> Lease:
     """Wait for ``gpus`` whole devices, or for the CPU lane, and take them.
 
-    ``purpose`` is what others who wait are told. ``say`` is called once, where there is a wait,
-    with what is waited for and who holds it. ``stop`` is asked while waiting.
+    ``purpose`` is what others who wait are told. ``on_wait`` is called once, where there is a wait,
+    with what is waited for and who holds it. ``should_stop`` is asked while waiting.
 
     Raises:
         EngineError: the machine has fewer devices, or the folder of leases cannot be written.
-        WaitStopped: ``stop`` said so.
+        WaitStopped: ``should_stop`` said so.
     """
     insist_on(gpus, purpose)
     candidates = machine_devices()
@@ -101,10 +101,10 @@ def lease(
                         whole = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
                         fcntl.flock(whole, fcntl.LOCK_SH)
                         return Lease(tuple(taken), (*taken.values(), whole))
-                    if say is not None and not said:
-                        say(_waiting(folder, candidates, count, purpose, ahead()))
+                    if on_wait is not None and not said:
+                        on_wait(_waiting(folder, candidates, count, purpose, ahead()))
                         said = True
-                    if stop is not None and stop():
+                    if should_stop is not None and should_stop():
                         raise WaitStopped
                     time.sleep(_POLL_SECONDS)
             except BaseException:

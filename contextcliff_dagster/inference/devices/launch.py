@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     if os.environ.get(LEASED_VARIABLE) is None and asked.gpus != 0:
         try:
-            held = lease(asked.gpus, asked.purpose or Path(command[0]).name, say=tell)
+            held = lease(asked.gpus, asked.purpose or Path(command[0]).name, on_wait=tell)
         except ContextCliffError as fault:
             tell(str(fault))
             raise SystemExit(2) from None

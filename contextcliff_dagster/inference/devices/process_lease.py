@@ -32,8 +32,8 @@ def leased(
     gpus: Gpus,
     purpose: str,
     *,
-    say: Callable[[str], None] | None = None,
-    stop: Callable[[], bool] | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> Iterator[None]:
     """Within, this process has ``gpus`` whole devices, and CUDA sees these only.
 
@@ -43,18 +43,18 @@ def leased(
     Raises:
         EngineError: more devices are wanted than there are, than were leased for this process, or
             than it holds already.
-        WaitStopped: ``stop`` said so while waiting.
+        WaitStopped: ``should_stop`` said so while waiting.
     """
     if gpus == 0:
         yield
         return
-    with _turn(stop):
+    with _turn(should_stop):
         if (names := _given()) is not None:
             _insist(gpus, names, purpose)
             yield
             return
         before = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", *_OURS)}
-        _hold(lease(gpus, purpose, say=say, stop=stop))
+        _hold(lease(gpus, purpose, on_wait=on_wait, should_stop=should_stop))
         try:
             yield
         finally:
@@ -125,9 +125,9 @@ def _insist(gpus: Gpus, names: list[str], purpose: str) -> None:
 
 
 @contextmanager
-def _turn(stop: Callable[[], bool] | None) -> Iterator[None]:
+def _turn(should_stop: Callable[[], bool] | None) -> Iterator[None]:
     while not _one_at_a_time.acquire(timeout=0.2):
-        if stop is not None and stop():
+        if should_stop is not None and should_stop():
             raise WaitStopped
     try:
         yield

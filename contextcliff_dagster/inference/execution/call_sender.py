@@ -16,11 +16,11 @@ from contextlib import suppress
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
-    Engine,
     PromptCount,
     RejectedError,
     TransportError,
 )
+from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.rate_limiter import Pace
 from contextcliff_dagster.inference.execution.single_request import (
     Answer,
@@ -33,7 +33,6 @@ from contextcliff_dagster.inference.execution.single_request import (
 )
 from contextcliff_dagster.inference.execution.window_check import overflows
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
-from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt
@@ -57,17 +56,18 @@ class CallSender:
 
     def __init__(
         self,
-        engine: Engine,
-        entry: ModelEntry,
+        session: EngineSession,
         ledger: Ledger,
         scope: Scope,
         budget: Budget,
         tally: Tally,
+        trace: Trace = NO_TRACE,
+        *,
         ended: Callable[[PlannedCall, str, Outcome | None], None],
         held: Callable[[PlannedCall], None],
-        trace: Trace = NO_TRACE,
     ) -> None:
-        self._engine, self._entry, self._ledger = engine, entry, ledger
+        entry = session.entry
+        self._engine, self._entry, self._ledger = session.engine, entry, ledger
         self._scope, self._budget, self._tally = scope, budget, tally
         self._ended, self._held, self._trace = ended, held, trace
         self._halt = asyncio.Event()
@@ -160,32 +160,32 @@ class CallSender:
         started = time.perf_counter()
         try:
             answer = await self._ask_in_time(prompt, decoding, tries.left_s)
-        except TransportError as fault:
-            if fault.status == 429:
+        except TransportError as error:
+            if error.status == 429:
                 self.pace.limit.slow_down(generation)
             took_s = time.perf_counter() - started
-            wait_s = tries.wait_s(fault.status, took_s, fault.retry_after_s, self._random)
+            wait_s = tries.wait_s(error.status, took_s, error.retry_after_s, self._random)
             last = wait_s is None
-            failure = Failure(fault.kind, str(fault), fault.maybe_paid, fault.status, final=last)
-            cost = reserve if fault.maybe_paid else Spend()
+            failure = Failure(error.kind, str(error), error.maybe_paid, error.status, final=last)
+            cost = reserve if error.maybe_paid else Spend()
             span.failed(failure)
             await self._failed(call, attempt_id, failure, cost, release=last)
             return wait_s
-        except RejectedError as fault:
-            if fault.overflow:
-                outcome = unanswered(own, str(fault), attempts=tries.sent)
+        except RejectedError as error:
+            if error.overflow:
+                outcome = unanswered(own, str(error), attempts=tries.sent)
                 span.answered(outcome)
                 await self._kept(call, attempt_id, outcome, Spend())
             else:
-                failure = Failure("rejected", str(fault), status=fault.status, final=True)
+                failure = Failure("rejected", str(error), status=error.status, final=True)
                 span.failed(failure)
                 await self._failed(call, attempt_id, failure, Spend(), release=True)
             return None
-        except BaseException as fault:
+        except BaseException as error:
             # Cancelled, refused for good, or a bug: not the call's fault, so no final failure.
-            kind = "interrupted" if isinstance(fault, asyncio.CancelledError) else "engine"
-            sent = not isinstance(fault, EngineError)
-            failure = Failure(kind, str(fault) or kind, maybe_paid=sent)
+            kind = "interrupted" if isinstance(error, asyncio.CancelledError) else "engine"
+            sent = not isinstance(error, EngineError)
+            failure = Failure(kind, str(error) or kind, maybe_paid=sent)
             span.failed(failure)
             cost = reserve if sent else Spend()
             if sent:

@@ -13,8 +13,7 @@ from contextcliff_dagster.inference.execution.window_check import SCAFFOLD_CHARS
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.registry import IN_PROCESS, ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall, SampleSource, plan_calls
-from contextcliff_dagster.inference.requests.recipe import Recipe
+from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall, SampleSource
 from contextcliff_dagster.inference.spending.budget import careful_prompt_tokens
 from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced
 from contextcliff_dagster.sampling.controls import Control, ControlSource
@@ -120,37 +119,30 @@ class CostEstimate:
 
 
 def estimate(
-    manifest: SampleSource,
+    plan: CallPlan,
     entries: Sequence[ModelEntry],
-    recipe: Recipe,
     ledger: Ledger | None,
-    *,
-    study: str,
-    campaign: str,
-    bins: Sequence[str],
-    n: int,
     controls: Sequence[Control] = (),
 ) -> CostEstimate:
-    """What measuring ``entries`` would take; makes no call and starts no engine.
+    """Return what measuring ``entries`` would take, without a call or a start of an engine.
 
     ``controls`` have lines of their own; an oracle's texts are read from the documents.
     """
-    sources: list[tuple[Control | None, SampleSource]] = [(None, manifest)]
-    sources += [(control, ControlSource(manifest, control)) for control in controls]
+    sources: list[tuple[Control | None, SampleSource]] = [(None, plan.source)]
+    sources += [(control, ControlSource(plan.source, control)) for control in controls]
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
     notes: list[str] = []
     unknown: list[str] = []
     for entry in map(priced, entries):
         before = len(lines)
-        identity = _likely_identity(entry, ledger, study, campaign)
+        identity = _likely_identity(entry, ledger, plan.study, plan.campaign)
         base_s, token_s, pace[entry.name] = _pace(entry, ledger)
         for control, source in sources:
             seen: set[str] = set()
-            for name in bins:
-                planned = plan_calls(
-                    source, identity.hash if identity else "", recipe, campaign, [name], n
-                )
+            for name in plan.bins:
+                of_bin = replace(plan, source=source, bins=[name])
+                planned = of_bin.calls(identity.hash if identity else "")
                 # Without its document a question may be that of another example: one call.
                 calls = [call for call in planned if call.call_key not in seen]
                 seen |= {call.call_key for call in calls} if control else set()

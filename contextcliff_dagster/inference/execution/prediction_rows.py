@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,26 +9,14 @@ from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger import queries
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.registry import ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall, SampleSource, plan_calls
+from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
-from contextcliff_dagster.inference.requests.recipe import Recipe
 
 _EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
 
 
-def prediction_rows(
-    manifest: SampleSource,
-    ledger: Ledger,
-    *,
-    study: str,
-    campaign: str,
-    model: ModelEntry | str,
-    recipe: Recipe,
-    bins: Sequence[str],
-    n: int,
-) -> list[dict[str, Any]]:
-    """Rows of the table `contracts.PREDICTIONS` for the planned calls that have ended.
+def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str, Any]]:
+    """Return rows of the table `contracts.PREDICTIONS` for the planned calls that have ended.
 
     In the order of the plan. A call that a run gave up is a row with ``no_answer`` transport_error
     (a later run tries it again); a call that was never made, or interrupted, has no row.
@@ -37,11 +24,11 @@ def prediction_rows(
     Raises:
         StoreError: outputs were pruned: an output that is gone is never taken for an empty one.
     """
-    name = model if isinstance(model, str) else model.name
-    identity = recorded_identity(ledger, study, campaign, name)
+    study, campaign = plan.study, plan.campaign
+    identity = recorded_identity(ledger, study, campaign, model)
     if identity is None:
         return []
-    calls = plan_calls(manifest, identity.hash, recipe, campaign, bins, n)
+    calls = plan.calls(identity.hash)
     keys = [call.call_key for call in calls]
     outcomes = ledger.outcomes(keys)
     if gone := len(queries.pruned(ledger, outcomes)):
@@ -62,9 +49,9 @@ def prediction_rows(
                 **_place(call),
                 "study": study,
                 "campaign": campaign,
-                "model": name,
+                "model": model,
                 "identity_hash": identity.hash,
-                "recipe_hash": recipe.hash,
+                "recipe_hash": plan.recipe.hash,
                 "prompt_hash": prompt_hashes[call.call_key],
                 **(_of_outcome(ended) if isinstance(ended, Outcome) else _of_failure(ended)),
             }

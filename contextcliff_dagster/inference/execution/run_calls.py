@@ -1,55 +1,59 @@
-"""Make the calls of a plan that have no outcome yet, and tell the caller how it goes."""
+"""Make the calls of a plan that have no outcome yet, and report how it goes."""
 
 from __future__ import annotations
 
-import time
+import asyncio
+import queue
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
+from typing import Any
 
-from contextcliff_dagster.inference.call_runner import GRACE_S, CallRunner
+from contextcliff_dagster.contracts import BudgetError, ContextCliffError, EngineError
 from contextcliff_dagster.inference.engines.session import EngineSession
+from contextcliff_dagster.inference.execution.call_sender import CallSender
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
+from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.telemetry.call_counters import Tally
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+from contextcliff_dagster.inference.telemetry.tracing import open_trace
 
 _POLL_S = 0.1
+_OTHERS_EVERY_S = 0.2
 
 
 def run_calls(
     calls: Sequence[PlannedCall],
-    *,
     session: EngineSession,
     ledger: Ledger,
     scope: Scope,
-    budget: Budget | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
+    control: RunControl | None = None,
+    *,
     on_bin: Callable[[str], None] | None = None,
-    grace_s: float = GRACE_S,
-    until: float | None = None,
 ) -> RunSummary:
     """Make every call of ``calls`` that has no outcome yet.
 
-    ``progress`` (ten times a second at most) and ``on_bin`` (every call of a bin has ended) are
-    called in the caller's thread; so is ``stop``, and once it says yes no further call is sent.
-    ``until`` (`time.monotonic()`) is when the sending ends at the latest.
+    ``on_bin`` is called in the caller's thread with a bin whose calls have all ended.
 
     Raises:
         EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended;
             all is kept.
-        KeyboardInterrupt: after the calls in flight have ended or, past ``grace_s``, been given up.
+        KeyboardInterrupt: after the calls in flight have ended or, past ``control.grace_s``, been
+            given up.
     """
-    left_s = None if until is None else until - time.monotonic()
-    runner = CallRunner(
-        calls, session.engine, session.entry, ledger, scope, budget or Budget(), grace_s, left_s
-    )
+    control = control or RunControl()
+    runner = CallRunner(calls, session, ledger, scope, control)
     future = session.submit(runner.run())
+    halted = False
 
     def report() -> None:
         # Progress first: who hears of a finished bin knows how far the run is.
-        if progress:
-            progress(runner.progress())
+        if control.on_progress:
+            control.on_progress(runner.progress())
         while on_bin and not runner.ended_bins.empty():
             on_bin(runner.ended_bins.get())
 
@@ -57,18 +61,194 @@ def run_calls(
         while not future.done():
             wait([future], timeout=_POLL_S)
             report()
-            if stop and not future.done() and stop():
+            if not halted and not future.done() and control.stop_requested:
                 session.loop.call_soon_threadsafe(runner.halt, True)
-                stop = None
+                halted = True
         report()
     except BaseException:
-        # Ctrl-C (or a fault of a callback): end cleanly first. A second Ctrl-C gives up the rest
+        # Ctrl-C (or an error of a callback): end cleanly first. A second Ctrl-C gives up the rest
         # at once.
         try:
             session.loop.call_soon_threadsafe(runner.halt, True)
             wait([future])
         except BaseException:
             session.loop.call_soon_threadsafe(runner.cut)
-            wait([future], timeout=grace_s)
+            wait([future], timeout=control.grace_s)
         raise
     return future.result()
+
+
+class CallRunner:
+    """One run of calls on one event loop; `run_calls` drives it.
+
+    It decides which call to send, what to wait for and when to stop. A call that another process
+    is making is waited for.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[PlannedCall],
+        session: EngineSession,
+        ledger: Ledger,
+        scope: Scope,
+        control: RunControl,
+    ) -> None:
+        self._calls = {call.call_key: call for call in calls}
+        self._entry, self._ledger, self._scope = session.entry, ledger, scope
+        self._control = control
+        self._todo: deque[PlannedCall] = deque()
+        self._held: dict[str, PlannedCall] = {}
+        self._halt, self._cut = asyncio.Event(), asyncio.Event()
+        self._asked_to_stop = False
+        self._fatal: BaseException | None = None
+        self._left_in_bin = Counter(call.bin for call in self._calls.values())
+        self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._tally = Tally(list(self._calls.values()))
+        self._trace = open_trace(scope, len(self._calls))
+        self._sender = CallSender(
+            session,
+            ledger,
+            scope,
+            control.budget or Budget(),
+            self._tally,
+            self._trace,
+            ended=self._ended,
+            held=self._hold,
+        )
+
+    def halt(self, asked: bool = False) -> None:
+        """Send nothing more. ``asked`` by the user: calls in flight get the grace time only."""
+        self._asked_to_stop = self._asked_to_stop or asked
+        self._halt.set()
+        self._sender.halt()
+
+    def cut(self) -> None:
+        """Give up the calls in flight too."""
+        self.halt(True)
+        self._cut.set()
+
+    def progress(self) -> Progress:
+        """How far the run has come; may be asked from any thread."""
+        return self._tally.progress(self._sender.pace.limit.now)
+
+    async def run(self) -> RunSummary:
+        """Work through the calls; see `run_calls`."""
+        summary = None
+        try:
+            summary = await self._run()
+        finally:
+            self._trace.end(summary)
+        return summary
+
+    async def _run(self) -> RunSummary:
+        have = self._ledger.outcomes(self._calls)
+        for key, call in self._calls.items():
+            if key in have:
+                self._ended(call, "cached", have[key])
+            else:
+                self._todo.append(call)
+        alarm = None
+        if (left_s := self._control.seconds_left) is not None and self._todo:
+            late = asyncio.get_running_loop().call_later
+            alarm = late(left_s, self._stop_for, out_of_time(len(self._todo)))
+        async with self._sender.lag:
+            while (self._todo or self._held) and not self._halt.is_set():
+                await self._work_through()
+                if self._held and not self._todo and not self._halt.is_set():
+                    await self._look_at_others()
+        if alarm is not None:
+            alarm.cancel()
+        await asyncio.wrap_future(self._ledger.submit(lambda db: None))  # what was noted unwaited
+        if self._fatal is not None:
+            raise self._fatal
+        scope = self._scope
+        orphans = self._ledger.orphans(scope.study, scope.campaign, scope.model)
+        return self._tally.summary(
+            orphans, stopped=self._halt.is_set(), concurrency=self._sender.pace.limit.now
+        )
+
+    async def _work_through(self) -> None:
+        workers = asyncio.gather(
+            *(self._worker() for _ in range(min(self._entry.concurrency, len(self._todo))))
+        )
+        halted = asyncio.ensure_future(self._halt.wait())
+        await _first_of(workers, halted)
+        if not workers.done():
+            # Answers under way are paid for: they get the time that a call may take, or after
+            # Ctrl-C the grace.
+            cut = asyncio.ensure_future(self._cut.wait())
+            patience = self._control.grace_s if self._asked_to_stop else self._entry.timeout_s
+            await _first_of(workers, cut, timeout_s=patience)
+            cut.cancel()
+            workers.cancel()
+        halted.cancel()
+        with suppress(asyncio.CancelledError):
+            await workers
+
+    async def _worker(self) -> None:
+        while self._todo and not self._halt.is_set():
+            call = self._todo.popleft()
+            self._tally.in_flight += 1
+            self._trace.bin_begun(call.bin)
+            try:
+                await self._sender.take(call)
+            except asyncio.CancelledError:
+                raise
+            except ContextCliffError as error:
+                self._ledger.release(call.call_key)
+                self._stop_for(error)
+            except Exception as error:
+                unforeseen = EngineError(
+                    f"Model {self._scope.model!r} failed in an unforeseen way "
+                    f"({type(error).__name__}: {error}); everything "
+                    "measured is kept, so run the same command to go on, and report this if it "
+                    "comes back."
+                )
+                unforeseen.__cause__ = error
+                self._stop_for(unforeseen)
+            finally:
+                self._tally.in_flight -= 1
+
+    def _stop_for(self, error: BaseException) -> None:
+        self._fatal = self._fatal or error
+        self.halt()
+
+    async def _look_at_others(self) -> None:
+        """Calls that others have claimed: take the outcome, or the call if they gave up or died."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._halt.wait(), _OTHERS_EVERY_S)
+            return
+        have = self._ledger.outcomes(self._held)
+        claimed = self._ledger.claimed(self._held)
+        dead = {owner: self._ledger.release_dead(owner) for owner in set(claimed.values())}
+        for key, call in list(self._held.items()):
+            if key in have:
+                del self._held[key]
+                self._ended(call, "by_others", have[key])
+            elif key not in claimed or dead[claimed[key]]:
+                del self._held[key]
+                self._todo.append(call)
+        self._tally.waiting = len(self._held)
+
+    def _hold(self, call: PlannedCall) -> None:
+        self._held[call.call_key] = call
+        self._tally.waiting = len(self._held)
+
+    def _ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
+        self._tally.ended(call, how, outcome)
+        self._left_in_bin[call.bin] -= 1
+        if self._left_in_bin[call.bin] == 0:
+            self._trace.bin_ended(call.bin)
+            self.ended_bins.put(call.bin)
+
+
+def out_of_time(open_calls: int) -> BudgetError:
+    """The sentence for a run that its deadline ends."""
+    return BudgetError(
+        f"The deadline was reached with some of {open_calls:,} calls still open; everything "
+        "measured is kept, so run the same command to go on, or raise --deadline."
+    )
+
+
+async def _first_of(*futures: asyncio.Future[Any], timeout_s: float | None = None) -> None:
+    await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -79,6 +79,23 @@ def call_key(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlan:
+    """The calls that a campaign of a study makes of any model: of each bin the first ``n`` examples
+    of ``source``, asked by ``recipe``."""
+
+    study: str
+    campaign: str
+    source: SampleSource
+    recipe: Recipe
+    bins: Sequence[str]
+    n: int
+
+    def calls(self, identity_hash: str) -> list[PlannedCall]:
+        """Return the calls of the model with this serving identity, in order (`plan_calls`)."""
+        return plan_calls(self.source, identity_hash, self.recipe, self.campaign, self.bins, self.n)
+
+
 def plan_calls(
     manifest: SampleSource,
     identity_hash: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.sampling.controls import BETWEEN, ControlSource, evidence_of
 from contextcliff_dagster_tests.support.records.calls import (
-    RECIPE,
     LedgerSample,
     Sample,
+    plan_of,
     reference_entry,
 )
 
@@ -107,29 +108,27 @@ def test_they_are_kept_and_paid_like_any_call_and_never_mixed_with_the_measured(
     tmp_path: Path,
 ) -> None:
     sample, entry = Evident(), reference_entry()
-    of = {"study": "s", "campaign": "c", "bins": sample.bins, "n": 4}
+    plan = plan_of(sample, 4)
+    plans = {c: replace(plan, source=ControlSource(sample, c)) for c in ("no_context", "oracle")}
     with Ledger.open(tmp_path / "state.db") as ledger:
-        both = estimate(sample, [entry], RECIPE, ledger, **of, controls=("no_context", "oracle"))
+        both = estimate(plan, [entry], ledger, ("no_context", "oracle"))
         assert [line.control for line in both.lines] == [None] * 3 + ["no_context"] * 3 + [
             "oracle"
         ] * 3
-        main = measure(sample, entry, RECIPE, ledger, **of)
-        before = prediction_rows(sample, ledger, model=entry, recipe=RECIPE, **of)
+        main = measure(plan, entry, ledger)
+        before = prediction_rows(plan, entry.name, ledger)
         sent = {}
-        for control in ("no_context", "oracle"):
-            source = ControlSource(sample, control)  # type: ignore[arg-type]
-            sent[control] = measure(source, entry, RECIPE, ledger, **of)
-            again = measure(ControlSource(sample, control), entry, RECIPE, ledger, **of)  # type: ignore[arg-type]
+        for control, controlled in plans.items():
+            sent[control] = measure(controlled, entry, ledger)
+            again = measure(controlled, entry, ledger)
             assert (again.sent, again.cached) == (0, sent[control].planned)
         assert (main.sent, sent["no_context"].sent, sent["oracle"].sent) == (12, 12, 6)
         assert both.calls == 30
-        assert prediction_rows(sample, ledger, model=entry, recipe=RECIPE, **of) == before
-        rows = prediction_rows(
-            ControlSource(sample, "oracle"), ledger, model=entry, recipe=RECIPE, **of
-        )
+        assert prediction_rows(plan, entry.name, ledger) == before
+        rows = prediction_rows(plans["oracle"], entry.name, ledger)
         assert len(rows) == 6
         assert not {row["call_key"] for row in rows} & {row["call_key"] for row in before}
-        assert estimate(sample, [entry], RECIPE, ledger, **of, controls=("oracle",)).calls == 0
+        assert estimate(plan, [entry], ledger, ("oracle",)).calls == 0
         checked = verify(ledger)
         assert (checked.prompts, checked.fault_count) == (30, 0)
 

@@ -110,7 +110,7 @@ def test_whoever_waits_can_be_stopped() -> None:
     mine = lease(2, "mine")
     told: list[str] = []
     with pytest.raises(WaitStopped):
-        lease(1, "theirs", say=told.append, stop=lambda: bool(told))
+        lease(1, "theirs", on_wait=told.append, should_stop=lambda: bool(told))
     assert len(told) == 1
     mine.close()
     lease(1, "mine again").close()

@@ -12,6 +12,7 @@ import pytest
 
 from contextcliff_dagster.contracts import BudgetError, StoreError
 from contextcliff_dagster.inference.devices.file_leases import lease
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress
@@ -44,10 +45,10 @@ def test_after_the_deadline_nothing_is_sent_and_the_next_run_goes_on(ledger: Led
     with reference_server(delay_ms=50) as url:
         entry = openai_entry(url, concurrency=2)
         with pytest.raises(BudgetError, match=r"everything measured is kept.*raise --deadline"):
-            run(ledger, entry, until=time.monotonic())
+            run(ledger, entry, deadline_at=time.monotonic())
         kept = ledger.stats()
         assert kept["answers"] == kept["attempts"] <= 2, "what was sent was waited for"
-        assert run(ledger, entry, until=time.monotonic() + 3600).sent == 18 - kept["answers"]
+        assert run(ledger, entry, deadline_at=time.monotonic() + 3600).sent == 18 - kept["answers"]
 
 
 def test_the_deadline_ends_waiting_for_a_device_too(
@@ -58,7 +59,7 @@ def test_the_deadline_ends_waiting_for_a_device_too(
     held = lease(1, "somebody else")
     said: list[str] = []
     with pytest.raises(BudgetError, match=r"deadline was reached .* 18 calls.*raise --deadline"):
-        run(ledger, reference_entry(gpus=1), until=time.monotonic(), say=said.append)
+        run(ledger, reference_entry(gpus=1), deadline_at=time.monotonic(), on_wait=said.append)
     held.close()
     assert ledger.stats()["attempts"] == 0
 
@@ -66,7 +67,7 @@ def test_the_deadline_ends_waiting_for_a_device_too(
 def test_stop_ends_the_run_and_keeps_what_was_in_flight(ledger: Ledger) -> None:
     with reference_server(delay_ms=100) as url:
         entry, sent = openai_entry(url, concurrency=2), ledger.stats
-        summary = run(ledger, entry, stop=lambda: sent()["attempts"] >= 3)
+        summary = run(ledger, entry, should_stop=lambda: sent()["attempts"] >= 3)
     assert summary.stopped
     assert 0 < summary.answered < 18
     assert ledger.orphans() == []
@@ -79,7 +80,7 @@ def test_a_fault_of_the_callers_callback_ends_the_run_cleanly(ledger: Ledger) ->
             raise RuntimeError("the caller's own fault")
 
     with pytest.raises(RuntimeError):
-        run(ledger, progress=broken)
+        run(ledger, on_progress=broken)
     assert ledger.orphans() == []
     assert run(ledger).cached > 0
 
@@ -98,14 +99,8 @@ def test_calls_in_flight_are_given_up_after_the_grace_and_may_have_been_paid(
         with EngineSession(entry) as session:
             calls = plan_calls(SAMPLE, session.identity.hash, RECIPE, "c", SAMPLE.bins, 6)
             scope = Scope("s", "c", "remote", session.identity.hash)
-            summary = run_calls(
-                calls,
-                session=session,
-                ledger=ledger,
-                scope=scope,
-                stop=lambda: len(read_log(log)) == 2,
-                grace_s=0.3,
-            )
+            control = RunControl(should_stop=lambda: len(read_log(log)) == 2, grace_s=0.3)
+            summary = run_calls(calls, session, ledger, scope, control)
         assert (summary.stopped, summary.answered) == (True, 0)
         stats = ledger.stats()
         assert (stats["maybe_paid"], stats["orphans"]) == (2, 0)
@@ -137,7 +132,7 @@ def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_pat
                 Ledger.open(disk / "state.db") as ledger,
                 pytest.raises(StoreError, match="disk is full"),
             ):
-                run(ledger, entry, progress=fill)
+                run(ledger, entry, on_progress=fill)
             filler.unlink()
             with Ledger.open(disk / "state.db") as ledger:
                 kept = ledger.stats()

@@ -6,13 +6,17 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from typing import Any
 
 from contextcliff_dagster.contracts import PREDICTIONS, conform
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import Progress
-from contextcliff_dagster_tests.support.records.calls import RECIPE, openai_entry, reference_entry
+from contextcliff_dagster_tests.support.records.calls import (
+    RECIPE,
+    openai_entry,
+    plan_of,
+    reference_entry,
+)
 from contextcliff_dagster_tests.support.records.measured import PRICE, SAMPLE, rows_of, run
 
 
@@ -40,7 +44,7 @@ def test_a_finished_study_makes_no_call_and_starts_no_engine(ledger: Ledger) -> 
     run(ledger)
     before = rows_of(ledger)
     bins: list[str] = []
-    summary = run(ledger, engine=NoEngine(), on_bin=lambda name, rows: bins.append(name))
+    summary = run(ledger, engine=NoEngine(), on_bin=bins.append)
     assert (summary.cached, summary.sent) == (18, 0)
     assert bins == SAMPLE.bins
     assert rows_of(ledger) == before
@@ -62,16 +66,16 @@ def test_a_further_replicate_asks_only_what_is_new(ledger: Ledger) -> None:
     assert len({row["prompt_hash"] for row in rows}) == 36
 
 
-def test_bins_are_announced_as_they_end_with_their_rows(ledger: Ledger) -> None:
+def test_bins_are_announced_as_they_end_with_their_rows_in_the_ledger(ledger: Ledger) -> None:
     told: dict[str, int] = {}
     seen: list[Progress] = []
     thread = threading.current_thread()
 
-    def on_bin(name: str, rows: list[dict[str, Any]]) -> None:
+    def on_bin(name: str) -> None:
         assert threading.current_thread() is thread
-        told[name] = len(rows)
+        told[name] = len(rows_of(ledger, bins=[name]))
 
-    run(ledger, on_bin=on_bin, progress=seen.append)
+    run(ledger, on_bin=on_bin, on_progress=seen.append)
     assert told == dict.fromkeys(SAMPLE.bins, 6)
     assert (seen[-1].done, seen[-1].planned, seen[-1].in_flight) == (18, 18, 0)
 
@@ -87,21 +91,19 @@ def test_a_document_that_does_not_fit_the_window_is_kept_apart_and_not_sent(ledg
 
 def test_the_estimate_counts_what_is_not_paid_yet(ledger: Ledger) -> None:
     entry = reference_entry(price=PRICE)
-    where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": SAMPLE.bins, "n": 6}
-    before = estimate(SAMPLE, [entry], RECIPE, ledger, **where)
+    plan = plan_of(SAMPLE, 6)
+    before = estimate(plan, [entry], ledger)
     assert (before.calls, before.cached) == (18, 0)
     run(ledger, entry, n=2)
-    after = estimate(SAMPLE, [entry], RECIPE, ledger, **where)
+    after = estimate(plan, [entry], ledger)
     assert (after.calls, after.cached) == (12, 6)
     assert 0 < after.usd < before.usd <= before.usd_at_most
     run(ledger, entry)
-    assert estimate(SAMPLE, [entry], RECIPE, ledger, **where).to_dict()["usd"] == 0
+    assert estimate(plan, [entry], ledger).to_dict()["usd"] == 0
     # The estimate was no less than what was paid, and not absurdly more.
     assert ledger.spent("s", "c").usd <= before.usd_at_most
     assert before.usd <= 2 * ledger.spent("s", "c").usd
-    assert estimate(SAMPLE, [openai_entry("http://x/v1")], RECIPE, None, **where).unpriced == (
-        "remote",
-    )
+    assert estimate(plan, [openai_entry("http://x/v1")], None).unpriced == ("remote",)
 
 
 def test_importing_what_defs_import_loads_no_heavy_library() -> None:

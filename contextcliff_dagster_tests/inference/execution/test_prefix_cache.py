@@ -32,6 +32,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     dialect_server,
     faulty_server,
     openai_entry,
+    plan_of,
     read_log,
 )
 
@@ -112,8 +113,7 @@ def test_a_server_without_a_word_for_it_is_asked_in_another_order(tmp_path: Path
     with faulty_server(["ok"], log) as url, Ledger.open(tmp_path / "state.db") as ledger:
         entry = openai_entry(url, concurrency=1)
         for recipe in (ON, OFF):
-            where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": 12}
-            assert measure(sample, entry, recipe, ledger, **where).sent == 24
+            assert measure(plan_of(sample, 12, recipe), entry, ledger).sent == 24
     texts = [line["body"]["messages"][0]["content"] for line in read_log(log)]
     heads = [text.rsplit("?", 1)[0][:40] for text in texts]
     together, apart = heads[:24], heads[24:]
@@ -129,8 +129,8 @@ def test_what_answers_at_an_address_decides_the_word(
     sample, log = LedgerSample(1, 2, max_tokens=100), tmp_path / "log.jsonl"
     with dialect_server(kind, log=log) as url, Ledger.open(tmp_path / "state.db") as ledger:
         for recipe in (ON, OFF):
-            where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": 2}
-            assert measure(sample, openai_entry(url), recipe, ledger, **where).answered == 4
+            plan = plan_of(sample, 2, recipe)
+            assert measure(plan, openai_entry(url), ledger).answered == 4
     sent = [line["options"] for line in read_log(log) if line["path"].endswith("completions")]
     assert [option in told for told in sent] == [False] * 4 + [True] * 4
 

@@ -16,10 +16,10 @@ from contextcliff_dagster.inference.execution.rate_limiter import AdaptiveLimit,
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.retry import Backoff, Tries
 from contextcliff_dagster_tests.support.records.calls import (
-    RECIPE,
     LedgerSample,
     crowded_server,
     openai_entry,
+    plan_of,
     read_log,
 )
 from contextcliff_dagster_tests.support.virtual_time import run_virtually
@@ -227,9 +227,7 @@ def test_a_server_with_three_seats_answers_every_call_of_sixteen_workers(tmp_pat
     sample, log = LedgerSample(1, 60, max_tokens=200), tmp_path / "log.jsonl"
     with crowded_server(3, log) as url, Ledger.open(tmp_path / "state.db") as ledger:
         entry = openai_entry(url, concurrency=16)
-        summary = measure(
-            sample, entry, RECIPE, ledger, study="s", campaign="c", bins=["b00"], n=60
-        )
+        summary = measure(plan_of(sample, 60), entry, ledger)
     said = [line["behaviour"] for line in read_log(log)]
     assert (summary.answered, said.count("ok")) == (60, 60)
     assert summary.retries == said.count("429") > 0

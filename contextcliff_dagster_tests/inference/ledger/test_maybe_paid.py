@@ -46,7 +46,7 @@ def test_a_fault_after_sending_is_marked_and_charged(
     with faulty_server([fault, "ok"]) as url:
         entry = openai_entry(url, concurrency=1, price=PRICE)
         summary = run(ledger, entry, n=1, bins=SAMPLE.bins[:1])
-    (key,) = keys(rows_of(ledger, n=1, model=entry, bins=SAMPLE.bins[:1]))
+    (key,) = keys(rows_of(ledger, n=1, model=entry.name, bins=SAMPLE.bins[:1]))
     marked = ledger.maybe_paid([key])
     assert (summary.maybe_paid, marked.requests) == (perhaps, perhaps)
     assert summary.maybe_paid_usd == pytest.approx(marked.usd)

@@ -22,7 +22,11 @@ from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.ledger.test_ledger import source
 from contextcliff_dagster_tests.support.postgres import PostgresServer
-from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample, reference_entry
+from contextcliff_dagster_tests.support.records.calls import (
+    LedgerSample,
+    plan_of,
+    reference_entry,
+)
 
 SAMPLE = LedgerSample(2, 2, max_tokens=120)
 DUMP = Path(__file__).with_name("ledger_v1.sql")
@@ -84,10 +88,7 @@ def contents(where: Path | DatabaseUrl, version: int) -> Rows:
 def measured(where: Path | DatabaseUrl) -> tuple[int, int]:
     """Calls that were cached and sent when the study of the old ledger is measured again."""
     with Ledger.open(where) as ledger:
-        summary = measure(
-            SAMPLE, reference_entry(), RECIPE, ledger,
-            study="s", campaign="c", bins=SAMPLE.bins, n=2,
-        )  # fmt: skip
+        summary = measure(plan_of(SAMPLE, 2), reference_entry(), ledger)
     return summary.cached, summary.sent
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger import ledger as ledger_module
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
@@ -24,6 +25,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,
     openai_entry,
+    plan_of,
     reference_entry,
     unreliable_server,
 )
@@ -80,7 +82,8 @@ def test_the_day_is_asked_for_by_the_environment(monkeypatch: pytest.MonkeyPatch
 def run(ledger: Ledger, url: str, study: str = "s", **more: Any) -> float:
     """Measure eight calls; what the day has cost so far."""
     entry = openai_entry(url, price=more.pop("price", PRICE), tokenizer="reference", revision="1")
-    measure(SAMPLE, entry, RECIPE, ledger, study=study, campaign="c", bins=["b00"], n=8, **more)
+    plan = plan_of(SAMPLE, 8, bins=["b00"], study=study)
+    measure(plan, entry, ledger, RunControl(**more))
     return ledger.spent_usd_on(utc_now()[:10])
 
 
@@ -94,9 +97,8 @@ def test_a_day_ends_a_study_in_the_middle_and_another_before_it_begins(
         with pytest.raises(BudgetError, match="Today's budget"):
             measure_other = replace(RECIPE, max_output_tokens=9)
             entry = openai_entry(url, price=PRICE, tokenizer="reference", revision="1")
-            measure(
-                SAMPLE, entry, measure_other, ledger, study="t", campaign="c", bins=["b00"], n=8
-            )
+            other = plan_of(SAMPLE, 8, bins=["b00"], study="t", recipe=measure_other)
+            measure(other, entry, ledger)
         assert whole < ledger.spent_usd_on(utc_now()[:10]) <= spent
         assert run(ledger, url) <= spent, "what is measured can still be had"
 
@@ -108,8 +110,6 @@ def test_money_cannot_be_limited_where_nobody_knows_the_price(tmp_path: Path) ->
         assert ledger.stats()["attempts"] == 0
         run(ledger, url, price=None)
     with Ledger.open(tmp_path / "own.db") as ledger:
-        where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": ["b00"], "n": 2}
-        summary = measure(
-            SAMPLE, reference_entry(), RECIPE, ledger, budget=Budget(usd=0.0), **where
-        )
+        plan, nothing = plan_of(SAMPLE, 2, bins=["b00"]), RunControl(Budget(usd=0.0))
+        summary = measure(plan, reference_entry(), ledger, nothing)
     assert summary.answered == 2, "what runs in this process costs nothing"

@@ -13,7 +13,11 @@ from contextcliff_dagster.inference.models.registry import ModelEntry, Price
 from contextcliff_dagster.inference.spending import prices
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.spending.prices import insist_on_price, price_notes, priced
-from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample, openai_entry
+from contextcliff_dagster_tests.support.records.calls import (
+    LedgerSample,
+    openai_entry,
+    plan_of,
+)
 
 SAMPLE = LedgerSample(1, 8, max_tokens=200)
 PRICE = {"input_usd_per_mtok": 100, "output_usd_per_mtok": 100}
@@ -113,8 +117,7 @@ def test_a_price_that_is_old_is_worth_a_note() -> None:
     assert price_notes(entry, today) == []
     assert price_notes(entry, date(2025, 1, 14)) == []
     assert "181 days ago" in price_notes(entry, date(2025, 1, 15))[0]
-    asked = {"study": "s", "campaign": "c", "bins": ["b00"], "n": 8}
-    told = estimate(SAMPLE, [entry], RECIPE, None, **asked)  # type: ignore[arg-type]
+    told = estimate(plan_of(SAMPLE, 8, bins=["b00"]), [entry], None)
     assert "2024-07-18" in told.notes[0]
     assert told.to_dict()["notes"] == list(told.notes)
     unknown = openai_entry("http://127.0.0.1:9/v1", price={**PRICE, "as_of": "last spring"})

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
 
@@ -66,6 +67,20 @@ class LedgerSample:
 
     def document_text(self, document_id: str) -> str:
         return self._texts[document_id]
+
+
+def plan_of(
+    source: Any,
+    n: int,
+    recipe: Recipe = RECIPE,
+    *,
+    study: str = "s",
+    campaign: str = "c",
+    bins: Sequence[str] | None = None,
+) -> CallPlan:
+    """The first ``n`` examples of each of ``bins``, of all bins of ``source`` when None."""
+    bins = source.bins if bins is None else bins
+    return CallPlan(study=study, campaign=campaign, source=source, recipe=recipe, bins=bins, n=n)
 
 
 def reference_entry(name: str = "reference-short", **changes: object) -> ModelEntry:

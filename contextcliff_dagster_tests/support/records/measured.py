@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
-from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample, reference_entry
+from contextcliff_dagster_tests.support.records.calls import (
+    RECIPE,
+    LedgerSample,
+    plan_of,
+    reference_entry,
+)
 
 SAMPLE = LedgerSample(3, 6, max_tokens=200)
 PRICE = {"input_usd_per_mtok": 1000, "output_usd_per_mtok": 1000}
+
+
+_CONTROL = {field.name for field in fields(RunControl)}
 
 
 def run(
@@ -23,14 +33,19 @@ def run(
     recipe: Recipe = RECIPE,
     **more: Any,
 ) -> RunSummary:
-    """Measure ``n`` examples a bin."""
-    where = {"study": "s", "campaign": "c", "bins": SAMPLE.bins, **more}
-    return measure(SAMPLE, entry or reference_entry(), recipe, ledger, n=n, **where)
+    """Measure ``n`` examples a bin; ``more``: for the plan, the `RunControl` and `measure`."""
+    control = RunControl(**{name: more.pop(name) for name in _CONTROL & more.keys()})
+    further = {name: more.pop(name) for name in {"on_bin", "engine"} & more.keys()}
+    plan = plan_of(SAMPLE, n, recipe=recipe, **more)
+    return measure(plan, entry or reference_entry(), ledger, control, **further)
 
 
 def rows_of(
-    ledger: Ledger, n: int = 6, recipe: Recipe = RECIPE, **more: Any
+    ledger: Ledger,
+    n: int = 6,
+    recipe: Recipe = RECIPE,
+    model: str = "reference-short",
+    **more: Any,
 ) -> list[dict[str, Any]]:
     """The prediction rows of what is measured."""
-    where = {"study": "s", "campaign": "c", "model": "reference-short", "bins": SAMPLE.bins, **more}
-    return prediction_rows(SAMPLE, ledger, recipe=recipe, n=n, **where)
+    return prediction_rows(plan_of(SAMPLE, n, recipe=recipe, **more), model, ledger)

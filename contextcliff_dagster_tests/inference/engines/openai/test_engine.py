@@ -23,6 +23,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     faulty_server,
     openai_entry,
+    plan_of,
     read_log,
     reference_server,
 )
@@ -38,9 +39,9 @@ def run(
     log = tmp_path / "requests.jsonl"
     with faulty_server(script, log) as url, Ledger.open(tmp_path / "state.db") as ledger:
         entry = openai_entry(url, concurrency=1, revision="r1", **changes)
-        where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": n}
-        summary = measure(sample, entry, RECIPE, ledger, **where)
-        rows = prediction_rows(sample, ledger, model=entry, recipe=RECIPE, **where)
+        plan = plan_of(sample, n)
+        summary = measure(plan, entry, ledger)
+        rows = prediction_rows(plan, entry.name, ledger)
     return summary, rows, read_log(log)
 
 
@@ -241,7 +242,7 @@ def test_being_asked_to_slow_down_is_no_breakdown(tmp_path: Path) -> None:
     sample, log = LedgerSample(1, 5), tmp_path / "requests.jsonl"
     with faulty_server(["429"] * 10 + ["ok"], log) as url, Ledger.open(tmp_path / "l.db") as ledger:
         entry = openai_entry(url, concurrency=5, breaker_failures=4)
-        summary = measure(sample, entry, RECIPE, ledger, study="s", campaign="c", bins=["b00"], n=5)
+        summary = measure(plan_of(sample, 5), entry, ledger)
     assert (summary.answered, summary.retries) == (5, 10)
 
 
@@ -262,7 +263,7 @@ def test_an_unreachable_endpoint_is_one_sentence_at_once(tmp_path: Path) -> None
     entry = openai_entry("http://user:secret@127.0.0.1:9/v1")
     refused = pytest.raises(EngineError, match="cannot be reached")
     with Ledger.open(tmp_path / "state.db") as ledger, refused as caught:
-        measure(ONE, entry, RECIPE, ledger, study="s", campaign="c", bins=["b00"], n=1)
+        measure(plan_of(ONE, 1), entry, ledger)
     assert "secret" not in str(caught.value)
 
 
@@ -297,7 +298,7 @@ def test_a_user_in_the_address_and_a_key_are_one_too_many(
         pytest.raises(EngineError, match="a request can carry one of the two") as caught,
     ):
         sample = LedgerSample(1, 1)
-        measure(sample, entry, RECIPE, ledger, study="s", campaign="c", bins=sample.bins, n=1)
+        measure(plan_of(sample, 1), entry, ledger)
     assert "hunter2" not in str(caught.value)
 
 
@@ -346,10 +347,10 @@ def test_over_http_the_reference_model_says_what_it_says_in_process(tmp_path: Pa
     said = []
     with reference_server() as url, Ledger.open(tmp_path / "state.db") as ledger:
         for entry in (reference_entry(), openai_entry(url, tokenizer="reference")):
-            where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": 5}
-            summary = measure(sample, entry, RECIPE, ledger, **where)
+            plan = plan_of(sample, 5)
+            summary = measure(plan, entry, ledger)
             assert summary.answered == 10
-            rows = prediction_rows(sample, ledger, model=entry, recipe=RECIPE, **where)
+            rows = prediction_rows(plan, entry.name, ledger)
             said.append(
                 [
                     (r["raw_output"], r["finish_reason"], r["prompt_tokens"], r["prompt_hash"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,
     openai_entry,
+    plan_of,
     running,
 )
 
@@ -86,9 +86,9 @@ async def times_are_told(entry: ModelEntry) -> None:
 def too_long_for_half(tmp_path: Path, entry: ModelEntry, recipe: Recipe) -> tuple[int, int]:
     """Measure documents around the window's length: calls answered, and never sent."""
     sample = LedgerSample(2, 2, max_tokens=4 * WINDOW, seed=2)
-    where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": 2}
+    plan = plan_of(sample, 2, recipe)
     with Ledger.open(tmp_path / "state.db") as ledger:
-        summary = measure(sample, entry, recipe, ledger, **where)
+        summary = measure(plan, entry, ledger)
     assert summary.unchecked_truncation == summary.invalid_truncated == 0
     assert summary.sent == summary.answered
     return summary.answered, summary.context_overflow

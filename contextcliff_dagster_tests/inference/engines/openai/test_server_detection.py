@@ -21,6 +21,7 @@ from contextcliff_dagster.inference.engines.base import (
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.registry import ModelEntry
@@ -32,6 +33,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     dialect_server,
     openai_entry,
+    plan_of,
     read_log,
     reference_entry,
     reference_server,
@@ -188,7 +190,7 @@ def test_a_key_that_a_server_tells_back_is_in_no_identity(
     sample = LedgerSample(1, 1)
     with dialect_server(kind, echo=True) as url, Ledger.open(tmp_path / "state.db") as ledger:
         entry = openai_entry(url, model_id="served", api_key_env="MY_KEY")
-        measure(sample, entry, RECIPE, ledger, study="s", campaign="c", bins=["b00"], n=1)
+        measure(plan_of(sample, 1), entry, ledger)
         assert "server_software" in with_engine(entry, who).fields
     kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert KEY.encode() not in kept
@@ -225,10 +227,10 @@ def measured(
     tmp_path: Path, url: str, sample: LedgerSample, **changes: Any
 ) -> tuple[Any, list[dict[str, Any]]]:
     entry = openai_entry(url, concurrency=1, **changes)
-    where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": sample.bins, "n": 3}
+    plan = plan_of(sample, 3)
     with Ledger.open(tmp_path / "state.db") as ledger:
-        summary = measure(sample, entry, RECIPE, ledger, **where)
-        return summary, prediction_rows(sample, ledger, model=entry, recipe=RECIPE, **where)
+        summary = measure(plan, entry, ledger)
+        return summary, prediction_rows(plan, entry.name, ledger)
 
 
 @pytest.mark.parametrize("kind", DIALECTS)
@@ -345,15 +347,14 @@ def test_our_own_server_needs_no_settings(tmp_path: Path) -> None:
 
 def test_a_window_that_nobody_tells_is_asked_for_in_a_sentence(tmp_path: Path) -> None:
     said: list[str] = []
-    sample = LedgerSample(1, 1)
-    where: dict[str, Any] = {"study": "s", "campaign": "c", "bins": ["b00"], "n": 1}
+    plan, control = plan_of(LedgerSample(1, 1), 1), RunControl(on_wait=said.append)
     with dialect_server("plain") as url, Ledger.open(tmp_path / "state.db") as ledger:
-        measure(sample, openai_entry(url), RECIPE, ledger, say=said.append, **where)
+        measure(plan, openai_entry(url), ledger, control)
         told = openai_entry(url, name="told", window_tokens=4096)
-        measure(sample, told, RECIPE, ledger, say=said.append, **where)
+        measure(plan, told, ledger, control)
     with dialect_server("vllm") as url, Ledger.open(tmp_path / "state.db") as ledger:
         asks = openai_entry(url, name="asks")
-        measure(sample, asks, RECIPE, ledger, say=said.append, **where)
+        measure(plan, asks, ledger, control)
     (sentence,) = said
     assert sentence.startswith("Note: ")
     assert "'remote'" in sentence
