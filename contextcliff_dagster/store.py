@@ -200,19 +200,10 @@ class Store:
         """Folder of one campaign's ``predictions`` or ``eval_records``, as model=/bin=/file."""
         return self.study_dir(study) / table / f"campaign={slug(campaign)}"
 
-    def _partition(self, table: str, study: str, campaign: str, model: str, bin: str) -> Path:
+    def table_file(self, table: str, study: str, campaign: str, model: str, bin: str) -> Path:
+        """The file of one model's bin (or other cell) in a table of predictions or records."""
         folder = self.campaign_dir(table, study, campaign)
         return folder / f"model={slug(model)}" / f"bin={slug(bin)}" / f"{table}.parquet"
-
-    def predictions_file(self, study: str, campaign: str, model: str, bin: str) -> Path:
-        return self._partition("predictions", study, campaign, model, bin)
-
-    def eval_records_file(self, study: str, campaign: str, model: str, bin: str) -> Path:
-        return self._partition("eval_records", study, campaign, model, bin)
-
-    def control_file(self, table: str, study: str, campaign: str, model: str, bin: str) -> Path:
-        """``control_predictions`` or ``control_records`` of one model's bin, all controls."""
-        return self._partition(table, study, campaign, model, bin)
 
     def profiles_dir(self, study: str, campaign: str) -> Path:
         """Folder of the campaign's profiles, one folder per model."""
@@ -221,6 +212,10 @@ class Store:
     def profile_dir(self, study: str, campaign: str, model: str) -> Path:
         """Folder of ``metrics.json`` and ``cliffs.json``."""
         return self.profiles_dir(study, campaign) / slug(model)
+
+    def results_file(self, study: str, campaign: str, experiment: str) -> Path:
+        """Results of an experiment other than the length profile, all models."""
+        return self.study_dir(study) / "results" / slug(campaign) / f"{slug(experiment)}.json"
 
     def report_dir(self, study: str, campaign: str) -> Path:
         """Folder of ``report.md``, ``report.json`` and ``report.png``."""

@@ -182,8 +182,8 @@ def test_every_bin_has_a_file_of_its_own(tmp_path: Path) -> None:
         ("a", "c", "n", "b00"),
         ("a", "d", "m", "b00"),
     ]
-    paths = {store.predictions_file(*name) for name in names}
-    paths |= {store.eval_records_file(*name) for name in names}
+    paths = {store.table_file("predictions", *name) for name in names}
+    paths |= {store.table_file("eval_records", *name) for name in names}
     assert len(paths) == 2 * len(names)
     assert all(os.fspath(path).startswith(os.fspath(tmp_path)) for path in paths)
 

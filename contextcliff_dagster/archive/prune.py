@@ -7,16 +7,10 @@ the ledger has lost goes with it, so that no file outlives what it was made from
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
-from contextcliff_dagster.contracts import (
-    CONTROL_PREDICTIONS,
-    CONTROL_RECORDS,
-    EVAL_RECORDS,
-    PREDICTIONS,
-    StoreError,
-    Table,
-)
+from contextcliff_dagster.contracts import StoreError, Table
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.prune import PrunePlan, prune
 from contextcliff_dagster.store import Store, read_table, write_table
@@ -25,20 +19,26 @@ _TEXTS = ("raw_output", "parsed_answer", "error")
 
 
 def prune_store(
-    store: Store, ledger: Ledger, study: str, campaign: str | None = None, *, texts: bool = False
+    store: Store,
+    ledger: Ledger,
+    study: str,
+    campaign: str | None = None,
+    *,
+    tables: Iterable[Table],
+    texts: bool = False,
 ) -> PrunePlan:
     """`inference.ledger_prune.prune`, and the study's files to match.
 
-    Without ``texts``: predictions and scored records of the pruned campaigns go. With ``texts``:
-    they lose the columns of text, and for a whole study its sample and the corpus it was drawn from
-    (documents, questions, answers) go.
+    ``tables``: those that the experiments fill. Without ``texts``: predictions and scored records
+    of the pruned campaigns go. With ``texts``: they lose the columns of text, and for a whole study
+    its sample and the corpus it was drawn from (documents, questions, answers) go.
 
     Raises:
         StudyError: no such study or campaign.
         StoreError: a run is measuring it, or ledger or files cannot be written.
     """
     plan = prune(ledger, study, campaign, texts=texts)
-    for table in (PREDICTIONS, EVAL_RECORDS, CONTROL_PREDICTIONS, CONTROL_RECORDS):
+    for table in tables:
         for name in plan.campaigns:
             folder = store.campaign_dir(table.name, study, name)
             if texts:

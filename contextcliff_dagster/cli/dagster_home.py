@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import dagster as dg
 
 
+COMMAND_LINE = "command line"
+"""What started a run, as one of its tags says."""
+
+
 def dagster_home(store: Store) -> Path:
     """``DAGSTER_HOME`` where set; the checkout's for the checkout's own store; else the store's."""
     if own := os.environ.get("DAGSTER_HOME"):

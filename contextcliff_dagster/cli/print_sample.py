@@ -13,6 +13,7 @@ from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Prepared
+    from contextcliff_dagster.sampling.manifest import Manifest
 
 _SOURCES_SHOWN, _MOST_SOURCES = 3, 12
 
@@ -21,6 +22,9 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
     """The frozen sample bin by bin, and what measuring it would take."""
     from contextcliff_dagster.experiments.common.file_list import file_list
 
+    if prepared.manifest is None:
+        _print_estimate(prepared, as_json=as_json)
+        return
     folder = store.manifest_dir(prepared.study.name)
     if as_json:
         print_json(
@@ -35,7 +39,7 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
             }
         )
         return
-    sources = _sources(prepared)
+    sources = _sources(prepared.manifest)
     print_table(
         ("BIN", "TOKENS", "MEDIAN", "IN SAMPLE", "EXAMPLES", "DOCUMENTS")
         + (("SOURCES",) if sources else ()),
@@ -44,7 +48,7 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
                 b.bin,
                 f"{b.edge_low:,} to {b.edge_high:,}" if b.merged_into is None else "",
                 f"{b.median_tokens:,}" if b.median_tokens is not None else "",
-                _drawn(prepared, b.bin),
+                _drawn(prepared.manifest, b.bin),
                 f"{b.n:,}" if b.merged_into is None else f"merged into {b.merged_into}",
                 f"{b.n_documents:,}" if b.merged_into is None else "",
                 *([sources.get(b.bin, "")] if sources else []),
@@ -59,7 +63,7 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
         click.echo(f"Too long for {model}, so not sent: {calls:,} calls, by the study's count.")
     if prepared.kept and (files := file_list(prepared.study, store, account)):
         click.echo(f"What became of each file: {files}")
-    if few := _few_sentence(prepared):
+    if few := _few_sentence(prepared.manifest, prepared.study.sampling.samples_per_bin):
         click.echo(f"\n{few}")
     click.echo(f"\n{estimate_sentence(prepared)}")
     digest = f"sha256 {prepared.manifest.sha256[:16]}..."
@@ -69,20 +73,28 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
         click.echo(f"This sample ({digest}) is not kept: `prepare` and `profile` freeze it.")
 
 
+def _print_estimate(prepared: Prepared, *, as_json: bool) -> None:
+    """Print what measuring would take, for experiments that make their own documents."""
+    if as_json:
+        print_json({"study": prepared.study.name, "estimate": prepared.estimate.to_dict()})
+    else:
+        click.echo(estimate_sentence(prepared))
+
+
 def _bin(b: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
     return asdict(b)
 
 
-def _drawn(prepared: Prepared, key: str) -> int:
-    return int(prepared.manifest.examples.column("bin").to_pylist().count(key))
+def _drawn(manifest: Manifest, key: str) -> int:
+    return int(manifest.examples.column("bin").to_pylist().count(key))
 
 
-def _sources(prepared: Prepared) -> dict[str, str]:
+def _sources(manifest: Manifest) -> dict[str, str]:
     """Shares of the sources in each bin's sample, the largest first; empty where there is one, or
     where each is hardly more than a document."""
-    examples = prepared.manifest.examples
+    examples = manifest.examples
     if "source" not in examples.column_names:
         return {}
     by_bin: dict[str, Counter[str]] = {}
@@ -110,11 +122,10 @@ def _too_long(prepared: Prepared) -> Counter[str]:
     return +calls
 
 
-def _few_sentence(prepared: Prepared) -> str | None:
+def _few_sentence(manifest: Manifest, asked: int) -> str | None:
     """Where bins hold fewer examples than asked for: how many do."""
-    asked = prepared.study.sampling.samples_per_bin
-    bins = [b.bin for b in prepared.manifest.bins if b.merged_into is None]
-    few = sum(_drawn(prepared, name) < asked for name in bins)
+    bins = [b.bin for b in manifest.bins if b.merged_into is None]
+    few = sum(_drawn(manifest, name) < asked for name in bins)
     if not few:
         return None
     return (
@@ -141,7 +152,7 @@ def estimate_sentence(prepared: Prepared) -> str:
 def _of_controls(prepared: Prepared) -> list[str]:
     """What of it the controls take, one sentence each; an oracle says how many it can ask."""
     lines, said = prepared.estimate.lines, []
-    for control in prepared.study.controls:
+    for control in dict.fromkeys(line.control for line in lines if line.control):
         own = [line for line in lines if line.control == control]
         left = sum(line.calls - line.cached - line.overflow for line in own)
         cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in own)) else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.store import PACKAGE, Store, write_atomic
+from contextcliff_dagster.store import PACKAGE, Store, slug, write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Profiled
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 _NOTE = ".made_from.json"
-_BESIDE = ("eval_records", "control_predictions", "control_records")
 
 
 def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled | None:
@@ -33,7 +32,7 @@ def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled 
         study: as asked for: with its seed, sample size and models.
         campaign: the newest when None.
     """
-    from contextcliff_dagster.defs.run import as_it_stands
+    from contextcliff_dagster.defs.run import read_profiled
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
 
@@ -50,7 +49,7 @@ def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled 
     if now is None or now != note["made_from"]:
         return None
     calls = {m: RunSummary(planned=n, cached=n) for m, n in note["planned"].items()}
-    return as_it_stands(study, store, name, calls)
+    return read_profiled(study, store, name, calls)
 
 
 def note_standing(
@@ -104,12 +103,11 @@ def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | No
 def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
     """Path -> size and time of change, of all that a finished campaign has written or quotes."""
     root = store.study_dir(study)
-    predictions = store.predictions_file(study, campaign, "m", "b").parents[2]
     folders = (
         store.manifest_dir(study),
-        predictions,
-        *(root / table / predictions.name for table in _BESIDE),
-        store.profile_dir(study, campaign, "m").parent,
+        *root.glob(f"*/campaign={slug(campaign)}"),
+        store.profiles_dir(study, campaign),
+        store.results_file(study, campaign, "any").parent,
         store.report_dir(study, campaign),
     )
     paths = [path for folder in folders for path in sorted(folder.rglob("*"))]

@@ -9,14 +9,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.defs.run import (
-    JUDGEMENT,
-    JUDGEMENT_OPS,
-    Profiled,
-    as_it_stands,
-    run_assets,
-)
+from contextcliff_dagster.defs.in_process import LocalRuns
+from contextcliff_dagster.defs.run import Profiled, judged_assets, read_profiled
 from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -54,6 +51,7 @@ def profile_targeted(
     on_wait: Callable[[str], None] | None = None,
     stop: Callable[[], bool] | None = None,
     instance: dg.DagsterInstance | None = None,
+    cause: str = "python",
 ) -> Targeted:
     """Measure a prepared study until each model's loss is located, excluded, or nothing is left.
 
@@ -68,19 +66,22 @@ def profile_targeted(
         BudgetError: not even the first round could be paid.
         ContextCliffError: one sentence; nothing measured is lost.
     """
-    from contextcliff_dagster.experiments.common import measurement, preparation
+    from contextcliff_dagster.defs.studies import judging_ops
+    from contextcliff_dagster.experiments.common import preparation
     from contextcliff_dagster.experiments.length_profile import adaptive_rounds
     from contextcliff_dagster.inference.execution.run_calls import out_of_time
 
     manifest = preparation.load_frozen(study, store)
-    with measurement.open_ledger(store) as ledger:
-        campaign = measurement.campaign_of(ledger, study, campaign)
+    with StudyRun.open(study, store, campaign) as run:
+        campaign = run.campaign
     until = None if deadline_s is None else time.monotonic() + deadline_s
     calls: dict[str, RunSummary] = {}
     ended: dict[str, str] = {}
     stopped: str | None = None
     tell = on_round or (lambda _: None)
     dated = {"campaign": campaign}
+    names = ("predictions", "eval_records")
+    runs = LocalRuns(study, store, campaign, instance, cause)
     rounds: dict[str, Round] = {}
     for number in count(1):
         before = {model: sum(found.asked.values()) for model, found in rounds.items()}
@@ -103,13 +104,9 @@ def profile_targeted(
                     raise out_of_time(sum(rounds[model].more.values()))
                 watch = Watch(on_progress, stop, budget, on_wait, deadline_s=left)
                 asked: dict[str, Any] = {**dated, "samples": rounds[model].samples, "why": why}
-                run_assets(
-                    study.with_models([model]),
-                    store,
-                    instance,
-                    ("predictions", "eval_records"),
-                    {"predictions": asked, "eval_records": dated},
-                    watch,
+                of_model = LocalRuns(study.with_models([model]), store, campaign, instance, cause)
+                of_model.materialize(
+                    LENGTH_PROFILE, names, {"predictions": asked, "eval_records": dated}, watch
                 )
                 _add(calls, watch.calls)
         except BudgetError as fault:
@@ -120,12 +117,11 @@ def profile_targeted(
     if stopped is not None:
         # A bin that was cut short has answers in the ledger that no table has yet.
         kept: dict[str, Any] = {**dated, "from_ledger_only": True}
-        names = ("predictions", "eval_records")
-        run_assets(
-            study, store, instance, names, {"predictions": kept, "eval_records": dated}, Watch()
-        )
-    run_assets(study, store, instance, JUDGEMENT, dict.fromkeys(JUDGEMENT_OPS, dated), Watch())
-    return Targeted(as_it_stands(study, store, campaign, calls), rounds, stopped)
+        runs.materialize(LENGTH_PROFILE, names, {"predictions": kept, "eval_records": dated})
+    judged = [*judged_assets(LENGTH_PROFILE), "report"]
+    ops = [*judging_ops(LENGTH_PROFILE), "report"]
+    runs.materialize(LENGTH_PROFILE, judged, dict.fromkeys(ops, dated))
+    return Targeted(read_profiled(study, store, campaign, calls), rounds, stopped)
 
 
 def _add(calls: dict[str, RunSummary], more: Mapping[str, RunSummary]) -> None:

@@ -1,4 +1,4 @@
-"""Telling somebody that `no_shrink` failed: a webhook, a command, or both.
+"""Alerts of an experiment, such as a model that became worse: a webhook, a command, or both.
 
 Addresses of webhooks are secrets (many carry a token in the path): they stand in the environment,
 and no message or log names more of them than the host.
@@ -20,25 +20,28 @@ from contextcliff_dagster.store import Store, slug, write_json
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.experiments.length_profile.regression import Regression
+    from contextcliff_dagster.experiments.common.experiment import Alarm
 
 WEBHOOK, COMMAND = "CONTEXTCLIFF_ALERT_WEBHOOK", "CONTEXTCLIFF_ALERT_COMMAND"
 TIMEOUT_S = 15.0
 
 
-def alert(study: Study, store: Store, found: Regression, say: Callable[[str], None]) -> list[str]:
-    """Tell every configured channel that ``found`` has shrunk models; the channels that took it.
+def alert(
+    study: Study, store: Store, alarm: Alarm | None, on_failure: Callable[[str], None]
+) -> list[str]:
+    """Send ``alarm`` to every configured channel; return the channels that took it.
 
     A webhook gets the alert as JSON by POST (its ``text`` is a sentence, which chat services show),
     a command the same on stdin. A channel that took an alert is not told the same again. One that
-    fails is ``say``-d and tried again the next time the campaign is judged; it fails no run.
+    fails is reported to ``on_failure`` and tried again the next time the campaign is judged; it
+    fails no run.
     """
-    if not found.shrunk:
+    if alarm is None:
         return []
-    message = {"event": "no_shrink_failed", "study": study.name, **found.to_dict()}
-    message["text"] = f"contextcliff, study {study.name}: {found.sentence}"
-    note = store.study_dir(study.name) / "alerts" / f"{slug(found.campaign)}.json"
-    told = _told(note, found)
+    message = {"event": alarm.event, "study": study.name, **alarm.details}
+    message["text"] = f"contextcliff, study {study.name}: {alarm.sentence}"
+    note = store.study_dir(study.name) / "alerts" / f"{slug(alarm.campaign)}.json"
+    told = _told(note, alarm)
     taken = []
     for name, send in _channels(study).items():
         if name in told:
@@ -47,10 +50,10 @@ def alert(study: Study, store: Store, found: Regression, say: Callable[[str], No
             send(json.dumps(message).encode())
             taken.append(name)
         except Exception as fault:
-            say(f"The alert could not be given to {name}: {_why(fault)}.")
+            on_failure(f"The alert could not be given to {name}: {_why(fault)}.")
     if taken:
         with suppress(ContextCliffError):  # told twice is better than not at all
-            write_json(note, {"shrunk": found.shrunk, "told": sorted({*told, *taken})})
+            write_json(note, {"shrunk": list(alarm.subjects), "told": sorted({*told, *taken})})
     return taken
 
 
@@ -114,9 +117,9 @@ def _why(fault: Exception) -> str:
     return type(reason if isinstance(reason, BaseException) else fault).__name__
 
 
-def _told(note: Any, found: Regression) -> list[str]:
+def _told(note: Any, alarm: Alarm) -> list[str]:
     try:
         kept = json.loads(note.read_bytes())
-        return list(kept["told"]) if kept["shrunk"] == found.shrunk else []
+        return list(kept["told"]) if kept["shrunk"] == list(alarm.subjects) else []
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -47,6 +47,19 @@ def group(study: Study) -> str:
     return study.name.replace("-", "_")
 
 
+def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:
+    """Return the tags of a run that say what it is for.
+
+    ``cause``: what started it (command line, schedule, sensor, ...).
+    """
+    return {
+        "contextcliff/study": study.name,
+        "contextcliff/models": ", ".join(study.models),
+        "contextcliff/campaign": campaign,
+        "contextcliff/cause": cause,
+    }
+
+
 def asset_key(study: Study, name: str) -> dg.AssetKey:
     return dg.AssetKey([study.name, name])
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import dagster as dg
 from dagster_duckdb import DuckDBResource
 
-from contextcliff_dagster.contracts import CONTROL_RECORDS, EVAL_RECORDS, PREDICTIONS, Table
+from contextcliff_dagster.contracts import Table
 from contextcliff_dagster.defs.asset_specs import OWNERS, asset_key, single_run_asset
 from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
+from contextcliff_dagster.experiments.registry import all_experiments, asked_experiments
 from contextcliff_dagster.studies import Study
 
 _DUCKDB_TYPES = {
@@ -88,15 +90,26 @@ def result_rows(root: Path) -> tuple[list[tuple], list[tuple]]:
     return cliffs, bins
 
 
+def shown_tables() -> list[Table]:
+    """Return the tables that have a view: predictions of the profile, records of everything."""
+    tables = [LENGTH_PROFILE.predictions, *(one.records for one in all_experiments())]
+    return list({table.name: table for table in tables}.values())
+
+
 def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
     """The asset ``database``, downstream of all studies."""
 
     @single_run_asset(
         key=dg.AssetKey(["database"]),
-        deps=[asset_key(s, name) for s in studies for name in ("eval_records", "cliffs")],
+        deps=[
+            asset_key(study, name)
+            for study in studies
+            for experiment in asked_experiments(study)
+            for name in (*experiment.asset_names("records"), *experiment.asset_names("result")[-1:])
+        ],
         description=(
-            "contextcliff.duckdb, rebuilt whole: views `predictions`, `eval_records` and "
-            "`control_records` over the Parquet files, tables `cliffs` and `bins`."
+            "contextcliff.duckdb, rebuilt whole: views over the Parquet files of all experiments "
+            f"({', '.join(f'`{t.name}`' for t in shown_tables())}), tables `cliffs` and `bins`."
         ),
         group_name="database",
         owners=OWNERS,
@@ -110,7 +123,7 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
         where.root.mkdir(parents=True, exist_ok=True)
         cliffs, bins = result_rows(where.root)
         with duckdb.get_connection() as connection:
-            for declared in (PREDICTIONS, EVAL_RECORDS, CONTROL_RECORDS):
+            for declared in shown_tables():
                 connection.execute(view_sql(declared, where.root))
             connection.execute(
                 "CREATE OR REPLACE TABLE cliffs (study VARCHAR, campaign VARCHAR, model VARCHAR, "

@@ -1,7 +1,7 @@
-"""The two partition dimensions of a study's predictions: `model` and `tokens`.
+"""The two partition dimensions of an experiment's predictions: `model`, and its own.
 
-Dagster orders keys, plots and backfills by the alphabetical order of the dimension names; the
-length dimension is called `tokens`, not `bin`, so that `model` comes first and one range of bins
+Dagster orders keys, plots and backfills by the alphabetical order of the dimension names; that of
+the length profile is called `tokens`, not `bin`, so that `model` comes first and one range of bins
 is one run of one engine.
 """
 
@@ -16,47 +16,52 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
 )
 
+from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study
 
 MODEL = "model"
-TOKENS = "tokens"
 
 
-def study_partitions(study: Study) -> dg.MultiPartitionsDefinition:
-    """One partition per model and length bin; model keys are slugs of the model names."""
+def experiment_partitions(study: Study, experiment: Experiment) -> dg.MultiPartitionsDefinition:
+    """One partition per model and cell; model keys are slugs of the model names."""
     return dg.MultiPartitionsDefinition(
         {
             MODEL: dg.StaticPartitionsDefinition([slug(name) for name in study.models]),
-            TOKENS: dg.StaticPartitionsDefinition(list(study.bin_keys)),
+            experiment.dimension: dg.StaticPartitionsDefinition(list(experiment.cells(study))),
         }
     )
 
 
-def bins_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
-    """Model name -> its bins among ``partition_keys``, so that one engine start serves them all."""
+def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
+    """Model name -> its cells among ``partition_keys``: one engine start serves them all."""
     names = {slug(name): name for name in study.models}
     wanted: dict[str, list[str]] = {}
     for key in partition_keys:
         assert isinstance(key, dg.MultiPartitionKey)
-        dimensions = key.keys_by_dimension
-        wanted.setdefault(names[dimensions[MODEL]], []).append(dimensions[TOKENS])
-    return {model: sorted(bins) for model, bins in wanted.items()}
+        dimensions = dict(key.keys_by_dimension)
+        model = names[dimensions.pop(MODEL)]
+        wanted.setdefault(model, []).extend(dimensions.values())
+    return {model: sorted(cells) for model, cells in wanted.items()}
 
 
-def asked_partitions(context: dg.AssetExecutionContext, study: Study) -> Sequence[str]:
+def asked_partitions(
+    context: dg.AssetExecutionContext, study: Study, experiment: Experiment
+) -> Sequence[str]:
     """The partitions that this run is to measure.
 
     A backfill of a *job* tags each run with its range and, besides, with the dimensions of the
     range's first partition; ``context.partition_keys`` then sees that one partition alone.
     """
-    tagged = tagged_partitions(context.run.tags, study)
+    tagged = tagged_partitions(context.run.tags, study, experiment)
     return context.partition_keys if tagged is None else tagged
 
 
-def tagged_partitions(run_tags: Mapping[str, str], study: Study) -> Sequence[str] | None:
+def tagged_partitions(
+    run_tags: Mapping[str, str], study: Study, experiment: Experiment
+) -> Sequence[str] | None:
     """The partitions that the tags of a run name, by a range or one alone; None without either."""
-    partitions = study_partitions(study)
+    partitions = experiment_partitions(study, experiment)
     if ASSET_PARTITION_RANGE_START_TAG not in run_tags:
         one = run_tags.get(PARTITION_NAME_TAG)
         return None if one is None else [partitions.get_partition_key_from_str(one)]
@@ -68,15 +73,15 @@ def tagged_partitions(run_tags: Mapping[str, str], study: Study) -> Sequence[str
     )
 
 
-def partition_key(model: str, bin: str) -> dg.MultiPartitionKey:
-    """The key of one model's bin."""
-    return dg.MultiPartitionKey({MODEL: slug(model), TOKENS: bin})
+def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPartitionKey:
+    """The key of one model's cell."""
+    return dg.MultiPartitionKey({MODEL: slug(model), experiment.dimension: cell})
 
 
-def range_tags(study: Study) -> dict[str, str]:
-    """Run tags that make one run take every partition of the study."""
+def range_tags(study: Study, experiment: Experiment) -> dict[str, str]:
+    """Run tags that make one run take every partition of the experiment."""
     # Plain strings: a MultiPartitionKey as tag value would tag the run with its first partition.
-    keys = [str(key) for key in study_partitions(study).get_partition_keys()]
+    keys = [str(key) for key in experiment_partitions(study, experiment).get_partition_keys()]
     return {
         ASSET_PARTITION_RANGE_START_TAG: keys[0],
         ASSET_PARTITION_RANGE_END_TAG: keys[-1],

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import ContextCliffError, EngineError
+from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.models.registry import get_model
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.store import Store
@@ -20,9 +20,11 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import dagster as dg
 
+    from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.manifest import Manifest
 
 
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
 class Prepared:
     """A study that is ready to be measured: its frozen sample, and what measuring it would cost.
 
+    ``manifest`` is None for a study whose experiments make their own documents.
     ``kept``: whether the sample lies in the store; see ``keep`` of :func:`prepare_study`.
     ``audit`` is the distribution audit as a JSON object; None where the corpus is no longer needed
     and was not read.
     """
 
     study: Study
-    manifest: Manifest
+    manifest: Manifest | None
     estimate: CostEstimate
     audit: Mapping[str, Any] | None = None
     kept: bool = True
@@ -46,7 +49,8 @@ class Prepared:
 class Profiled:
     """A measured study. ``calls`` is empty where nothing but files was rebuilt.
 
-    ``notes``: those of the report: who is left out of it, and why.
+    ``cliffs``: of the length profile, one a model. ``sections``: what the report says of the other
+    experiments of the study. ``notes``: those of the report: who is left out of it, and why.
     """
 
     study: Study
@@ -55,13 +59,10 @@ class Profiled:
     report: ReportFiles
     calls: Mapping[str, RunSummary] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    sections: Sequence[Section] = ()
 
 
 PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
-JUDGEMENT = ("eval_records", "metrics", "cliffs", "report")
-JUDGEMENT_OPS = ("eval_records", "profile", "report")
-"""Ops of ``JUDGEMENT``: metrics and cliffs are made by one."""
-
 OnProgress = Callable[[str, Progress], None]
 """Called with the model's name while its calls run."""
 
@@ -77,6 +78,7 @@ def prepare_study(
     keep: bool = True,
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
+    cause: str = "python",
 ) -> Prepared:
     """Corpus to frozen manifest and cost estimate; makes no call.
 
@@ -90,28 +92,31 @@ def prepare_study(
     """
     import dagster as dg
 
-    from contextcliff_dagster.experiments.common import measurement, preparation
+    from contextcliff_dagster.experiments.common import preparation
+    from contextcliff_dagster.experiments.common.measurement import estimate_cost
+    from contextcliff_dagster.experiments.registry import asked_experiments
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
-    frozen = not reread and preparation.find_frozen(study, store) is not None
+    sampled = study.has_corpus
+    frozen = not sampled or (not reread and preparation.find_frozen(study, store) is not None)
     with nullcontext(store.root) if keep else TemporaryDirectory(prefix="contextcliff-") as root:
         aside = Store(Path(root))
         drawn, ledgered = store if frozen else aside, store if store.has_ledger else aside
-        with measurement.open_ledger(ledgered) as ledger:
-            name = measurement.campaign_of(ledger, study, campaign)
+        with StudyRun.open(study, ledgered, campaign) as run:
+            name = run.campaign
         if not frozen:
             config: dict[str, Mapping[str, Any]] = {"raw_corpus": {"reread": reread}}
             if keep:
                 config["cost_estimate"] = {"campaign": name}
             names = (*PREPARATION, "cost_estimate") if keep else PREPARATION
             where = instance if keep else dg.DagsterInstance.ephemeral()
-            run_assets(study, drawn, where, names, config, Watch())
-        manifest = preparation.load_frozen(study, drawn)
-        with measurement.open_ledger(ledgered) as ledger:
-            estimate = measurement.estimate_cost(study, manifest, ledger, name)
-        audit = preparation.prepare_audit(study, drawn)
+            LocalRuns(study, drawn, name, where, cause).materialize(None, names, config)
+        manifest = preparation.load_frozen(study, drawn) if sampled else None
+        with StudyRun.open(study, ledgered, name) as run:
+            estimate = estimate_cost(replace(run, store=drawn), asked_experiments(study))
+        audit = preparation.prepare_audit(study, drawn) if sampled else None
     return Prepared(study, manifest, estimate, audit, kept=keep or frozen)
 
 
@@ -129,6 +134,7 @@ def profile_study(
     stop: Callable[[], bool] | None = None,
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
+    cause: str = "python",
 ) -> Profiled:
     """Measure what is not measured yet, then score, analyse and report.
 
@@ -144,26 +150,38 @@ def profile_study(
         stop: asked between calls; True ends cleanly, with what is measured kept.
         store: :meth:`Store.default` when None.
         instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.
+        cause: what started the runs, a tag of each.
 
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
     """
-    from contextcliff_dagster.experiments.common import measurement, preparation
+    from contextcliff_dagster.defs.studies import judging_ops, measuring_assets, partitioned
+    from contextcliff_dagster.experiments.common import preparation
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
-    with measurement.open_ledger(store) as ledger:
-        campaign = measurement.campaign_of(ledger, study, campaign)
+    with StudyRun.open(study, store, campaign) as run:
+        campaign = run.campaign
     watch = Watch(on_progress, stop, budget, on_wait, deadline_s=deadline_s)
-    # A frozen manifest needs no corpus: neither opened nor counted again.
-    frozen = preparation.find_frozen(study, store) is not None
-    asking = ("cost_estimate", "predictions", *(("control_predictions",) if study.controls else ()))
-    chosen = (*(() if frozen else PREPARATION), *asking, *JUDGEMENT)
+    runs = LocalRuns(study, store, campaign, instance, cause)
     dated = {"campaign": campaign}
-    config = dict.fromkeys((*asking, *JUDGEMENT_OPS), dated)
-    run_assets(study, store, instance, chosen, config, watch)
-    return as_it_stands(study, store, campaign, watch.calls)
+    # A frozen manifest needs no corpus: neither opened nor counted again.
+    frozen = not study.has_corpus or preparation.find_frozen(study, store) is not None
+    before = [*(() if frozen else PREPARATION), "cost_estimate"]
+    experiments = partitioned(study)
+    for experiment in experiments:
+        last = ["report"] if experiment is experiments[-1] else []
+        asking = measuring_assets(study, experiment)
+        ops = ["cost_estimate"] if before else []
+        runs.materialize(
+            experiment,
+            [*before, *asking, *judged_assets(experiment), *last],
+            dict.fromkeys([*ops, *asking, *judging_ops(experiment), *last], dated),
+            watch,
+        )
+        before = []
+    return read_profiled(study, store, campaign, watch.calls)
 
 
 def rebuild_report(
@@ -174,6 +192,7 @@ def rebuild_report(
     campaign: str | None = None,
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
+    cause: str = "python",
 ) -> Profiled:
     """Records, profiles and report again, from the ledger and the manifest alone; makes no call.
 
@@ -182,20 +201,32 @@ def rebuild_report(
     Raises:
         StudyError: nothing is measured yet.
     """
-    from contextcliff_dagster.experiments.common import measurement, preparation
+    from contextcliff_dagster.defs.studies import judging_ops, measuring_assets, partitioned
+    from contextcliff_dagster.experiments.common import preparation
 
     study, store = _as_asked(study, models, None, seed), store or Store.default()
-    study = preparation.as_drawn(study, store)
-    preparation.load_frozen(study, store)
-    with measurement.open_ledger(store) as ledger:
-        campaign = measurement.campaign_of(ledger, study, campaign)
+    if study.has_corpus:
+        study = preparation.as_drawn(study, store)
+        preparation.load_frozen(study, store)
+    with StudyRun.open(study, store, campaign) as run:
+        campaign = run.campaign
+    runs = LocalRuns(study, store, campaign, instance, cause)
     dated = {"campaign": campaign}
-    config: dict[str, Mapping[str, Any]] = {
-        **dict.fromkeys(JUDGEMENT_OPS, dated),
-        "predictions": {**dated, "from_ledger_only": True},
-    }
-    run_assets(study, store, instance, ("predictions", *JUDGEMENT), config, Watch())
-    return as_it_stands(study, store, campaign, {})
+    experiments = partitioned(study)
+    for experiment in experiments:
+        last = ["report"] if experiment is experiments[-1] else []
+        kept = measuring_assets(study, experiment)
+        config: dict[str, Mapping[str, Any]] = {
+            **dict.fromkeys([*judging_ops(experiment), *last], dated),
+            **{name: {**dated, "from_ledger_only": True} for name in kept},
+        }
+        runs.materialize(experiment, [*kept, *judged_assets(experiment), *last], config)
+    return read_profiled(study, store, campaign, {})
+
+
+def judged_assets(experiment: Experiment) -> list[str]:
+    """Return the assets that are made of an experiment's predictions, without the report."""
+    return [*experiment.asset_names("records"), *experiment.asset_names("result")]
 
 
 def _as_asked(
@@ -211,78 +242,28 @@ def _as_asked(
     return study if models is None else study.with_models(models)
 
 
-def run_assets(
-    study: Study,
-    store: Store,
-    instance: dg.DagsterInstance | None,
-    names: Sequence[str],
-    config: Mapping[str, Mapping[str, Any]],
-    watch: Watch,
-) -> None:
-    """Materialize the named assets of ``study`` in one run in this process; faults come through."""
-    import dagster as dg
-    from dagster._core.errors import DagsterAssetCheckFailedError
-
-    from contextcliff_dagster.defs.asset_specs import asset_key, group
-    from contextcliff_dagster.defs.partitions import range_tags
-    from contextcliff_dagster.defs.resources import StoreResource
-    from contextcliff_dagster.defs.studies import study_assets
-
-    if instance is None and os.environ.get("DAGSTER_HOME"):
-        instance = dg.DagsterInstance.get()
-    ops = {f"{group(study)}__{op}": {"config": dict(values)} for op, values in config.items()}
-    try:
-        dg.materialize(
-            study_assets(study),
-            selection=[asset_key(study, name) for name in names],
-            resources={"store": StoreResource(root=str(store.root)), "watch": watch},
-            instance=instance,
-            tags=range_tags(study) if "predictions" in names else {},
-            run_config={
-                "ops": ops,
-                # The terminal belongs to the caller: Dagster's own lines go to its event log only.
-                "loggers": {"console": {"config": {"log_level": _console_level()}}},
-            },
-        )
-    except DagsterAssetCheckFailedError as fault:
-        # The exception names the check; a person wants to know what failed and what to do.
-        raise _refusal(study, store, str(config["eval_records"]["campaign"]), fault) from fault
-
-
-def _refusal(study: Study, store: Store, campaign: str, fault: Exception) -> ContextCliffError:
-    """The sentence of the blocking check, `no_silent_truncation`."""
-    from contextcliff_dagster.defs.checks import cut_without_a_word
-    from contextcliff_dagster.experiments.length_profile.profile_and_report import (
-        read_records,
-        record_rows,
-    )
-    from contextcliff_dagster.scoring.truncation import refusal
-
-    cut = cut_without_a_word(study, record_rows(read_records(study, store, campaign)))
-    if not cut:
-        return ContextCliffError(f"{fault}; the run's asset checks say why.")
-    return EngineError(" ".join(refusal(model, study.name) for model in cut))
-
-
-def _console_level() -> str:
-    return "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
-
-
-def as_it_stands(
+def read_profiled(
     study: Study, store: Store, campaign: str, calls: Mapping[str, RunSummary]
 ) -> Profiled:
-    """The results in the store, nothing made again.
+    """Return the results in the store; nothing is made again.
 
     Raises:
         StoreError: there are none.
     """
+    from contextcliff_dagster.defs.studies import partitioned
     from contextcliff_dagster.experiments.length_profile.profile_files import (
         read_cliffs,
         read_notes,
     )
+    from contextcliff_dagster.experiments.study_report import study_sections
     from contextcliff_dagster.reporting.report import ReportFiles
 
     folder = store.report_dir(study.name, campaign)
-    files = ReportFiles(folder / "report.md", folder / "report.json", folder / "report.png")
-    cliffs = read_cliffs(study, store, campaign)
-    return Profiled(study, campaign, cliffs, files, calls, read_notes(files.json))
+    page, machine = folder / "report.md", folder / "report.json"
+    files = ReportFiles(page, machine, folder / "report.png" if study.has_corpus else None)
+    cliffs = read_cliffs(study, store, campaign) if study.has_corpus else []
+    sections: Sequence[Section] = ()
+    if any(one.name != "length_profile" for one in partitioned(study)):
+        with StudyRun.open(study, store, campaign) as run:
+            sections = study_sections(run)
+    return Profiled(study, campaign, cliffs, files, calls, read_notes(files.json), sections)

@@ -11,9 +11,10 @@ from typing import Any
 import dagster as dg
 from dagster._utils.schedules import cron_string_iterator
 
-from contextcliff_dagster.defs.asset_specs import group
+from contextcliff_dagster.defs.asset_specs import group, run_tags
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.studies import Study
 
 _DATED_OPS = ("predictions", "eval_records", "profile", "report")
@@ -41,7 +42,7 @@ def study_schedules(
         description=f"Measures `{study.name}` in a new campaign: {plan.cron} {plan.timezone}.",
     )
     def measure(context: dg.ScheduleEvaluationContext, store: StoreResource) -> dg.RunRequest:
-        from contextcliff_dagster.experiments.common.measurement import open_ledger
+        from contextcliff_dagster.experiments.common.study_run import open_ledger
         from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 
         campaign = campaign_at(context.scheduled_execution_time)
@@ -50,7 +51,10 @@ def study_schedules(
         return dg.RunRequest(
             run_key=campaign,
             run_config=dated_config(study, campaign),
-            tags={**range_tags(study), "contextcliff/campaign": campaign},
+            tags={
+                **range_tags(study, LENGTH_PROFILE),
+                **run_tags(study, campaign, "schedule"),
+            },
         )
 
     return [measure]

@@ -13,10 +13,11 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
 )
 
-from contextcliff_dagster.defs.asset_specs import asset_key, group
+from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
 from contextcliff_dagster.defs.partitions import partition_key, range_tags
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import dated_config
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study
 
@@ -40,7 +41,7 @@ def study_sensors(
         description=f"A pilot of `{study.name}`, then rounds where a token tells most.",
     )
     def target(context: dg.SensorEvaluationContext, store: StoreResource) -> Any:
-        from contextcliff_dagster.experiments.common.measurement import campaign_of, open_ledger
+        from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 
         open_runs = dg.RunsFilter(job_name=job.name, statuses=list(NOT_FINISHED_STATUSES))
         if context.instance.get_runs(open_runs, limit=1):
@@ -75,7 +76,7 @@ def pilot_request(study: Study, campaign: str) -> dg.RunRequest:
     return dg.RunRequest(
         run_key=f"{campaign}/pilot",
         run_config=config,
-        tags={**range_tags(study), "contextcliff/campaign": campaign},
+        tags={**range_tags(study, LENGTH_PROFILE), **run_tags(study, campaign, "sensor")},
     )
 
 
@@ -93,9 +94,9 @@ def round_request(
         run_config=config,
         # Plain strings: a MultiPartitionKey as tag value would tag the run with one partition.
         tags={
-            ASSET_PARTITION_RANGE_START_TAG: str(partition_key(model, bins[0])),
-            ASSET_PARTITION_RANGE_END_TAG: str(partition_key(model, bins[-1])),
-            "contextcliff/campaign": campaign,
+            ASSET_PARTITION_RANGE_START_TAG: str(partition_key(LENGTH_PROFILE, model, bins[0])),
+            ASSET_PARTITION_RANGE_END_TAG: str(partition_key(LENGTH_PROFILE, model, bins[-1])),
+            **run_tags(study.with_models([model]), campaign, "sensor"),
             "contextcliff/round": plan["why"],
         },
     )

@@ -8,12 +8,13 @@ from typing import Any
 import dagster as dg
 
 from contextcliff_dagster.defs.alerts import alert
-from contextcliff_dagster.defs.asset_specs import asset_key, group
+from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import campaign_at
 from contextcliff_dagster.defs.ui.progress_log import Narrator
 from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
 from contextcliff_dagster.inference.spending.budget import Budget
@@ -58,8 +59,8 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             on_progress=lambda model, progress: narrators[model](progress),
             on_wait=context.log.info,
         )
-        for told in alert(study, where, found, context.log.warning):
-            context.log.info(f"{told[0].upper()}{told[1:]} was told that a model has shrunk.")
+        for channel in alert(study, where, shrink_alarm(found), context.log.warning):
+            context.log.info(f"Alert sent to {channel}.")
         shown: dict[str, Any] = {
             "sentinel": found.sentence,
             "campaign": found.campaign,
@@ -103,7 +104,7 @@ def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleD
         return dg.RunRequest(
             run_key=campaign,
             run_config={"ops": {f"{group(study)}__sentinel": {"config": {"campaign": campaign}}}},
-            tags={"contextcliff/campaign": campaign},
+            tags=run_tags(study, campaign, "schedule"),
         )
 
     return [watch]

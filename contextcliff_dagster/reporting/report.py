@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.reporting.json_report import machine_report, plain_values
+from contextcliff_dagster.reporting.markdown.escaping import plain
 from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.redaction import secrets_of, without_secrets
+from contextcliff_dagster.reporting.sections import map_texts
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from contextcliff_dagster.reporting.sections import Section
 
 
 SENSITIVITY_PICTURE, QUESTIONS_PICTURE = "sensitivity.png", "questions.png"
@@ -26,12 +32,15 @@ BESIDE = (SENSITIVITY_PICTURE, QUESTIONS_PICTURE)
 
 
 class ReportFiles(NamedTuple):
-    """Where the files lie; beside them ``sensitivity.png``, where a result varied its choices,
-    and ``questions.png``, where records say more of the questions than their length."""
+    """Where the files lie; ``png`` is None for a study without a length profile.
+
+    In the same folder: ``sensitivity.png``, where a result varied its choices, and
+    ``questions.png``, where records say more of the questions than their length.
+    """
 
     md: Path
     json: Path
-    png: Path
+    png: Path | None
 
 
 def write_report(
@@ -41,11 +50,13 @@ def write_report(
     *,
     title: str,
     notes: Sequence[str] = (),
+    sections: Sequence[Section] = (),
 ) -> ReportFiles:
     """Render and write all files into ``directory``; what is linked is written first.
 
     ``cliffs``: one result of the contract per model, in the order of the report. ``records``:
-    EVAL_RECORDS for the single answers in the picture, or None. Same input, same bytes.
+    EVAL_RECORDS for the single answers in the picture, or None. ``sections``: of other experiments
+    of the study, at the end of the page. Same input, same bytes.
 
     Raises:
         StoreError: the folder cannot be written (full, read-only).
@@ -53,6 +64,7 @@ def write_report(
     from contextcliff_dagster.reporting.figures.confounds import plot_questions
     from contextcliff_dagster.reporting.figures.report_figure import plot_report
     from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
+    from contextcliff_dagster.reporting.markdown.render import as_markdown
 
     secrets = secrets_of(os.environ)
     results = [without_secrets(plain_values(c), secrets) for c in cliffs]
@@ -68,6 +80,8 @@ def write_report(
         sensitivity_picture=SENSITIVITY_PICTURE if sensitivity else None,
         questions_picture=QUESTIONS_PICTURE if questions else None,
     )
+    own = map_texts(sections, partial(without_secrets, secrets=secrets))
+    page += "".join(f"{line}\n" for line in as_markdown(own))
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
         indent=1,
@@ -77,7 +91,7 @@ def write_report(
     files = ReportFiles(
         directory / "report.md", directory / "report.json", directory / "report.png"
     )
-    write_atomic(files.png, png)
+    write_atomic(directory / "report.png", png)
     for name, picture in zip(BESIDE, (sensitivity, questions), strict=True):
         if picture is not None:
             write_atomic(directory / name, picture)
@@ -86,6 +100,44 @@ def write_report(
     write_atomic(files.json, f"{machine}\n".encode())
     write_atomic(files.md, page.encode())
     return files
+
+
+def write_sections(sections: Sequence[Section], directory: Path, *, title: str) -> ReportFiles:
+    """Write a report that consists of ``sections`` alone: report.md and report.json.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    from contextcliff_dagster.reporting.markdown.render import as_json, as_markdown
+
+    secrets = secrets_of(os.environ)
+    sections = map_texts(sections, partial(without_secrets, secrets=secrets))
+    title = without_secrets(title, secrets)
+    files = ReportFiles(directory / "report.md", directory / "report.json", None)
+    machine = {"title": title, "sections": as_json(sections)}
+    write_atomic(
+        files.json, f"{json.dumps(machine, indent=1, ensure_ascii=False, default=str)}\n".encode()
+    )
+    lines = [f"# {plain(title)}", *as_markdown(sections)]
+    write_atomic(files.md, ("\n".join(lines) + "\n").encode())
+    return files
+
+
+def point_latest(folder: Path) -> None:
+    """Make ``latest`` beside ``folder`` a link to it; where links are refused, a text file.
+
+    Raises:
+        StoreError: neither can be written.
+    """
+    latest, temporary = folder.parent / "latest", folder.parent / f".latest.{os.getpid()}.tmp"
+    try:
+        if latest.is_dir() and not latest.is_symlink():
+            shutil.rmtree(latest)  # the store was copied without its links: this is a report's copy
+        temporary.symlink_to(folder.name, target_is_directory=True)
+        temporary.replace(latest)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        write_atomic(latest, folder.name.encode())
 
 
 def _renamed(

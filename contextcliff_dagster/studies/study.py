@@ -8,11 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.sampling.controls import CONTROLS, Control
 from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies.experiment_sections import check_sections
 from contextcliff_dagster.studies.sections import (
     AlertsSection,
     AnalysisSection,
@@ -51,13 +59,22 @@ def study_name(text: str) -> str:
     return f"{text[: NAME_CHARS - 9].rstrip('-')}-{digest}"
 
 
+NO_CORPUS = CorpusSection(kind="none")
+"""Of a study whose experiments all make their own documents."""
+
+
 class Study(Section):
-    """One configured profile: corpus, tokenizer, bins, sampling, models and scoring."""
+    """One configured profile: corpus, tokenizer, bins, sampling, models and scoring.
+
+    Each experiment has a key of its own beside these (`sections`).
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")
     description: str = ""
-    corpus: CorpusSection
-    tokenizer: str
+    corpus: CorpusSection = NO_CORPUS
+    tokenizer: str = ""
     bins: BinsSection = BinsSection()
     target: TargetSection | None = None
     sampling: SamplingSection = SamplingSection()
@@ -68,15 +85,17 @@ class Study(Section):
     analysis: AnalysisSection = AnalysisSection()
     calls: CallsSection = CallsSection()
     budget: BudgetSection = BudgetSection()
-    controls: tuple[Control, ...] = Field(
-        default=(), description="no_context, oracle: the same questions without their document"
-    )
     regression: RegressionSection = RegressionSection()
     schedule: ScheduleSection | None = None
     sentinel: SentinelSection | None = None
     alerts: AlertsSection = AlertsSection()
 
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _sections_are_checked(cls, data: Any, handler: ModelWrapValidatorHandler[Study]) -> Study:
+        return check_sections(data, handler, set(cls.model_fields), needs=("corpus", "tokenizer"))
 
     @field_validator("models")
     @classmethod
@@ -91,10 +110,15 @@ class Study(Section):
                 raise ValueError(f"{other} and {name} differ in case alone; rename one")
         return models
 
-    @field_validator("controls")
-    @classmethod
-    def _controls_are_named_once(cls, controls: tuple[Control, ...]) -> tuple[Control, ...]:
-        return tuple(control for control in CONTROLS if control in controls)
+    @property
+    def sections(self) -> Mapping[str, Any]:
+        """What the file says to experiments, by their name; checked against their declaration."""
+        return self.model_extra or {}
+
+    @property
+    def has_corpus(self) -> bool:
+        """Whether documents are read from a corpus: else no length profile is measured."""
+        return self.corpus != NO_CORPUS
 
     @property
     def task(self) -> str | None:

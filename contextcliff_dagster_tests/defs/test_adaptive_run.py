@@ -14,7 +14,7 @@ from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.sensors import study_sensors
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.defs.watch import Watch
-from contextcliff_dagster.experiments.common.measurement import open_ledger
+from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study

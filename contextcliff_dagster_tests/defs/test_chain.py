@@ -71,8 +71,12 @@ def test_one_run_takes_a_study_from_corpus_to_report(
     (campaign,) = [p.name for p in (store.root / "tiny" / "profiles").iterdir()]
     for model in study.models:
         for bin in study.bin_keys:
-            rows = read_table(store.predictions_file("tiny", campaign, model, bin), PREDICTIONS)
-            scored = read_table(store.eval_records_file("tiny", campaign, model, bin), EVAL_RECORDS)
+            rows = read_table(
+                store.table_file("predictions", "tiny", campaign, model, bin), PREDICTIONS
+            )
+            scored = read_table(
+                store.table_file("eval_records", "tiny", campaign, model, bin), EVAL_RECORDS
+            )
             assert rows.num_rows == scored.num_rows == 4
             assert set(rows["model"].to_pylist()) == {model}
         cliffs = json.loads(

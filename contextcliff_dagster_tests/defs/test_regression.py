@@ -20,8 +20,9 @@ from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import campaign_at, report_freshness, study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.defs.watch import Watch
-from contextcliff_dagster.experiments.common.measurement import open_ledger
 from contextcliff_dagster.experiments.common.preparation import load_frozen
+from contextcliff_dagster.experiments.common.study_run import open_ledger
+from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
     judge_regression,
@@ -182,12 +183,12 @@ def test_a_webhook_that_fails_is_named_without_its_secret_and_told_later(
 ) -> None:
     said: list[str] = []
     webhook.status = 500
-    assert alert(study, store, shrunk(), said.append) == []
+    assert alert(study, store, shrink_alarm(shrunk()), said.append) == []
     assert "HTTP status 500" in said[0]
     assert "127.0.0.1" in said[0]
     webhook.status = 200
-    assert len(alert(study, store, shrunk(), said.append)) == 1
-    assert alert(study, store, shrunk(), said.append) == []
+    assert len(alert(study, store, shrink_alarm(shrunk()), said.append)) == 1
+    assert alert(study, store, shrink_alarm(shrunk()), said.append) == []
     assert len(webhook.got) == 2
     assert "m has shrunk against then" in str(webhook.got[1]["text"])
     kept = [path.read_text() for path in store.root.rglob("*.json")]
@@ -200,7 +201,7 @@ def test_a_webhook_that_is_none_breaks_nothing(
 ) -> None:
     monkeypatch.setenv(WEBHOOK, url)
     said: list[str] = []
-    assert alert(study, store, shrunk(), said.append) == []
+    assert alert(study, store, shrink_alarm(shrunk()), said.append) == []
     assert len(said) == 1
     assert "T0KEN" not in said[0]
 
@@ -210,11 +211,11 @@ def test_a_command_gets_the_alert_on_stdin(
 ) -> None:
     target = tmp_path / "alert.json"
     monkeypatch.setenv(COMMAND, f"tee {target}")
-    assert alert(study, store, shrunk(), print) == ["the command tee"]
+    assert alert(study, store, shrink_alarm(shrunk()), print) == ["the command tee"]
     assert json.loads(target.read_text())["shrunk"] == ["m"]
     monkeypatch.setenv(COMMAND, "false")
     said: list[str] = []
-    assert alert(study, store, shrunk(), said.append) == []
+    assert alert(study, store, shrink_alarm(shrunk()), said.append) == []
     assert "exit code 1" in said[0]
 
 

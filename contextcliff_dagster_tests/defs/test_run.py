@@ -18,7 +18,7 @@ from contextcliff_dagster.contracts import (
     StudyError,
 )
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
-from contextcliff_dagster.experiments.common.measurement import open_ledger
+from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns, new_campaign
 from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster.store import Store

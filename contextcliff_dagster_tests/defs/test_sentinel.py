@@ -15,7 +15,7 @@ from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.watch import Watch
-from contextcliff_dagster.experiments.common.measurement import open_ledger
+from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
 from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns

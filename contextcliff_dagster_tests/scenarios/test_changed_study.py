@@ -11,9 +11,9 @@ from contextcliff_dagster.cli.commands.report import print_profiled
 from contextcliff_dagster.contracts import EVAL_RECORDS, StoreError
 from contextcliff_dagster.defs.run import (
     Profiled,
-    as_it_stands,
     prepare_study,
     profile_study,
+    read_profiled,
     rebuild_report,
 )
 from contextcliff_dagster.store import Store, read_table
@@ -112,7 +112,7 @@ def test_the_command_in_the_note_measures_them_again(both: Study) -> None:
 
 
 def test_an_edit_taken_back_brings_everybody_back_without_a_call(both: Study) -> None:
-    before = as_it_stands(both, Store.default(), rebuild_report(both).campaign, {})
+    before = read_profiled(both, Store.default(), rebuild_report(both).campaign, {})
     profile_study(other_request(both))
     back = profile_study(both, models=[SHORT])
     assert back.calls[SHORT].sent == 0

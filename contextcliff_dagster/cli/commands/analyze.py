@@ -187,4 +187,4 @@ def _report(
         title=title,
         notes=[f"Left out: {fault}" for fault in faults],
     )
-    return (*written, *(path for name in BESIDE if (path := out / name).exists()))
+    return (*filter(None, written), *(path for name in BESIDE if (path := out / name).exists()))

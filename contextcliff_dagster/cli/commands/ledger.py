@@ -155,6 +155,7 @@ def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None
 def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: bool) -> None:
     """Remove STUDY, one campaign of it, or only its texts; says what is lost, and asks."""
     from contextcliff_dagster.archive.prune import prune_store
+    from contextcliff_dagster.experiments.registry import experiment_tables
     from contextcliff_dagster.inference.ledger.prune import plan_prune
 
     store = Store.default()
@@ -162,7 +163,7 @@ def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: boo
         plan = plan_prune(opened, study, campaign, texts=texts)
         _agree(plan, yes=yes)
         before = opened.stats()["bytes"]
-        done = prune_store(store, opened, study, campaign, texts=texts)
+        done = prune_store(store, opened, study, campaign, tables=experiment_tables(), texts=texts)
         freed = max(before - opened.stats()["bytes"], 0)
     if as_json:
         print_json({**done.to_dict(), "lost": done.losses(), "freed_bytes": freed})

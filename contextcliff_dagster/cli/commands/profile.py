@@ -16,7 +16,7 @@ from contextcliff_dagster.cli.commands.adaptive import (
     say_most,
     target_of,
 )
-from contextcliff_dagster.cli.dagster_home import open_instance
+from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.dagster_log import dagster_log
 from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say
 from contextcliff_dagster.cli.options import (
@@ -122,6 +122,7 @@ def profile(
             keep=not dry_run,
             store=store,
             instance=instance,
+            cause=COMMAND_LINE,
         )
         if not dry_run:
             keep_definition(of_study, store)  # not before: unreadable data leave no study behind
@@ -143,6 +144,7 @@ def profile(
                 "on_wait": say,
                 "store": store,
                 "instance": instance,
+                "cause": COMMAND_LINE,
             }
             if target is not None:
                 done = measure_in_rounds(prepared, target, **how)
@@ -183,6 +185,7 @@ def prepare(
             reread=True,
             store=store,
             instance=open_instance(store),
+            cause=COMMAND_LINE,
         )
     keep_definition(chosen, store)
     say_audit(prepared.audit)

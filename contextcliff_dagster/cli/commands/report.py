@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.dagster_home import open_instance
+from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.dagster_log import dagster_log
 from contextcliff_dagster.cli.options import Wanted, common_options, study_options
 from contextcliff_dagster.cli.output import print_json
@@ -53,6 +53,7 @@ def report(
             campaign=campaign,
             store=store,
             instance=open_instance(store),
+            cause=COMMAND_LINE,
         )
     print_profiled(done, as_json=as_json)
 
@@ -75,15 +76,18 @@ def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json
             f"Study {study.name!r} has no campaign {name!r} in {store.root}; "
             f"it has {', '.join(campaigns)}."
         )
-    from contextcliff_dagster.defs.run import as_it_stands
+    from contextcliff_dagster.defs.run import read_profiled
 
-    print_profiled(as_it_stands(study, store, name, {}), as_json=as_json)
+    print_profiled(read_profiled(study, store, name, {}), as_json=as_json)
 
 
 def print_profiled(done: Profiled, *, as_json: bool) -> None:
     """The report of every model, how they compare, what it took, and where the files lie."""
-    paths = {kind: str(getattr(done.report, kind)) for kind in ("md", "json", "png")}
+    files = {kind: getattr(done.report, kind) for kind in ("md", "json", "png")}
+    paths = {kind: str(file) for kind, file in files.items() if file is not None}
     if as_json:
+        from contextcliff_dagster.reporting.markdown.render import as_json as as_objects
+
         print_json(
             {
                 "study": done.study.name,
@@ -92,6 +96,7 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
                 "cliffs": done.cliffs,
                 "report": paths,
                 "notes": list(done.notes),
+                "sections": as_objects(done.sections),
             }
         )
         return
@@ -108,12 +113,17 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
         click.echo()
     if line := comparison_line(done.cliffs):
         click.echo(f"{line}\n")
+    if done.sections:
+        from contextcliff_dagster.reporting.markdown.render import as_text
+
+        click.echo("\n".join(as_text(done.sections)) + "\n")
     for note in done.notes:
         click.echo(f"{note}\n")
     for line in spent_lines(done.calls, done.study.name):
         click.echo(line)
     click.echo(f"Report:  {paths['md']}")
-    click.echo(f"Picture: {paths['png']}")
+    if "png" in paths:
+        click.echo(f"Picture: {paths['png']}")
 
 
 def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:

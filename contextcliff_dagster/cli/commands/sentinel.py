@@ -33,6 +33,7 @@ def watch_cap(
         click.exceptions.Exit: 3, a model has lost answers at its cap.
     """
     from contextcliff_dagster.defs.alerts import alert
+    from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
     from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
     from contextcliff_dagster.inference.spending.budget import Budget
 
@@ -53,5 +54,5 @@ def watch_cap(
             on_progress=bar,
             on_wait=say,
         )
-    alert(study, store, found, say)
+    alert(study, store, shrink_alarm(found), say)
     end_with(found, as_json=as_json)

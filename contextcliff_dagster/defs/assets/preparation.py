@@ -1,4 +1,4 @@
-"""Raw corpus, length map, distribution audit and manifest: everything before the first call."""
+"""Raw corpus, length map, audit, manifest and cost estimate: everything before the first call."""
 
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
@@ -8,9 +8,15 @@ import dagster as dg
 from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
 from contextcliff_dagster.defs import checks
 from contextcliff_dagster.defs.asset_specs import described, single_run_asset
+from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.ui import calls
 from contextcliff_dagster.defs.ui import sampling as show
 from contextcliff_dagster.experiments.common import preparation as steps
+from contextcliff_dagster.experiments.common.code_version import preparation_version
+from contextcliff_dagster.experiments.common.measurement import estimate_cost
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.registry import asked_experiments
 from contextcliff_dagster.studies import Study
 
 
@@ -32,6 +38,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             "Questions over documents at their natural length, as the corpus adapter reads them.",
             kinds={"python", "parquet"},
             table=EXAMPLES,
+            code_version=preparation_version(study, "raw_corpus"),
         ),
     )
     def raw_corpus(config: CorpusConfig, store: StoreResource) -> dg.MaterializeResult:
@@ -50,6 +57,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             deps=["raw_corpus"],
             kinds={"python", "parquet"},
             table=LENGTH_MAP,
+            code_version=preparation_version(study, "length_map"),
         ),
     )
     def length_map(store: StoreResource) -> dg.MaterializeResult:
@@ -67,6 +75,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             "Does the corpus support the study? Histogram, coverage, starved bins, a verdict.",
             deps=["length_map", "raw_corpus"],
             kinds={"python", "json"},
+            code_version=preparation_version(study, "distribution_audit"),
         ),
         check_specs=checks.audit_checks(study),
     )
@@ -85,6 +94,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             deps=["raw_corpus", "length_map", "distribution_audit"],
             kinds={"python", "parquet"},
             table=MANIFEST_EXAMPLES,
+            code_version=preparation_version(study, "manifest"),
         ),
         check_specs=checks.manifest_checks(study),
     )
@@ -100,3 +110,32 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         )
 
     return [raw_corpus, length_map, distribution_audit, manifest]
+
+
+class EstimateConfig(dg.Config):
+    """Which calls count as made already."""
+
+    campaign: str | None = None
+    """A dated measurement; the current one when empty."""
+
+
+def cost_estimate_asset(study: Study) -> dg.AssetsDefinition:
+    """Return `cost_estimate`: what all experiments of the study would still cost."""
+
+    @single_run_asset(
+        **described(
+            study,
+            "cost_estimate",
+            "Tokens, money and time of the calls not yet made, per model and bin.",
+            deps=["manifest"] if study.has_corpus else [],
+            kinds={"python"},
+            automation_condition=FOLLOW_RECORDS,
+            code_version=preparation_version(study, "cost_estimate"),
+        ),
+    )
+    def cost_estimate(config: EstimateConfig, store: StoreResource) -> dg.MaterializeResult:
+        with StudyRun.open(study, store.open(), config.campaign) as run:
+            estimate = estimate_cost(run, asked_experiments(study))
+        return dg.MaterializeResult(metadata=calls.estimate_metadata(run.campaign, estimate))
+
+    return cost_estimate

@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.executors.device_tags import STUDY_TAG, gpus_of_models, gpus_of_step
-from contextcliff_dagster.defs.partitions import bins_by_model, tagged_partitions
+from contextcliff_dagster.defs.partitions import cells_by_model, tagged_partitions
+from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import models_left
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.registry import asked_experiments
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import Study, find_study
@@ -40,19 +44,29 @@ def gpus_left(key: str, step_tags: Mapping[str, str], run: dg.DagsterRun) -> Gpu
 
 def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
     """Partition keys of the models with a call left; None where the run does not say enough."""
-    if key.endswith("__control_predictions"):
-        return None  # its calls are others
-    partitions = tagged_partitions(run.tags, study)
+    experiment = _experiment_of(study, key)
     store = _store(run.run_config)
+    if experiment is None:
+        return None
+    partitions = tagged_partitions(run.tags, study, experiment)
     if partitions is None or store is None or not store.has_ledger:
         return None
     run_config: Any = run.run_config
     config = run_config.get("ops", {}).get(key, {}).get("config", {})
     if config.get("from_ledger_only"):
         return []
-    bins_of = bins_by_model(study, partitions)
-    left = models_left(study, store, config.get("campaign"), bins_of, config.get("samples_per_bin"))
+    cells_of = cells_by_model(study, partitions)
+    with StudyRun.open(study, store, config.get("campaign")) as study_run:
+        left = models_left(study_run, experiment, cells_of, config.get("samples_per_bin"))
     return [slug(model) for model in left]
+
+
+def _experiment_of(study: Study, key: str) -> Experiment | None:
+    """The experiment whose predictions the step ``key`` makes."""
+    for experiment in asked_experiments(study):
+        if key in {f"{group(study)}__{name}" for name in experiment.asset_names("predictions")}:
+            return experiment
+    return None
 
 
 def _store(run_config: Mapping[str, Any]) -> Store | None:

@@ -143,15 +143,21 @@ def _perhaps(requests: int, usd: float) -> dict[str, Any]:
     return {"requests_maybe_paid": requests, "maybe_paid_usd": float(usd)}
 
 
-def version_tags(rows: Rows, source: dg.AssetKey, source_version: str) -> dict[str, str]:
-    """Tags of a materialization that is logged by hand: its data version, and its source's.
+def version_tags(
+    rows: Rows, code_version: str, source: dg.AssetKey, source_version: str | None
+) -> dict[str, str]:
+    """Tags of a materialization that is logged by hand: its versions, and that of its source.
+
+    ``source_version`` None: it is made of no other asset.
 
     Without the source's, a manifest materialized again without any change would turn every bin
     stale.
     """
+    versions = {"dagster/data_version": rows_version(rows), "dagster/code_version": code_version}
+    if source_version is None:
+        return versions
     return {
-        "dagster/data_version": rows_version(rows),
-        "dagster/code_version": "1",
+        **versions,
         f"dagster/input_data_version/{source.to_user_string()}": source_version,
         # Versions decide; which event brought them is not known here.
         f"dagster/input_event_pointer/{source.to_user_string()}": NULL_EVENT_POINTER,

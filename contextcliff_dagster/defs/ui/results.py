@@ -13,15 +13,15 @@ from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from pathlib import Path
 
-    from contextcliff_dagster.reporting.report import ReportFiles
+    import pyarrow as pa
 
 Metadata = dict[str, Any]
 Cliffs = Sequence[Mapping[str, Any]]
 
 
-def records_metadata(study: Study, store: Store, campaign: str, records: pa.Table) -> Metadata:
+def records_metadata(folder: Path, campaign: str, records: pa.Table) -> Metadata:
     """Counts, failures by tag, and which bins of which model are missing."""
     cells: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     columns = ["model", "bin", "score", "failed", "failure"]
@@ -42,9 +42,7 @@ def records_metadata(study: Study, store: Store, campaign: str, records: pa.Tabl
     return {
         "dagster/row_count": records.num_rows,
         "campaign": campaign,
-        "path": dg.MetadataValue.path(
-            str(store.campaign_dir("eval_records", study.name, campaign))
-        ),
+        "path": dg.MetadataValue.path(str(folder)),
         "by_model_and_bin": table(summary),
         "failures": table([{"failure": tag, "n": n} for tag, n in tags.most_common()]),
         **{f"failure/{tag}": n for tag, n in sorted(tags.items())},
@@ -109,14 +107,14 @@ def rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
     }
 
 
-def report_metadata(campaign: str, files: ReportFiles, cliffs: Cliffs) -> Metadata:
+def report_metadata(campaign: str, page: Path, png: Path, cliffs: Cliffs) -> Metadata:
     """The verdicts in place; the picture and the whole text behind a click."""
     return {
         "summary": inline(curve_line(result) for result in cliffs),
-        "picture": picture(files.png.read_bytes(), "report"),
-        "report": dg.MetadataValue.md(files.md.read_text(encoding="utf-8")),
+        "picture": picture(png.read_bytes(), "report"),
+        "report": dg.MetadataValue.md(page.read_text(encoding="utf-8")),
         "campaign": campaign,
-        "path": dg.MetadataValue.path(str(files.md.parent)),
+        "path": dg.MetadataValue.path(str(page.parent)),
     }
 
 

@@ -2,145 +2,139 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts import PREDICTIONS, StudyError
+from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.models.registry import get_model
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.store import Store, write_table
-from contextcliff_dagster.studies import Study
+from contextcliff_dagster.store import write_table
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.models.registry import ModelEntry
     from contextcliff_dagster.inference.requests.call_plan import PlannedSample, SampleSource
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
-    from contextcliff_dagster.sampling.manifest import Manifest
+    from contextcliff_dagster.studies import Study
 
-Rows = Sequence[Mapping[str, Any]]
+EVERYTHING = sys.maxsize
+"""As a number of examples: all that a source has."""
 
 
-def open_ledger(store: Store) -> Ledger:
-    """The store's call ledger; a context manager.
+@dataclass(frozen=True)
+class Asked:
+    """Which cells of one model a run is about, and how many examples of each.
 
-    Raises:
-        StoreError: it cannot be opened.
+    ``samples_per_cell`` None is the study's own number; ``samples`` gives a number by cell instead.
     """
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
 
-    return Ledger.open(store.ledger)
-
-
-def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
-    """``campaign``, or the study's current one; nothing is begun by asking.
-
-    Raises:
-        StudyError: ``campaign`` is named but was never begun: a misspelt one would measure, and
-            pay for, everything again.
-    """
-    from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
-
-    if campaign is None:
-        return current_campaign(ledger, study.name)
-    known = [found.name for found in list_campaigns(ledger, study.name)]
-    today = datetime.now(UTC).date()
-    # A run names its study's first campaign as it starts; its steps may come after midnight.
-    first = {today.isoformat(), (today - timedelta(days=1)).isoformat()}
-    if campaign not in (known or first):
-        raise StudyError(
-            f"Study {study.name!r} has no campaign {campaign!r}; it has "
-            f"{', '.join(known) or 'none'}, and "
-            f"`contextcliff campaign new {study.name} --name {campaign}` begins one."
-        )
-    return campaign
+    model: str
+    cells: Sequence[str]
+    samples_per_cell: int | None = None
+    samples: Mapping[str, int] | None = None
 
 
-def estimate_cost(study: Study, manifest: Manifest, ledger: Ledger, campaign: str) -> CostEstimate:
-    """Tokens, money and time of the calls that have no outcome yet.
+def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstimate:
+    """Return tokens, money and time of the calls that have no outcome yet.
 
     Raises:
         StudyError: a model of the study is not in the registry.
     """
     from contextcliff_dagster.inference.execution.cost_estimate import estimate
 
-    plan = call_plan(study, manifest, campaign, study.bin_keys, study.sampling.samples_per_bin)
-    return estimate(plan, [get_model(name) for name in study.models], ledger, study.controls)
+    plans = [
+        (
+            " ".join(source.columns.values()) or None,
+            _call_plan(
+                *(run, experiment, source.samples, experiment.cells(run.study)),
+                experiment.samples_per_cell(run.study),
+            ),
+        )
+        for experiment in experiments
+        for source in experiment.sources(run)
+    ]
+    return estimate(plans, [get_model(name) for name in run.study.models], run.ledger)
 
 
-def call_plan(
-    study: Study, source: SampleSource, campaign: str, bins: Sequence[str], n: int
-) -> CallPlan:
-    """Return the calls of ``study`` over the first ``n`` examples of each bin of ``source``."""
-    return CallPlan(
-        study=study.name,
-        campaign=campaign,
-        source=source,
-        recipe=study.recipe(),
-        bins=bins,
-        n=n,
-    )
-
-
-def measure_bins(
-    study: Study,
-    store: Store,
-    manifest: Manifest,
-    ledger: Ledger,
-    campaign: str,
-    model: str,
-    bins: Sequence[str],
-    *,
-    samples_per_bin: int | None = None,
-    samples: Mapping[str, int] | None = None,
+def measure_cells(
+    run: StudyRun,
+    experiment: Experiment,
+    asked: Asked,
     control: RunControl | None = None,
-    on_bin: Callable[[str, Rows], None] | None = None,
+    on_cell: Callable[[str, Rows], None] | None = None,
 ) -> RunSummary:
-    """Ask ``model`` what it was not asked before, and write each finished bin's predictions.
+    """Ask a model what it was not asked before, and write each finished cell's predictions.
 
-    ``samples`` says how many examples each bin is to have, instead of one number for all.
-    ``control`` without a budget gets the study's own. ``on_bin`` is called after a bin's file is
-    written, with its rows.
+    ``control`` without a budget gets the study's own. ``on_cell`` is called after a cell's file is
+    written, with all its rows: those of this run alone would shrink a cell that an earlier, larger
+    run has measured.
 
     Raises:
-        StudyError: no such model, or the manifest was drawn for fewer examples than asked for.
-        EngineError, BudgetError, StoreError: see ``inference.measure``; what is measured is kept.
+        StudyError: no such model, or the sample was drawn for fewer examples than asked for.
+        EngineError, BudgetError, StoreError: see ``inference.execution.measure``; what is measured
+            is kept.
     """
     from contextcliff_dagster.inference.execution.measure import measure
+    from contextcliff_dagster.inference.telemetry.progress import RunSummary
 
-    most = max(samples.values(), default=0) if samples is not None else samples_per_bin
-    n = most or study.sampling.samples_per_bin
-    if n > study.sampling.samples_per_bin:
-        raise StudyError(
-            f"{n} examples a bin are asked for, but study {study.name!r} is sampled with "
-            f"{study.sampling.samples_per_bin}; raise sampling.samples_per_bin in the study and "
-            "prepare it again (what is measured stays measured)."
-        )
-
-    def keep(bin: str) -> None:
-        # The rows of this run alone would shrink a bin that an earlier, larger run has measured.
-        rows = write_predictions(study, store, manifest, ledger, campaign, model, bin)
-        if on_bin is not None:
-            on_bin(bin, rows)
-
-    source = manifest if samples is None else OfEachBin(manifest, samples)
     control = control or RunControl()
-    return measure(
-        call_plan(study, source, campaign, bins, n),
-        entry_of(study, model),
-        ledger,
-        replace(control, budget=control.budget or Budget(usd=study.budget.usd)),
-        on_bin=keep,
-    )
+    control = replace(control, budget=control.budget or Budget(usd=run.study.budget.usd))
+    entry, n = entry_of(run.study, asked.model), _samples(run, experiment, asked)
+    sources = experiment.sources(run)
+    # A cell is finished with the last source that asks something in it.
+    cells_of = [
+        [cell for cell in asked.cells if source.samples.planned(cell, n)] for source in sources
+    ]
+    open_sources = Counter(cell for cells in cells_of for cell in cells)
+
+    def end_of(cell: str) -> None:
+        open_sources[cell] -= 1
+        if open_sources[cell] <= 0:
+            rows = write_predictions(run, experiment, asked.model, cell)
+            if on_cell is not None and (rows or len(sources) == 1):
+                on_cell(cell, rows)
+
+    total: RunSummary | None = None
+    for source, cells in zip(sources, cells_of, strict=True):
+        if len(sources) == 1:
+            cells = list(asked.cells)  # an empty cell says into which one it was merged
+        if not cells:
+            continue
+        samples = source.samples
+        if asked.samples is not None:
+            samples = PerCellLimit(samples, asked.samples)
+        plan = _call_plan(run, experiment, samples, cells, n)
+        summary = measure(plan, entry, run.ledger, control, on_bin=end_of)
+        total = summary if total is None else total.plus(summary)
+        if total.stopped:
+            break
+    return total or RunSummary(planned=0)
+
+
+def _samples(run: StudyRun, experiment: Experiment, asked: Asked) -> int:
+    most = experiment.samples_per_cell(run.study)
+    if asked.samples is not None:
+        n = max(asked.samples.values(), default=0) or most
+    else:
+        n = asked.samples_per_cell or most
+    if n > most and experiment.host is None:
+        raise StudyError(
+            f"{n} examples a bin are asked for, but study {run.study.name!r} is sampled with "
+            f"{most}; raise sampling.samples_per_bin in the study and prepare it again (what is "
+            "measured stays measured)."
+        )
+    return min(n, most)
 
 
 def entry_of(study: Study, model: str) -> ModelEntry:
-    """The model's entry, at most as many calls at once as the study allows.
+    """Return the model's entry, at most as many calls at once as the study allows.
 
     Raises:
         StudyError: no such model.
@@ -152,8 +146,8 @@ def entry_of(study: Study, model: str) -> ModelEntry:
     return entry.model_copy(update={"concurrency": fewer})
 
 
-class OfEachBin:
-    """A manifest that gives of each bin only as many examples as ``samples`` says."""
+class PerCellLimit:
+    """A source that gives of each cell only as many examples as ``samples`` says."""
 
     def __init__(self, source: SampleSource, samples: Mapping[str, int]) -> None:
         self._source, self._samples = source, samples
@@ -166,49 +160,69 @@ class OfEachBin:
 
 
 def models_left(
-    study: Study,
-    store: Store,
-    campaign: str | None,
-    bins_of: Mapping[str, Sequence[str]],
-    samples_per_bin: int | None = None,
+    run: StudyRun,
+    experiment: Experiment,
+    cells_of: Mapping[str, Sequence[str]],
+    samples_per_cell: int | None = None,
 ) -> list[str]:
-    """Those of ``bins_of`` (model -> bins) that `measure_bins` would ask something.
+    """Return those of ``cells_of`` (model -> cells) that `measure_cells` would ask something.
 
     Raises:
-        StudyError: no such campaign, or no manifest is drawn.
+        StudyError: no sample is drawn.
         StoreError: the ledger cannot be read.
     """
-    from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.inference.execution.measure import finished
 
-    manifest = load_frozen(study, store)
-    n = samples_per_bin or study.sampling.samples_per_bin
-    with open_ledger(store) as ledger:
-        dated = campaign_of(ledger, study, campaign)
-        return [
-            model
-            for model, bins in bins_of.items()
-            if not finished(call_plan(study, manifest, dated, bins, n), model, ledger)
-        ]
+    n = samples_per_cell or experiment.samples_per_cell(run.study)
+    sources = experiment.sources(run)
+    return [
+        model
+        for model, cells in cells_of.items()
+        if not all(
+            finished(_call_plan(run, experiment, source.samples, cells, n), model, run.ledger)
+            for source in sources
+        )
+    ]
 
 
-def write_predictions(
-    study: Study,
-    store: Store,
-    manifest: Manifest,
-    ledger: Ledger,
-    campaign: str,
-    model: str,
-    bin: str,
+def ledger_rows(
+    run: StudyRun, experiment: Experiment, source: Source, model: str, cells: Sequence[str]
 ) -> Rows:
-    """Write what the ledger holds for one bin, without a call; its rows, if any.
+    """Return the rows of ``experiment.predictions`` that the ledger has; no call is made.
 
-    All that the manifest holds, however few ``study`` asks for: a smaller run shrinks no bin.
+    All that the source holds, however few the study asks for: a smaller run shrinks no cell.
+
+    Raises:
+        StoreError: outputs were pruned.
     """
     from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 
-    plan = call_plan(study, manifest, campaign, [bin], manifest.examples.num_rows)
-    rows = prediction_rows(plan, model, ledger)
+    plan = _call_plan(run, experiment, source.samples, cells, EVERYTHING)
+    return [{**source.columns, **row} for row in prediction_rows(plan, model, run.ledger)]
+
+
+def write_predictions(run: StudyRun, experiment: Experiment, model: str, cell: str) -> Rows:
+    """Write what the ledger holds for one cell, without a call; its rows, if any."""
+    rows = [
+        row
+        for source in experiment.known_sources(run)
+        for row in ledger_rows(run, experiment, source, model, [cell])
+    ]
     if rows:
-        write_table(store.predictions_file(study.name, campaign, model, bin), rows, PREDICTIONS)
+        table = experiment.predictions
+        file = run.store.table_file(table.name, run.study.name, run.campaign, model, cell)
+        write_table(file, rows, table)
     return rows
+
+
+def _call_plan(
+    run: StudyRun, experiment: Experiment, samples: SampleSource, cells: Sequence[str], n: int
+) -> CallPlan:
+    return CallPlan(
+        study=run.study.name,
+        campaign=run.campaign,
+        source=samples,
+        recipe=experiment.recipe(run.study),
+        bins=cells,
+        n=n,
+    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,13 @@ from contextcliff_dagster.contracts import (
     conform,
 )
 from contextcliff_dagster.experiments.common.file_list import notes_on_files
-from contextcliff_dagster.experiments.common.measurement import write_predictions
-from contextcliff_dagster.experiments.controls.preparation_and_measurement import control_answers
+from contextcliff_dagster.experiments.common.measurement import EVERYTHING, write_predictions
+from contextcliff_dagster.experiments.common.records import (
+    read_record_table,
+    record_rows,
+    table_files,
+)
+from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.profile_files import (
     in_order,
@@ -26,7 +30,7 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     read_cliffs,
 )
 from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_scaffold
-from contextcliff_dagster.store import Store, read_table, write_atomic, write_json, write_table
+from contextcliff_dagster.store import Store, read_table, write_json, write_table
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
@@ -34,21 +38,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.analysis.profile.context import ModelProfile
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.reporting.report import ReportFiles
-    from contextcliff_dagster.sampling.manifest import Manifest
+    from contextcliff_dagster.reporting.sections import Section
 
 
 Place = tuple[Any, ...]
 _PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
 
 
-def score_campaign(
-    study: Study, store: Store, manifest: Manifest, ledger: Ledger, campaign: str
-) -> pa.Table:
-    """Score every prediction of the campaign that belongs to ``manifest``; the records written.
+def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
+    """Score every prediction of the campaign that belongs to the sample; the records written.
 
-    However many examples a bin ``study`` asks for: a smaller run shrinks nobody's results.
+    However many examples a bin the study asks for: a smaller run shrinks nobody's results.
     Predictions of an earlier manifest or another recipe are replaced by what the ledger has for
     this one. Where that is nothing they are left out, and their records removed.
 
@@ -61,19 +63,16 @@ def score_campaign(
 
     from contextcliff_dagster.scoring.evaluate import score_rows
 
+    study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     recipe = study.recipe()
-    planned = [
-        sample
-        for bin in study.bin_keys
-        for sample in manifest.planned(bin, manifest.examples.num_rows)
-    ]
+    planned = [s for bin in study.bin_keys for s in manifest.planned(bin, EVERYTHING)]
     by_id = {sample.example.example_id: sample.example for sample in planned}
     # The length, too: another tokenizer counts the same document otherwise.
     places = {(s.bin, s.example.example_id, s.length_tokens, recipe.hash) for s in planned}
-    renew_predictions(study, store, manifest, ledger, campaign, places)
+    renew_predictions(run, experiment, places)
     scored: list[pa.Table] = []
     emptied: list[Path] = []
-    for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
+    for path in table_files(store, PREDICTIONS, study.name, campaign):
         rows = [row for row in read_table(path, PREDICTIONS).to_pylist() if _place(row) in places]
         target = _records_beside(path)
         if _texts_are_gone(rows):
@@ -103,58 +102,43 @@ def score_campaign(
             f"run `contextcliff profile {study.name}`, or materialize `predictions`."
         )
     # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
-    for records_file in _tables(store.campaign_dir("eval_records", study.name, campaign)):
+    for records_file in table_files(store, EVAL_RECORDS, study.name, campaign):
         if records_file in emptied or not _predictions_beside(records_file).exists():
             records_file.unlink(missing_ok=True)
     return pa.concat_tables(scored)
 
 
-def renew_predictions(
-    study: Study,
-    store: Store,
-    manifest: Manifest,
-    ledger: Ledger,
-    campaign: str,
-    places: Collection[Place],
-) -> None:
+def renew_predictions(run: StudyRun, experiment: Experiment, places: Collection[Place]) -> None:
     """Write again, without a call, what stands or was profiled for another sample or request.
 
     Of models that are not of the run, too: the ledger may have more or other answers of theirs to
     this sample. ``places``: those of the current one.
     """
-    changed = set(outdated(study, store, manifest, campaign).values())
+    changed = set(outdated(run).values())
     measured: set[str] = set()
-    for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
+    for path in table_files(run.store, PREDICTIONS, run.study.name, run.campaign):
         columns = read_table(path, PREDICTIONS).select(["model", *_PLACE])
         for row in columns.to_pylist():
             measured.add(row["model"])
             if _place(row) not in places:
                 changed.add(row["model"])
     for model in changed & measured:
-        for bin in study.bin_keys:
-            write_predictions(study, store, manifest, ledger, campaign, model, bin)
+        for bin in run.study.bin_keys:
+            write_predictions(run, experiment, model, bin)
 
 
 def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
-    """All evaluation records of the campaign.
+    """Return all evaluation records of the campaign.
 
     Raises:
         StoreError: there are none, or a table is damaged.
     """
-    import pyarrow as pa
-
-    paths = _tables(store.campaign_dir("eval_records", study.name, campaign))
-    if not paths:
-        raise StoreError(
-            f"Study {study.name!r} has no evaluation records in campaign {campaign} yet; "
-            "materialize `eval_records` first."
-        )
-    records: pd.DataFrame = pa.concat_tables(read_table(p, EVAL_RECORDS) for p in paths).to_pandas()
+    records: pd.DataFrame = read_record_table(EVAL_RECORDS, study, store, campaign).to_pandas()
     return records
 
 
 def profile_campaign(
-    study: Study, store: Store, manifest: Manifest, ledger: Ledger, campaign: str
+    run: StudyRun, records: pd.DataFrame, contributions: Callable[[str], Mapping[str, Any]]
 ) -> list[ModelProfile]:
     """Analyse each model's records and write its ``metrics.json`` and ``cliffs.json``.
 
@@ -170,13 +154,14 @@ def profile_campaign(
     from contextcliff_dagster.inference.models.registry import load_models
     from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
-    records = with_scaffold(study, manifest, read_records(study, store, campaign))
+    study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
+    records = with_scaffold(study, manifest, records)
     entries = load_models()
     account = manifest.header["corpus"].get("account", {})
     profiles = []
     for model in in_order(study, records["model"].unique()):
         own = records[records["model"] == model]
-        identity = recorded_identity(ledger, study.name, campaign, model)
+        identity = recorded_identity(run.ledger, study.name, campaign, model)
         fields: Mapping[str, Any] = identity.fields if identity else {}
         window = identity.window_tokens if identity else None
         if window is None and model in entries:
@@ -196,28 +181,22 @@ def profile_campaign(
                 *(_as_sentence(said) for said in account.get("cautions", ())),
                 *(said for found in truncations(record_rows(own)) for said in unchecked(found)),
             ],
-            controls=control_answers(study, store, manifest, campaign, model),
+            controls=contributions(model).get("controls") or [],
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
         folder = store.profile_dir(study.name, campaign, model)
         write_json(folder / "metrics.json", profile.metrics)
         write_json(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)
-    for folder in outdated(study, store, manifest, campaign):
+    for folder in outdated(run):
         shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what stays
     return profiles
 
 
-def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows, None where nothing is known: pandas itself has NaN there in columns of numbers."""
-    known = records.astype(object).where(records.notna(), None)
-    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
+def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFiles:
+    """Write the campaign's report over all its models.
 
-
-def report_campaign(
-    study: Study, store: Store, manifest: Manifest, ledger: Ledger, campaign: str
-) -> ReportFiles:
-    """Write the campaign's report over all its models; ``latest`` then names this campaign.
+    ``sections``: those of other experiments of the study, shown after its own.
 
     Notes give the design's error rates where they were simulated (`contextcliff calibrate`), and
     name the models left out because they were measured with another sample or request.
@@ -227,39 +206,22 @@ def report_campaign(
     """
     from contextcliff_dagster.reporting.report import write_report
 
+    study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     folder = store.report_dir(study.name, campaign)
     cliffs = read_cliffs(study, store, campaign)
     profiled = [result["model"] for result in cliffs]
-    files = write_report(
+    return write_report(
         cliffs,
         read_records(study, store, campaign),
         folder,
         title=study.description or study.name,
         notes=[
             *quoted(study, store, manifest, cliffs),
-            *notes_on(study, manifest, ledger, campaign, profiled),
+            *notes_on(run, profiled),
             *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),
         ],
+        sections=sections,
     )
-    point_latest(folder)
-    return files
-
-
-def point_latest(folder: Path) -> None:
-    """Make ``latest`` beside ``folder`` a link to it; where links are refused, a text file.
-
-    Raises:
-        StoreError: neither can be written.
-    """
-    latest, temporary = folder.parent / "latest", folder.parent / f".latest.{os.getpid()}.tmp"
-    try:
-        if latest.is_dir() and not latest.is_symlink():
-            shutil.rmtree(latest)  # the store was copied without its links: this is a report's copy
-        temporary.symlink_to(folder.name, target_is_directory=True)
-        temporary.replace(latest)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        write_atomic(latest, folder.name.encode())
 
 
 def _as_sentence(clause: str) -> str:
@@ -291,10 +253,6 @@ def _sibling(file: Path, table: str) -> Path:
     """The same partition's file of another table (layout: ``Store``)."""
     *_, campaign, model, bin, _ = file.parts
     return file.parents[4] / table / campaign / model / bin / f"{table}.parquet"
-
-
-def _tables(folder: Path) -> list[Path]:
-    return sorted(folder.glob("model=*/bin=*/*.parquet"))
 
 
 def _only(column: pd.Series) -> str | None:

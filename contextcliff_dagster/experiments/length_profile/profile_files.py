@@ -19,7 +19,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.sampling.manifest import Manifest
 
 _NO_PREFIX_CACHE = (
@@ -84,16 +84,16 @@ def read_cliffs(study: Study, store: Store, campaign: str) -> list[dict[str, Any
     if not found:
         raise StoreError(
             f"Study {study.name!r} has no profile of its current sample and request in campaign "
-            f"{campaign} yet; materialize `cliffs` first."
+            f"{campaign} yet; run `contextcliff report {study.name}`."
         )
     return [found[model] for model in in_order(study, found)]
 
 
-def outdated(study: Study, store: Store, manifest: Manifest, campaign: str) -> dict[Path, str]:
+def outdated(run: StudyRun) -> dict[Path, str]:
     """Folders of profiles of another sample or request -> model; "" where one is damaged."""
-    hashes = hashes_of(study, manifest.sha256)
+    hashes = hashes_of(run.study, run.manifest.sha256)
     found: dict[Path, str] = {}
-    for path in _files(study, store, campaign):
+    for path in _files(run.study, run.store, run.campaign):
         try:
             cliffs = json.loads(path.read_bytes())
             if not _is_made_of(cliffs, hashes):
@@ -103,46 +103,39 @@ def outdated(study: Study, store: Store, manifest: Manifest, campaign: str) -> d
     return found
 
 
-def left_out(
-    study: Study,
-    manifest: Manifest,
-    ledger: Ledger,
-    campaign: str,
-    profiled: Sequence[str],
-) -> list[str]:
+def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
     """Models of the campaign whose answers are all to another sample or request, in order."""
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
-    from contextcliff_dagster.inference.ledger.queries import measured_models
     from contextcliff_dagster.inference.requests.call_plan import plan_calls
 
-    recipe, everything = study.recipe(), manifest.examples.num_rows
-    found = []
-    for model in measured_models(ledger, study.name, campaign):
-        identity = recorded_identity(ledger, study.name, campaign, model)
+    study, everything = run.study, run.manifest.examples.num_rows
+    recipe, bins = study.recipe(), study.bin_keys
+    models = []
+    for model in run.measured_models():
+        identity = recorded_identity(run.ledger, study.name, run.campaign, model)
         if model in profiled or identity is None:
             continue
-        planned = plan_calls(manifest, identity.hash, recipe, campaign, study.bin_keys, everything)
+        planned = plan_calls(run.manifest, identity.hash, recipe, run.campaign, bins, everything)
         # One whose first bin is not finished yet is not left out: it is being measured.
-        if not ledger.outcomes(call.call_key for call in planned):
-            found.append(model)
-    return in_order(study, found)
+        if not run.ledger.outcomes(call.call_key for call in planned):
+            models.append(model)
+    return models
 
 
-def notes_on(
-    study: Study, manifest: Manifest, ledger: Ledger, campaign: str, profiled: Sequence[str]
-) -> list[str]:
+def notes_on(run: StudyRun, profiled: Sequence[str]) -> list[str]:
     """What the reader has to know of the request, and the models left out with the command that
     measures them again; a sentence each, where there is anything to say."""
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign
 
+    study, campaign = run.study, run.campaign
     notes = [] if study.prompt.prefix_cache else [_NO_PREFIX_CACHE]
-    models = left_out(study, manifest, ledger, campaign, profiled)
+    models = left_out(run, profiled)
     if not models:
         return notes
     command = ["contextcliff", "profile", study.name]
     for model in models:
         command += ["--model", model]
-    if campaign != current_campaign(ledger, study.name):
+    if campaign != current_campaign(run.ledger, study.name):
         command += ["--campaign", campaign]
     those = "which was" if len(models) == 1 else "which were"
     again = "it" if len(models) == 1 else "them"

@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import LengthBin, StudyError
-from contextcliff_dagster.experiments.common.measurement import measure_bins, open_ledger
+from contextcliff_dagster.experiments.common.measurement import Asked, measure_cells
 from contextcliff_dagster.experiments.common.preparation import load_frozen
+from contextcliff_dagster.experiments.common.study_run import StudyRun, open_ledger
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.length_profile.profile_and_report import (
     read_records,
     score_campaign,
@@ -107,24 +109,21 @@ def run_sentinel(
             campaign = new_campaign(ledger, study.name, name=f"{SENTINEL}{stamp}")
         else:
             ensure_campaign(ledger, study.name, campaign)
+        run = StudyRun(study, store, ledger, campaign)
         for model in in_order(study, caps):
 
             def progress(found: Progress, model: str = model) -> None:
                 if on_progress is not None:
                     on_progress(model, found)
 
-            measure_bins(
-                study,
-                store,
-                manifest,
-                ledger,
-                campaign,
-                model,
-                [bin_of(caps[model], list(manifest.bins))],
-                samples_per_bin=n,
-                control=replace(control, on_progress=progress),
+            bins = [bin_of(caps[model], list(manifest.bins))]
+            measure_cells(
+                run,
+                LENGTH_PROFILE,
+                Asked(model, bins, n),
+                replace(control, on_progress=progress),
             )
-        score_campaign(study, store, manifest, ledger, campaign)
+        score_campaign(run, LENGTH_PROFILE)
     then, after = read_records(study, store, pinned.campaign), read_records(study, store, campaign)
     rates = RegressionSettings(
         study.regression.flip_rate, study.regression.yearly_error, own.runs_per_year

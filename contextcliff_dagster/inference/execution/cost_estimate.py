@@ -13,10 +13,9 @@ from contextcliff_dagster.inference.execution.window_check import SCAFFOLD_CHARS
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.registry import IN_PROCESS, ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall, SampleSource
+from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
 from contextcliff_dagster.inference.spending.budget import careful_prompt_tokens
 from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced
-from contextcliff_dagster.sampling.controls import Control, ControlSource
 
 _ASSUMED_PACE = {
     "reference": (0.01, 6e-5),
@@ -35,7 +34,7 @@ class CostLine:
 
     ``prompt_tokens`` by the study's count; ``output_tokens`` and the money at the full output
     limit; ``usd_at_most`` is what the budget must have room for. USD are None without a price.
-    ``control``: which control's calls these are (`controls`), None for the measurement's own.
+    ``control``: the name of the plan, None for the measurement's own.
     ``too_long``: of all calls, those that do not fit, whether that is on record already or not.
     """
 
@@ -119,30 +118,27 @@ class CostEstimate:
 
 
 def estimate(
-    plan: CallPlan,
+    plans: Sequence[tuple[str | None, CallPlan]],
     entries: Sequence[ModelEntry],
     ledger: Ledger | None,
-    controls: Sequence[Control] = (),
 ) -> CostEstimate:
     """Return what measuring ``entries`` would take, without a call or a start of an engine.
 
-    ``controls`` have lines of their own; an oracle's texts are read from the documents.
+    ``plans``: what is asked of each of them, by name; None names a study's own measurement. Each
+    has lines of its own.
     """
-    sources: list[tuple[Control | None, SampleSource]] = [(None, plan.source)]
-    sources += [(control, ControlSource(plan.source, control)) for control in controls]
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
     notes: list[str] = []
     unknown: list[str] = []
     for entry in map(priced, entries):
         before = len(lines)
-        identity = _likely_identity(entry, ledger, plan.study, plan.campaign)
         base_s, token_s, pace[entry.name] = _pace(entry, ledger)
-        for control, source in sources:
+        for control, plan in plans:
+            identity = _likely_identity(entry, ledger, plan.study, plan.campaign)
             seen: set[str] = set()
             for name in plan.bins:
-                of_bin = replace(plan, source=source, bins=[name])
-                planned = of_bin.calls(identity.hash if identity else "")
+                planned = replace(plan, bins=[name]).calls(identity.hash if identity else "")
                 # Without its document a question may be that of another example: one call.
                 calls = [call for call in planned if call.call_key not in seen]
                 seen |= {call.call_key for call in calls} if control else set()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.experiments.common.measurement import open_ledger
+from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, served
 

@@ -12,11 +12,11 @@ from contextcliff_dagster.defs.executors.device_tags import CELERY_QUEUE
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.other_executors import (
-    SETTINGS,
     Started,
     insist_on_a_report_and_calls_made_once,
     on_a_device,
 )
+from contextcliff_dagster_tests.support.paths import EXECUTOR_SETTINGS
 from contextcliff_dagster_tests.support.postgres import free_port
 
 pytestmark = [
@@ -43,7 +43,7 @@ def start(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
         CONTEXTCLIFF_DEVICES="left",
         CONTEXTCLIFF_EXECUTOR="celery",
-        CONTEXTCLIFF_EXECUTOR_CONFIG=str(SETTINGS / "celery.yaml"),
+        CONTEXTCLIFF_EXECUTOR_CONFIG=str(EXECUTOR_SETTINGS / "celery.yaml"),
         CONTEXTCLIFF_CELERY_BROKER=broker,
         CONTEXTCLIFF_CELERY_BACKEND=backend,
     )

@@ -17,6 +17,7 @@ from contextcliff_dagster.defs.executors.choice import chosen_executor
 from contextcliff_dagster.defs.executors.device_tags import CELERY_QUEUE, device_tags, gpus_of_step
 from contextcliff_dagster.defs.executors.devices_needed import gpus_left
 from contextcliff_dagster.defs.partitions import range_tags
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.paths import EXECUTOR_SETTINGS
@@ -118,7 +119,7 @@ def test_a_run_needs_what_its_own_models_need(models: Models) -> None:
     assert needed("plain", "one") == 1
     assert needed("one", "any") == 4
     assert needed("any", "any") == "auto"
-    assert gpus_of_step(tags, range_tags(study)) == 4
+    assert gpus_of_step(tags, range_tags(study, LENGTH_PROFILE)) == 4
     assert gpus_of_step(tags, {"dagster/partition/model": "one"}) == 1
     assert gpus_of_step(tags, {}) == 4
     assert gpus_of_step({"contextcliff/gpus": "2"}, {}) == 2
@@ -138,7 +139,9 @@ def test_models_that_were_asked_everything_need_no_device(
     monkeypatch.setenv("CONTEXTCLIFF_LEASES", str(tmp_path / "leases"))
     tags, step = device_tags(study), "tiny__predictions"
 
-    def left(tagged: Mapping[str, str] = range_tags(study), **config: object) -> object:
+    def left(
+        tagged: Mapping[str, str] = range_tags(study, LENGTH_PROFILE), **config: object
+    ) -> object:
         run_config = {"ops": {step: {"config": config}}}
         return gpus_left(step, tags, dg.DagsterRun("profile_tiny", "1", run_config, tags=tagged))
 
@@ -158,7 +161,9 @@ def test_models_that_were_asked_everything_need_no_device(
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "another"))
     assert left(from_ledger_only=True) == 2
     resources = {"store": {"config": {"root": str(store.root)}}}
-    named = dg.DagsterRun("profile_tiny", "1", {"resources": resources}, tags=range_tags(study))
+    named = dg.DagsterRun(
+        "profile_tiny", "1", {"resources": resources}, tags=range_tags(study, LENGTH_PROFILE)
+    )
     assert gpus_left(step, tags, named) == 0
 
 

@@ -14,11 +14,11 @@ import pytest
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.other_executors import (
-    SETTINGS,
     Started,
     insist_on_a_report_and_calls_made_once,
     on_a_device,
 )
+from contextcliff_dagster_tests.support.paths import EXECUTOR_SETTINGS
 from contextcliff_dagster_tests.support.postgres import free_port
 
 pytestmark = [
@@ -48,7 +48,7 @@ def start(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         tmp_path,
         monkeypatch,
         CONTEXTCLIFF_EXECUTOR="ray",
-        CONTEXTCLIFF_EXECUTOR_CONFIG=str(SETTINGS / "ray.yaml"),
+        CONTEXTCLIFF_EXECUTOR_CONFIG=str(EXECUTOR_SETTINGS / "ray.yaml"),
         RAY_ADDRESS=address,
         RAY_AUTH_MODE="disabled",
         RAY_USAGE_STATS_ENABLED="0",

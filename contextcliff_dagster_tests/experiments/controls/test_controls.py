@@ -36,7 +36,7 @@ def test_a_study_that_does_not_ask_has_no_such_asset(study: Study) -> None:
     def names(of: Study) -> set[str]:
         return {key.path[-1] for asset in study_assets(of) for key in asset.keys}
 
-    assert study.controls == ()
+    assert "controls" not in study.sections
     assert "control_predictions" not in names(study)
     asked = study.changed(controls=["no_context"])
     assert names(asked) - names(study) == {"control_predictions"}
@@ -63,9 +63,9 @@ def test_they_are_measured_scored_and_reported_beside_the_curve(
     assert "### Controls: the same questions without the document" in page
     assert "12 of 12 examples say where their evidence is." in page
 
-    file = store.control_file("control_records", controlled.name, done.campaign, MODEL, "b02")
+    file = store.table_file("control_records", controlled.name, done.campaign, MODEL, "b02")
     records = read_table(file, CONTROL_RECORDS).to_pylist()
-    measured = store.eval_records_file(controlled.name, done.campaign, MODEL, "b02")
+    measured = store.table_file("eval_records", controlled.name, done.campaign, MODEL, "b02")
     whole = {row["example_id"]: row for row in read_table(measured, EVAL_RECORDS).to_pylist()}
     assert len(records) == 2 * len(whole) == 8
     for row in records:
@@ -73,7 +73,7 @@ def test_they_are_measured_scored_and_reported_beside_the_curve(
         for name in ("document_id", "length_tokens", "bin", "recipe_hash", "domain"):
             assert row[name] == same[name]
         assert row["call_key"] != same["call_key"]
-    asked = store.control_file("control_predictions", controlled.name, done.campaign, MODEL, "b02")
+    asked = store.table_file("control_predictions", controlled.name, done.campaign, MODEL, "b02")
     lengths = [row["length_tokens"] for row in read_table(asked, CONTROL_PREDICTIONS).to_pylist()]
     assert max(lengths) < min(row["length_tokens"] for row in whole.values())
 
@@ -113,7 +113,7 @@ def test_a_launch_from_the_ui_leaves_one_event_a_bin(
 
 def test_a_study_names_controls_once_and_only_known_ones(study: Study) -> None:
     asked = study.changed(controls=["oracle", "no_context", "oracle"])
-    assert asked.controls == ("no_context", "oracle")
+    assert asked.sections["controls"] == ("no_context", "oracle")
     with pytest.raises(Exception, match="controls"):
         study.changed(controls=["nothing"])
     assert json.loads(asked.model_dump_json())["controls"] == ["no_context", "oracle"]

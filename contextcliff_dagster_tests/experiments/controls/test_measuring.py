@@ -111,7 +111,7 @@ def test_they_are_kept_and_paid_like_any_call_and_never_mixed_with_the_measured(
     plan = plan_of(sample, 4)
     plans = {c: replace(plan, source=ControlSource(sample, c)) for c in ("no_context", "oracle")}
     with Ledger.open(tmp_path / "state.db") as ledger:
-        both = estimate(plan, [entry], ledger, ("no_context", "oracle"))
+        both = estimate([(None, plan), *plans.items()], [entry], ledger)
         assert [line.control for line in both.lines] == [None] * 3 + ["no_context"] * 3 + [
             "oracle"
         ] * 3
@@ -128,7 +128,7 @@ def test_they_are_kept_and_paid_like_any_call_and_never_mixed_with_the_measured(
         rows = prediction_rows(plans["oracle"], entry.name, ledger)
         assert len(rows) == 6
         assert not {row["call_key"] for row in rows} & {row["call_key"] for row in before}
-        assert estimate(plan, [entry], ledger, ("oracle",)).calls == 0
+        assert estimate([(None, plan), *plans.items()], [entry], ledger).calls == 0
         checked = verify(ledger)
         assert (checked.prompts, checked.fault_count) == (30, 0)
 

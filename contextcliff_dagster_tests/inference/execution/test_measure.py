@@ -92,18 +92,18 @@ def test_a_document_that_does_not_fit_the_window_is_kept_apart_and_not_sent(ledg
 def test_the_estimate_counts_what_is_not_paid_yet(ledger: Ledger) -> None:
     entry = reference_entry(price=PRICE)
     plan = plan_of(SAMPLE, 6)
-    before = estimate(plan, [entry], ledger)
+    before = estimate([(None, plan)], [entry], ledger)
     assert (before.calls, before.cached) == (18, 0)
     run(ledger, entry, n=2)
-    after = estimate(plan, [entry], ledger)
+    after = estimate([(None, plan)], [entry], ledger)
     assert (after.calls, after.cached) == (12, 6)
     assert 0 < after.usd < before.usd <= before.usd_at_most
     run(ledger, entry)
-    assert estimate(plan, [entry], ledger).to_dict()["usd"] == 0
+    assert estimate([(None, plan)], [entry], ledger).to_dict()["usd"] == 0
     # The estimate was no less than what was paid, and not absurdly more.
     assert ledger.spent("s", "c").usd <= before.usd_at_most
     assert before.usd <= 2 * ledger.spent("s", "c").usd
-    assert estimate(plan, [openai_entry("http://x/v1")], None).unpriced == ("remote",)
+    assert estimate([(None, plan)], [openai_entry("http://x/v1")], None).unpriced == ("remote",)
 
 
 def test_importing_what_defs_import_loads_no_heavy_library() -> None:

@@ -117,7 +117,7 @@ def test_a_price_that_is_old_is_worth_a_note() -> None:
     assert price_notes(entry, today) == []
     assert price_notes(entry, date(2025, 1, 14)) == []
     assert "181 days ago" in price_notes(entry, date(2025, 1, 15))[0]
-    told = estimate(plan_of(SAMPLE, 8, bins=["b00"]), [entry], None)
+    told = estimate([(None, plan_of(SAMPLE, 8, bins=["b00"]))], [entry], None)
     assert "2024-07-18" in told.notes[0]
     assert told.to_dict()["notes"] == list(told.notes)
     unknown = openai_entry("http://127.0.0.1:9/v1", price={**PRICE, "as_of": "last spring"})

@@ -1,0 +1,318 @@
+"""The assets of any experiment: predictions, records and result."""
+
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an asset and does not resolve strings.
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+
+from contextcliff_dagster.defs import checks
+from contextcliff_dagster.defs.alerts import alert
+from contextcliff_dagster.defs.asset_specs import (
+    asset_key,
+    described,
+    group,
+    single_run_asset,
+    single_run_multi_asset,
+)
+from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.executors.device_tags import device_tags
+from contextcliff_dagster.defs.partitions import (
+    asked_partitions,
+    cells_by_model,
+    experiment_partitions,
+    partition_key,
+)
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.schedules import report_freshness
+from contextcliff_dagster.defs.ui import calls as show
+from contextcliff_dagster.defs.ui import experiments as ui
+from contextcliff_dagster.defs.ui.progress_log import Narrator
+from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.experiments.common.code_version import experiment_version
+from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
+from contextcliff_dagster.experiments.common.measurement import (
+    Asked,
+    measure_cells,
+    write_predictions,
+)
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.registry import (
+    asked_experiments,
+    guests,
+    load_experiment,
+)
+from contextcliff_dagster.experiments.study_report import write_study_report
+from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
+from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster.studies import Study
+
+
+class MeasureConfig(dg.Config):
+    """What to measure; everything empty means as the study says."""
+
+    samples_per_bin: int | None = None
+    """Examples per bin. More than last time tops up: only what is new is asked."""
+    samples: dict[str, int] = {}  # noqa: RUF012 (Dagster copies a config's defaults)
+    """Examples by bin, as a targeted round asks for; bins not named are left as they are."""
+    why: str | None = None
+    """What a targeted round is for, shown with each bin it measures."""
+    campaign: str | None = None
+    """A dated measurement; the current one when empty."""
+    budget_usd: float | None = None
+    """Hard limit of the campaign in USD; the study's own when empty."""
+    deadline_s: float | None = None
+    """Seconds after which this run sends nothing more; the study's own when empty."""
+    from_ledger_only: bool = False
+    """Write the tables again from the call ledger and make no call."""
+
+
+class CampaignConfig(dg.Config):
+    """Which measurement to judge."""
+
+    campaign: str | None = None
+    """A dated measurement; the current one when empty."""
+
+
+def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
+    """Return the assets of ``experiment`` in ``study``; a guest has its predictions alone."""
+    assets = [_predictions(study, experiment)]
+    if experiment.host is None:
+        assets += [_records(study, experiment), _result(study, experiment)]
+    return assets
+
+
+def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
+    (name,) = experiment.asset_names("predictions")
+    table = experiment.predictions
+    code_version = experiment_version(study, experiment, "predictions")
+
+    @single_run_asset(
+        **described(
+            study,
+            name,
+            experiment.description,
+            # A guest after its host: where the budget ends, it ends there.
+            deps=[*_sample(study), *_host_predictions(experiment)],
+            kinds={"python", "parquet"},
+            table=table,
+            code_version=code_version,
+        ),
+        partitions_def=experiment_partitions(study, experiment),
+        op_tags=device_tags(study),
+        # Nothing passes through an IO manager: downstream reads the store.
+        dagster_type=dg.Nothing,
+    )
+    def predictions(
+        context: dg.AssetExecutionContext,
+        config: MeasureConfig,
+        store: StoreResource,
+        watch: dg.ResourceParam[Watch],
+    ) -> Iterator[Any]:
+        def on_wait(sentence: str) -> None:
+            context.log.info(sentence)
+            if watch.on_wait is not None:
+                watch.on_wait(sentence)
+
+        budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
+        deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
+        control = RunControl(budget, deadline_after(deadline_s), watch.stop, on_wait=on_wait)
+        partitions = asked_partitions(context, study, experiment)
+        with StudyRun.open(study, store.open(), config.campaign) as run:
+            measuring = _Measuring(context, config, watch, run, experiment, code_version)
+            for model, cells in cells_by_model(study, partitions).items():
+                _measure(measuring, model, cells, control)
+        # Each finished cell has logged its own materialization, so that a crash keeps those before
+        # it. Downstream steps of this run wait for an output, but a plain one would record every
+        # cell a second time: the mark tells Dagster that the events are out already.
+        yield dg.Output(None, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
+
+    return predictions
+
+
+def _measure(measuring: "_Measuring", model: str, cells: list[str], control: RunControl) -> None:
+    """Measure one model, or write what the ledger has; one event a finished cell."""
+    config, run, experiment = measuring.config, measuring.run, measuring.experiment
+    cells = [cell for cell in cells if not config.samples or cell in config.samples]
+    if config.from_ledger_only:
+        for cell in cells:
+            if rows := write_predictions(run, experiment, model, cell):
+                measuring.finished(model, cell, rows, None)
+        return
+    narrator = measuring.narrator(model)
+    summary = measure_cells(
+        run,
+        experiment,
+        Asked(model, cells, config.samples_per_bin, config.samples or None),
+        replace(control, on_progress=narrator),
+        lambda cell, rows: measuring.finished(model, cell, rows, narrator.last),
+    )
+    before = measuring.watch.calls.get(model)
+    measuring.watch.calls[model] = summary if before is None else before.plus(summary)
+    narrator.end(summary)
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """A step that measures, and what it tells Dagster meanwhile."""
+
+    context: dg.AssetExecutionContext
+    config: MeasureConfig
+    watch: Watch
+    run: StudyRun
+    experiment: Experiment
+    code_version: str
+
+    def narrator(self, model: str) -> Narrator:
+        def observe(metadata: dict[str, Any]) -> None:
+            shown = {**metadata, "campaign": self.run.campaign}
+            self.context.log_event(dg.AssetObservation(self.context.asset_key, metadata=shown))
+
+        return Narrator(model, self.context.log.info, observe, self.watch.on_progress)
+
+    def finished(self, model: str, cell: str, rows: Rows, progress: Progress | None) -> None:
+        run, experiment = self.run, self.experiment
+        table = experiment.predictions.name
+        sample = run.manifest.sha256 if run.study.has_corpus else None
+        self.context.log_event(
+            dg.AssetMaterialization(
+                self.context.asset_key,
+                partition=partition_key(experiment, model, cell),
+                metadata={
+                    **show.bin_metadata(
+                        run.campaign,
+                        rows,
+                        run.store.table_file(table, run.study.name, run.campaign, model, cell),
+                        experiment.merged_cells(run).get(cell),
+                        maybe_paid=run.ledger.maybe_paid(row["call_key"] for row in rows),
+                        progress=progress,
+                    ),
+                    **({"round": self.config.why} if self.config.why else {}),
+                },
+                tags=show.version_tags(
+                    rows, self.code_version, asset_key(run.study, "manifest"), sample
+                ),
+            )
+        )
+
+
+def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
+    (name,) = experiment.asset_names("records")
+    asked = [one for one in (experiment, *guests(experiment)) if one.is_asked(study)]
+
+    @single_run_asset(
+        **described(
+            study,
+            name,
+            "Every prediction scored: exact match, token F1, containment, and why it failed.",
+            deps=[asset for one in asked for asset in one.asset_names("predictions")],
+            kinds={"python", "parquet"},
+            table=experiment.records,
+            automation_condition=FOLLOW_RECORDS,
+            code_version=experiment_version(study, experiment, "records"),
+        ),
+        check_specs=checks.specs(study, experiment, "records"),
+    )
+    def records(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+        with StudyRun.open(study, store.open(), config.campaign) as run:
+            table = experiment.score_campaign(run)
+            for guest in guests(experiment):
+                guest.score_campaign(run)
+            outcomes = experiment.check_records(run, table)
+        return dg.MaterializeResult(
+            metadata=ui.records_metadata(run, experiment, table),
+            check_results=checks.results(study, experiment, "records", outcomes),
+        )
+
+    return records
+
+
+def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
+    names = experiment.asset_names("result")
+    sources = [*experiment.asset_names("records"), *_sample(study)]
+    code_version = experiment_version(study, experiment, "result")
+
+    @single_run_multi_asset(
+        name=f"{group(study)}__{experiment.result_op or names[0]}",
+        specs=[
+            dg.AssetSpec(
+                **described(
+                    study,
+                    name,
+                    experiment.result_descriptions.get(name, "What follows from the records."),
+                    deps=sources,
+                    kinds={"python", "json"},
+                    automation_condition=FOLLOW_RECORDS,
+                    code_version=code_version,
+                )
+            )
+            for name in names
+        ],
+        check_specs=checks.specs(study, experiment, "result"),
+    )
+    def result(
+        context: dg.AssetExecutionContext, config: CampaignConfig, store: StoreResource
+    ) -> Iterator[dg.MaterializeResult]:
+        # One analysis gives all results: nothing is estimated twice.
+        with StudyRun.open(study, store.open(), config.campaign) as run:
+            records = experiment.read_records(run)
+            of_guests = {guest.name: guest for guest in guests(experiment)}
+            analysis = experiment.analyse(run, records, of_guests)
+            experiment.write_results(run, analysis)
+        for channel in alert(study, run.store, analysis.alarm, context.log.warning):
+            context.log.info(f"Alert sent to {channel}.")
+        outcomes = checks.results(study, experiment, "result", analysis.checks)
+        for number, (name, metadata) in enumerate(
+            ui.result_metadata(run, experiment, analysis).items(), 1
+        ):
+            yield dg.MaterializeResult(
+                asset_key(study, name),
+                metadata=metadata,
+                check_results=outcomes if number == len(names) else [],
+            )
+
+    return result
+
+
+def report_asset(study: Study) -> dg.AssetsDefinition:
+    """Return `report`: one page over all experiments of the study."""
+    asked = [one for one in asked_experiments(study) if one.host is None]
+    results = [one.asset_names("result")[-1] for one in asked]
+    records = [name for one in asked for name in one.asset_names("records")]
+    versions = [experiment_version(study, one, "report") for one in asked]
+
+    @single_run_asset(
+        **described(
+            study,
+            "report",
+            "The report to read: Markdown, JSON and the picture of all models.",
+            deps=[*results, *records],
+            kinds={"markdown", "matplotlib"},
+            automation_condition=FOLLOW_RECORDS,
+            freshness_policy=report_freshness(study),
+            code_version="-".join(versions),
+        ),
+    )
+    def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+        with StudyRun.open(study, store.open(), config.campaign) as run:
+            files = write_study_report(run)
+            metadata = ui.report_metadata(run, files)
+        return dg.MaterializeResult(metadata=metadata)
+
+    return report
+
+
+def _sample(study: Study) -> list[str]:
+    return ["manifest"] if study.has_corpus else []
+
+
+def _host_predictions(experiment: Experiment) -> tuple[str, ...]:
+    if experiment.host is None:
+        return ()
+    host: Experiment = load_experiment(experiment.host)
+    return host.asset_names("predictions")

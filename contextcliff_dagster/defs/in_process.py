@@ -1,0 +1,99 @@
+"""Materializing assets of a study in this process, under the names that the UI knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import ContextCliffError, EngineError
+from contextcliff_dagster.defs.watch import Watch
+from contextcliff_dagster.experiments.common.experiment import Experiment
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+Config = Mapping[str, Mapping[str, Any]]
+"""Op, without the study's name -> its config."""
+
+
+@dataclass(frozen=True)
+class LocalRuns:
+    """Where the assets of a study are materialized in this process.
+
+    ``instance``: where the runs are recorded; ``DAGSTER_HOME``'s when None, else nowhere.
+    ``cause``: what started them, a tag of each run.
+    """
+
+    study: Study
+    store: Store
+    campaign: str
+    instance: dg.DagsterInstance | None = None
+    cause: str = "python"
+
+    def materialize(
+        self,
+        experiment: Experiment | None,
+        names: Sequence[str],
+        config: Config,
+        watch: Watch | None = None,
+    ) -> None:
+        """Materialize the named assets in one run; errors of the assets come through.
+
+        ``experiment``: whose partitions the run is about; None where none of the assets has any.
+
+        Raises:
+            ContextCliffError: an asset failed, or a check that blocks what comes after it.
+        """
+        import dagster as dg
+        from dagster._core.errors import DagsterAssetCheckFailedError
+
+        from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
+        from contextcliff_dagster.defs.partitions import range_tags
+        from contextcliff_dagster.defs.resources import StoreResource
+        from contextcliff_dagster.defs.studies import job_name, study_assets
+
+        study, instance = self.study, self.instance
+        if instance is None and os.environ.get("DAGSTER_HOME"):
+            instance = dg.DagsterInstance.get()
+        job = job_name(study, experiment) if experiment else f"prepare_{group(study)}"
+        selection = dg.AssetSelection.assets(*(asset_key(study, name) for name in names))
+        definitions = dg.Definitions(
+            assets=study_assets(study),
+            jobs=[dg.define_asset_job(job, selection)],
+            resources={
+                "store": StoreResource(root=str(self.store.root)),
+                "watch": watch or Watch(),
+            },
+        )
+        tags = run_tags(study, self.campaign, self.cause)
+        if experiment is not None:
+            tags |= range_tags(study, experiment)
+        ops = {f"{group(study)}__{op}": {"config": dict(values)} for op, values in config.items()}
+        # The terminal belongs to the caller: Dagster's own lines go to its event log only.
+        loggers = {"console": {"config": {"log_level": _console_level()}}}
+        try:
+            definitions.resolve_job_def(job).execute_in_process(
+                instance=instance, tags=tags, run_config={"ops": ops, "loggers": loggers}
+            )
+        except DagsterAssetCheckFailedError as error:
+            raise self._refusal(experiment, error) from error
+
+    def _refusal(self, experiment: Experiment | None, error: Exception) -> ContextCliffError:
+        """The sentence of the blocking check; the exception has no more than its name."""
+        if experiment is not None:
+            blocking = {check.name for check in experiment.checks if check.blocking}
+            with StudyRun.open(self.study, self.store, self.campaign) as run:
+                records = experiment.read_record_table(run)
+                outcomes = experiment.check_records(run, records)
+            if why := [one.why for one in outcomes if one.name in blocking and not one.passed]:
+                return EngineError(" ".join(why))
+        return ContextCliffError(f"{error}; the run's asset checks say why.")
+
+
+def _console_level() -> str:
+    return "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"

@@ -1,0 +1,276 @@
+"""What an experiment is: one way to ask, to judge and to report, on the shared rooms.
+
+An experiment says what is asked and what follows from the answers. Asking (ledger, budget, resume,
+top-up, devices), the tables, the Dagster assets with their partitions, checks and code versions,
+the jobs, the command line, the report and the archive come from `experiments.common` and `defs`,
+the same for all. To add one: a folder here, and its line in `studies.experiment_table`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Table
+from contextcliff_dagster.store import slug
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.inference.requests.call_plan import SampleSource
+    from contextcliff_dagster.inference.requests.recipe import Recipe
+    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.sections import Section
+    from contextcliff_dagster.studies import Study
+
+Rows = list[dict[str, Any]]
+Step = Literal["predictions", "records", "result", "report"]
+"""The steps from calls to report that each experiment has, in order."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Samples to ask, and columns that tell their rows from those of the other sources.
+
+    ``columns``: name -> value, the same for every row; declared in the experiment's tables.
+    """
+
+    samples: SampleSource
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckSpec:
+    """Something that must hold before a result is believed.
+
+    ``of``: whether records or results are checked. ``blocking``: where it fails nothing further
+    is made.
+    """
+
+    name: str
+    description: str
+    of: Literal["records", "result"] = "records"
+    blocking: bool = False
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """What a check found. ``error``: a failure is an error, not a warning.
+
+    ``values``: numbers and texts to show with it. ``rows``: tables to show, by name.
+    """
+
+    name: str
+    passed: bool
+    why: str
+    error: bool = False
+    values: Mapping[str, Any] = field(default_factory=dict)
+    rows: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """What the study's alert channels are to be told, once for each ``subjects`` of a campaign.
+
+    ``event`` names it for programs, ``sentence`` says it, ``details`` are JSON-ready.
+    """
+
+    event: str
+    campaign: str
+    subjects: Sequence[str]
+    sentence: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What an experiment concludes of one campaign.
+
+    ``results``: one per model (or one for all), JSON-ready, as written to disk. ``checks``: the
+    outcomes of those checks that are ``of="result"``. ``alarm``: where somebody must know.
+    """
+
+    results: Sequence[Mapping[str, Any]]
+    checks: Sequence[CheckOutcome] = ()
+    alarm: Alarm | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Experiment(ABC):
+    """One way to ask and judge. Subclasses set the class attributes and override what differs.
+
+    Attributes:
+        name: key in a study file, and the beginning of its assets' names; a slug.
+        version: of the method. Raise it when the same answers would give another result: what was
+            made before is then stale in Dagster.
+        section: type of the key's value, anything that pydantic validates; a false value (empty)
+            means that the study does not ask for it. None: there is no such key.
+        makes_documents: whether it generates what it asks about, so that a study needs no corpus.
+        host: name of the experiment with whose records these are judged and reported, if any; it
+            then has no result and no report of its own, and hands over what `contribution` returns.
+        dimension: Dagster's name for the partition dimension next to ``model``; later in the
+            alphabet, so that a range of partitions goes through one model after the other.
+        predictions, records: the tables that it fills; the files lie at
+            ``<study>/<table>/campaign=<c>/model=<m>/bin=<cell>/``.
+        result_op: name of the Dagster op that makes the result, where that has several assets.
+        description, result_descriptions: what its predictions and (by asset) its results are, for
+            the Dagster UI.
+        checks: what must hold before a result is believed.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str] = "1"
+    section: ClassVar[Any] = dict[str, Any]
+    makes_documents: ClassVar[bool] = False
+    host: ClassVar[str | None] = None
+    dimension: ClassVar[str] = "part"
+    predictions: ClassVar[Table] = PREDICTIONS
+    records: ClassVar[Table] = EVAL_RECORDS
+    result_op: ClassVar[str | None] = None
+    description: ClassVar[str] = ""
+    result_descriptions: ClassVar[Mapping[str, str]] = {}
+    checks: ClassVar[Sequence[CheckSpec]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name = getattr(cls, "name", None)
+        if name is not None and slug(name) != name:
+            raise TypeError(f"{cls.__name__}.name {name!r} is no slug: letters, digits, _ and -")
+        if cls.dimension <= "model":
+            raise TypeError(f"{cls.__name__}.dimension {cls.dimension!r} must sort after 'model'")
+
+    def asset_names(self, step: Step) -> tuple[str, ...]:
+        """Names of the assets of ``step``, below the study's; usually one."""
+        if step == "report":
+            return ("report",)
+        if self.host is not None and step != "predictions":
+            return ()
+        return (f"{self.name}_{step}",)
+
+    def is_asked(self, study: Study) -> bool:
+        """Return whether ``study`` asks for this experiment."""
+        return self.name in study.sections
+
+    def cells(self, study: Study) -> tuple[str, ...]:
+        """Return the partition keys of `dimension`, fixed by the study file alone; slugs."""
+        raise NotImplementedError
+
+    def samples_per_cell(self, study: Study) -> int:
+        """Return how many examples a cell has when it is fully measured."""
+        return study.sampling.samples_per_bin
+
+    def recipe(self, study: Study) -> Recipe:
+        """Return what is asked around each document."""
+        return study.recipe()
+
+    def sources(self, run: StudyRun) -> Sequence[Source]:
+        """Return what is asked: samples by cell, in the order in which they are asked."""
+        raise NotImplementedError
+
+    def known_sources(self, run: StudyRun) -> Sequence[Source]:
+        """Return all sources that may have answers, also those that the study asks no longer."""
+        return self.sources(run)
+
+    def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
+        """Return records of `records` for prediction rows of one source; any number per row."""
+        from contextcliff_dagster.experiments.common.records import score_by_answers
+
+        return score_by_answers(self, run, source, rows)
+
+    def merged_cells(self, run: StudyRun) -> Mapping[str, str | None]:
+        """Return cell -> the cell that took its examples, where one had too few."""
+        return {}
+
+    def score_campaign(self, run: StudyRun) -> pa.Table:
+        """Write the records of all that is answered in the campaign, and return them.
+
+        Raises:
+            StoreError: a table is damaged or cannot be written; nothing is answered yet.
+        """
+        from contextcliff_dagster.experiments.common.records import score_campaign
+
+        score_campaign(run, self)
+        return self.read_record_table(run)
+
+    def read_record_table(self, run: StudyRun) -> pa.Table:
+        """Return the records of the campaign.
+
+        Raises:
+            StoreError: there are none, or a table is damaged.
+        """
+        from contextcliff_dagster.experiments.common.records import read_record_table
+
+        return read_record_table(self.records, run.study, run.store, run.campaign)
+
+    def read_records(self, run: StudyRun) -> pd.DataFrame:
+        """Return the records of the campaign as a data frame; raises like `read_record_table`."""
+        records: pd.DataFrame = self.read_record_table(run).to_pandas()
+        return records
+
+    def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
+        """Return the outcomes of those `checks` that are ``of="records"``."""
+        return ()
+
+    def analyse(
+        self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
+    ) -> Analysis:
+        """Return what follows from the records; no call is made.
+
+        ``contributions``: the experiments that this one is host to, by name.
+        """
+        raise NotImplementedError
+
+    def write_results(self, run: StudyRun, analysis: Analysis) -> None:
+        """Write what was concluded; `read_results` gives it back.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        from contextcliff_dagster.experiments.common.results import write_results
+
+        write_results(run, self, analysis.results)
+
+    def read_results(self, run: StudyRun) -> Sequence[Mapping[str, Any]]:
+        """Return the results of the campaign as written.
+
+        Raises:
+            StoreError: there are none, or they are damaged.
+        """
+        from contextcliff_dagster.experiments.common.results import read_results
+
+        return read_results(run, self)
+
+    def contribution(self, run: StudyRun, model: str) -> Any:
+        """Return what the host's analysis is given of one model; None where nothing is known."""
+        return None
+
+    def sections(self, run: StudyRun, results: Sequence[Mapping[str, Any]]) -> Sequence[Section]:
+        """Return the sections of the report, as data."""
+        return ()
+
+    def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles | None:
+        """Write the study's report where this experiment has a page of its own, with ``others``.
+
+        None, as by default: its `sections` go into the page of another, or into a plain one.
+        """
+        return None
+
+    def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
+        """Return the parts of ``study`` that decide what ``step`` makes, JSON-ready.
+
+        Together with `version` they are the asset's code version: an edit of one of them turns the
+        asset stale in Dagster, an edit of anything else does not. What an earlier step depends on
+        need not be repeated.
+        """
+        asked = study.model_dump(mode="json", include={self.name}).get(self.name)
+        if step == "predictions":
+            return {"section": asked, "recipe": self.recipe(study).hash}
+        if step == "records":
+            return {"scoring": study.scoring.model_dump(mode="json")}
+        if step == "result":
+            return {"analysis": study.analysis.model_dump(mode="json")}
+        return {"description": study.description}

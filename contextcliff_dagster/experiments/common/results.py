@@ -1,0 +1,61 @@
+"""Results of an experiment as one JSON file a campaign."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.reporting.json_report import plain_values
+from contextcliff_dagster.store import write_json
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.experiment import Experiment
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+
+
+def write_results(
+    run: StudyRun, experiment: Experiment, results: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write ``results``, with the version of the method that gave them.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    write_json(
+        run.store.results_file(run.study.name, run.campaign, experiment.name),
+        {
+            "experiment": experiment.name,
+            "version": experiment.version,
+            "study": run.study.name,
+            "campaign": run.campaign,
+            "results": [plain_values(result) for result in results],
+        },
+    )
+
+
+def read_results(run: StudyRun, experiment: Experiment) -> list[dict[str, Any]]:
+    """Return what `write_results` wrote.
+
+    Raises:
+        StoreError: there is none, it is damaged, or another version of the method wrote it.
+    """
+    path = run.store.results_file(run.study.name, run.campaign, experiment.name)
+    again = f"run `contextcliff report {run.study.name}`"
+    try:
+        kept = json.loads(path.read_bytes())
+        version, results = kept["version"], list(kept["results"])
+    except FileNotFoundError:
+        raise StoreError(
+            f"Study {run.study.name!r} has no result of {experiment.name} in campaign "
+            f"{run.campaign} yet; {again}."
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is damaged ({error}); delete it and {again}.") from error
+    if version != experiment.version:
+        raise StoreError(
+            f"{path} was written by version {version} of {experiment.name} (here: "
+            f"{experiment.version}); {again}."
+        )
+    return results

@@ -1,0 +1,99 @@
+"""One campaign of one study in one store: what every step of an experiment works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.contracts import StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.sampling.manifest import Manifest
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A study, its store, the store's open call ledger, and the campaign that is meant."""
+
+    study: Study
+    store: Store
+    ledger: Ledger
+    campaign: str
+
+    @classmethod
+    @contextmanager
+    def open(cls, study: Study, store: Store, campaign: str | None = None) -> Iterator[StudyRun]:
+        """Open the ledger for a while; ``campaign`` None is the study's current one.
+
+        Raises:
+            StudyError: see `campaign_of`.
+            StoreError: the ledger cannot be opened.
+        """
+        with open_ledger(store) as ledger:
+            yield cls(study, store, ledger, campaign_of(ledger, study, campaign))
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The frozen sample.
+
+        Raises:
+            StudyError: there is none, or the study was changed since it was drawn.
+            StoreError: it is damaged.
+        """
+        from contextcliff_dagster.experiments.common.preparation import load_frozen
+
+        return load_frozen(self.study, self.store)
+
+    def of_campaign(self, campaign: str) -> StudyRun:
+        """Return the same study and store with another campaign, which must have been begun."""
+        return replace(self, campaign=campaign)
+
+    def measured_models(self) -> list[str]:
+        """Return the models with calls in this campaign, the study's own first and in its order."""
+        from contextcliff_dagster.inference.ledger.queries import measured_models
+
+        rank = {model: number for number, model in enumerate(self.study.models)}
+        models = measured_models(self.ledger, self.study.name, self.campaign)
+        return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
+
+
+def open_ledger(store: Store) -> Ledger:
+    """Open the store's call ledger; a context manager.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+
+    return Ledger.open(store.ledger)
+
+
+def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
+    """Return ``campaign``, or the study's current one; nothing is begun by asking.
+
+    Raises:
+        StudyError: ``campaign`` is named but was never begun: a misspelt one would measure, and
+            pay for, everything again.
+    """
+    from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
+
+    if campaign is None:
+        return current_campaign(ledger, study.name)
+    known = [one.name for one in list_campaigns(ledger, study.name)]
+    today = datetime.now(UTC).date()
+    # A run names its study's first campaign as it starts; its steps may come after midnight.
+    first = {today.isoformat(), (today - timedelta(days=1)).isoformat()}
+    if campaign not in (known or first):
+        raise StudyError(
+            f"Study {study.name!r} has no campaign {campaign!r}; it has "
+            f"{', '.join(known) or 'none'}, and "
+            f"`contextcliff campaign new {study.name} --name {campaign}` begins one."
+        )
+    return campaign

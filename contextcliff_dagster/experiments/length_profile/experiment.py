@@ -1,0 +1,140 @@
+"""The length profile: the score over the natural length of documents, and where it falls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from contextcliff_dagster.experiments.common.experiment import (
+    Alarm,
+    Analysis,
+    CheckOutcome,
+    Experiment,
+    Source,
+    Step,
+)
+from contextcliff_dagster.experiments.length_profile import checks
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.experiments.length_profile.regression import Regression
+    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.sections import Section
+    from contextcliff_dagster.studies import Study
+
+
+class LengthProfile(Experiment):
+    """Every study with a corpus measures it: documents of that corpus, whole, by length bin."""
+
+    name = "length_profile"
+    section = None
+    dimension = "tokens"
+    result_op = "profile"
+    description = (
+        "What each model answered, one row per planned call; a paid call is never made twice."
+    )
+    result_descriptions: ClassVar[Mapping[str, str]] = {
+        "metrics": "Per length bin: mean, variance, instability, failure rate, latency.",
+        "cliffs": "Verdict, safe context cap and cliff of each model, with what supports them.",
+    }
+    checks = checks.CHECKS
+
+    _ASSETS: ClassVar[Mapping[Step, tuple[str, ...]]] = {
+        "predictions": ("predictions",),
+        "records": ("eval_records",),
+        "result": ("metrics", "cliffs"),
+        "report": ("report",),
+    }
+
+    def asset_names(self, step: Step) -> tuple[str, ...]:
+        return self._ASSETS[step]
+
+    def is_asked(self, study: Study) -> bool:
+        return study.has_corpus
+
+    def cells(self, study: Study) -> tuple[str, ...]:
+        return study.bin_keys
+
+    def sources(self, run: StudyRun) -> Sequence[Source]:
+        return [Source(run.manifest)]
+
+    def merged_cells(self, run: StudyRun) -> Mapping[str, str | None]:
+        return {bin.bin: bin.merged_into for bin in run.manifest.bins}
+
+    def score_campaign(self, run: StudyRun) -> pa.Table:
+        """Score the bins that are predicted; those of an earlier sample or request are replaced."""
+        from contextcliff_dagster.experiments.length_profile.profile_and_report import (
+            score_campaign,
+        )
+
+        return score_campaign(run, self)
+
+    def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
+        return checks.check_records(run.study, records.select(checks.COLUMNS).to_pylist())
+
+    def analyse(
+        self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
+    ) -> Analysis:
+        """Profile each model; hold the campaign against the baseline; plan the next round."""
+        from contextcliff_dagster.experiments.length_profile.adaptive_rounds import next_rounds
+        from contextcliff_dagster.experiments.length_profile.profile_and_report import (
+            profile_campaign,
+        )
+        from contextcliff_dagster.experiments.length_profile.regression import judge_regression
+
+        def contributed(model: str) -> dict[str, Any]:
+            return {name: one.contribution(run, model) for name, one in contributions.items()}
+
+        profiles = profile_campaign(run, records, contributed)
+        regression = judge_regression(run.study, run.store, run.manifest, run.campaign)
+        cliffs = [profile.cliffs for profile in profiles]
+        return Analysis(
+            cliffs,
+            checks=[checks.check_plateau(cliffs), checks.check_shrink(regression)],
+            alarm=shrink_alarm(regression),
+            extra={"rounds": next_rounds(run.study, run.store, run.manifest, run.campaign)},
+        )
+
+    def write_results(self, run: StudyRun, analysis: Analysis) -> None:
+        """Nothing to do: each profile is written as soon as it is made (`profile_campaign`)."""
+
+    def read_results(self, run: StudyRun) -> Sequence[Mapping[str, Any]]:
+        from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
+
+        return read_cliffs(run.study, run.store, run.campaign)
+
+    def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
+        from contextcliff_dagster.experiments.length_profile.profile_and_report import (
+            report_campaign,
+        )
+
+        return report_campaign(run, others)
+
+    def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
+        if step == "predictions":
+            return {"recipe": study.recipe().hash}
+        if step == "records":
+            return {"scoring": study.scoring.model_dump(mode="json")}
+        if step == "result":
+            names = {"analysis", "targeted", "regression"}
+            return study.model_dump(mode="json", include=names)
+        return {"description": study.description}
+
+
+def shrink_alarm(regression: Regression) -> Alarm | None:
+    """Return what the alert channels are to be told; None where no model has become worse."""
+    if not regression.shrunk:
+        return None
+    return Alarm(
+        "no_shrink_failed",
+        regression.campaign,
+        regression.shrunk,
+        regression.sentence,
+        regression.to_dict(),
+    )
+
+
+LENGTH_PROFILE = LengthProfile()

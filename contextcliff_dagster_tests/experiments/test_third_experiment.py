@@ -1,0 +1,143 @@
+"""A new experiment is one file and one line, from its assets to its section of the report."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from contextcliff_dagster.cli import main
+from contextcliff_dagster.contracts import BudgetError, StudyError
+from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
+from contextcliff_dagster.defs.studies import study_assets, study_jobs
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster.studies.experiment_table import EXPERIMENTS
+from contextcliff_dagster_tests.support.tiny_study import TINY
+
+ALONE = """\
+name: sizes-alone
+prompt: {max_output_tokens: 12}
+models: [reference-short]
+sizes: [6, 20]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_HOME")
+    address = "contextcliff_dagster_tests.support.sizes_experiment:SIZES"
+    monkeypatch.setitem(EXPERIMENTS, "sizes", address)
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Study:
+    (tmp_path / "sizes-alone.yaml").write_text(ALONE, encoding="utf-8")
+    return load_study(tmp_path / "sizes-alone.yaml")
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Study:
+    (tmp_path / "tiny.yaml").write_text(TINY + "sizes: [6, 20]\n", encoding="utf-8")
+    return load_study(tmp_path / "tiny.yaml").with_models(["reference-short"])
+
+
+def test_it_has_assets_and_partitions_of_its_own(alone: Study, both: Study) -> None:
+    own = {"sizes_predictions", "sizes_records", "sizes_result"}
+    names = {key.path[-1] for asset in study_assets(alone) for key in asset.keys}
+    assert names == {*own, "cost_estimate", "report"}
+    by_name = {key.path[-1]: asset for asset in study_assets(both) for key in asset.keys}
+    assert own < by_name.keys()
+    partitions = by_name["sizes_predictions"].partitions_def
+    assert partitions is not None
+    assert partitions.get_partition_keys() == ["reference-short|r006", "reference-short|r020"]
+    assert {job.name for job in study_jobs(both)} == {"profile_tiny", "pilot_tiny", "sizes_tiny"}
+
+
+def test_it_is_measured_resumed_and_reported_without_a_corpus(
+    alone: Study, contextcliff_home: Path
+) -> None:
+    assert prepare_study(alone).estimate.calls == 8
+    with pytest.raises(BudgetError):
+        profile_study(alone, budget=Budget(calls=5))
+    done = profile_study(alone)
+    assert done.calls["reference-short"].sent == 3, "five were paid before"
+    assert profile_study(alone).calls["reference-short"].sent == 0
+    page = done.report.md.read_text("utf-8")
+    assert "## Right answers by size" in page
+    assert "| reference-short | r006 |" in page
+    kept = json.loads(
+        Store(contextcliff_home).results_file(alone.name, done.campaign, "sizes").read_bytes()
+    )
+    assert [(one["size"], one["n"]) for one in kept["results"]] == [("r006", 4), ("r020", 4)]
+    assert 0 < kept["results"][0]["mean"] <= 1
+    for folder in ("sizes_records", "sizes_predictions", "report", "results"):
+        for path in sorted((contextcliff_home / alone.name / folder).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    assert rebuild_report(alone).report.md.read_text("utf-8") == page
+
+
+def test_next_to_a_length_profile_it_has_a_section_of_its_report(both: Study) -> None:
+    done = profile_study(both)
+    assert [result["model"] for result in done.cliffs] == ["reference-short"]
+    page = done.report.md.read_text("utf-8")
+    assert page.index("## Provenance") < page.index("## Right answers by size")
+    assert done.report.png is not None
+    assert done.calls["reference-short"].planned == 12 + 8
+    with StudyRun.open(both, Store.default()) as run:
+        assert run.measured_models() == ["reference-short"]
+
+
+def test_the_command_line_runs_and_prints_it(
+    alone: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "sizes-alone.yaml")
+    assert main(["profile", file]) == 0
+    first = capsys.readouterr().out
+    assert "RIGHT ANSWERS BY SIZE" in first
+    assert "8 calls sent" in first
+    assert main(["profile", file]) == 0
+    assert "all 8 calls are in the ledger" in capsys.readouterr().out
+    assert main(["report", file, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["cliffs"] == []
+    assert printed["sections"][0]["title"] == "Right answers by size"
+
+
+def test_runs_of_the_command_line_say_what_they_are_for(
+    alone: Study, tmp_path: Path, contextcliff_home: Path
+) -> None:
+    assert main(["profile", str(tmp_path / "sizes-alone.yaml")]) == 0
+    with dg.DagsterInstance.from_config(str(contextcliff_home / "dagster_home")) as instance:
+        runs = instance.get_runs()
+    by_job = {run.job_name: run.tags for run in runs}
+    tags = by_job["sizes_sizes_alone"]
+    assert tags["contextcliff/study"] == "sizes-alone"
+    assert tags["contextcliff/models"] == "reference-short"
+    assert tags["contextcliff/cause"] == "command line"
+    assert tags["contextcliff/campaign"]
+
+
+def test_a_study_says_what_is_wrong_with_its_section(alone: Study, tmp_path: Path) -> None:
+    for bad, said in (
+        ("sizes: [two]", r"line 4, key 'sizes\.0': should be a valid integer"),
+        ("sized: [2]", r"line 4, key 'sized': there is no such key"),
+        ("sizes: []", r"key 'corpus' is missing"),
+    ):
+        file = tmp_path / "bad.yaml"
+        file.write_text(ALONE.replace("sizes: [6, 20]", bad), encoding="utf-8")
+        with pytest.raises(StudyError, match=said):
+            load_study(file)
+
+
+def test_its_calls_are_in_the_ledger_like_any(alone: Study, contextcliff_home: Path) -> None:
+    profile_study(alone)
+    with sqlite3.connect(contextcliff_home / "state.db") as db:
+        assert db.execute("SELECT count(*) FROM calls WHERE study = 'sizes-alone'").fetchone() == (
+            8,
+        )
