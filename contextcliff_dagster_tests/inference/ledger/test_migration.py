@@ -136,6 +136,7 @@ def test_a_migration_that_is_killed_leaves_the_old_ledger(old: Old, done: str) -
     assert measured(old.where) == (4, 0)
 
 
+@pytest.mark.parametrize("old", [5], indirect=True)
 def test_several_processes_may_migrate_at_once(old: Old) -> None:
     code = (
         "from contextcliff_dagster_tests.inference.ledger.test_ledger import *;"

@@ -46,22 +46,22 @@ def spent_usd_on(ledger: Ledger, day: str) -> float:
 
 
 def test_all_studies_share_the_budget_of_the_day(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(ledger, 0, 0.6, "one")
+    begin(sqlite_ledger, 0, 0.6, "one")
     with pytest.raises(BudgetError, match=r"Today's budget of \$1.*go on tomorrow \(UTC\)"):
-        begin(ledger, 1, 0.6, "two")
-    begun = begin(ledger, 1, 0.4, "two")
+        begin(sqlite_ledger, 1, 0.6, "two")
+    begun = begin(sqlite_ledger, 1, 0.4, "two")
     tomorrow = utc_now().replace(utc_now()[:10], "2999-01-01")
     monkeypatch.setattr(ledger_module, "utc_now", lambda: tomorrow)
-    begin(ledger, 2, 0.9, "two")
+    begin(sqlite_ledger, 2, 0.9, "two")
     # An answer that comes after midnight settles the day on which it was asked for.
     monkeypatch.undo()
     outcome = Outcome(raw_output="a", attempts=1, finished_at=utc_now())
-    ledger.finish(begun.attempt_id, CALLS[1].call_key, outcome, Spend(0.1, 1, 1)).result()
-    assert spent_usd_on(ledger, utc_now()[:10]) == pytest.approx(0.7)
-    assert spent_usd_on(ledger, "2999-01-01") == pytest.approx(0.9)
-    assert spent_usd_on(ledger, "1999-01-01") == 0
+    sqlite_ledger.finish(begun.attempt_id, CALLS[1].call_key, outcome, Spend(0.1, 1, 1)).result()
+    assert spent_usd_on(sqlite_ledger, utc_now()[:10]) == pytest.approx(0.7)
+    assert spent_usd_on(sqlite_ledger, "2999-01-01") == pytest.approx(0.9)
+    assert spent_usd_on(sqlite_ledger, "1999-01-01") == 0
 
 
 @pytest.mark.parametrize("limit", ["usd", "tokens", "calls", "usd_per_day"])
