@@ -87,25 +87,31 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
 
 
 def check_calls(tables: Mapping[str, pa.Table], file: Path) -> None:
-    """Refuse tables whose columns are not the ledger's own: names become SQL, values its rows.
+    """Refuse columns that are not the ledger's own, since their names become SQL, and answers that
+    are not what their checksums say.
 
     Raises:
-        StoreError: another column, another type, or an answer that is not what its checksum says.
+        StoreError: naming the table and the column, or the call.
     """
+    damaged = f"{file} is damaged or was tampered with"
     for name, table in tables.items():
-        schema = _schema(name)
-        for field in table.schema:
-            if field.name not in schema.names or field.type != schema.field(field.name).type:
-                raise StoreError(
-                    f"{file} is damaged or was tampered with: its table {name!r} has a column "
-                    f"{field.name!r} of type {field.type}; get a fresh copy."
-                )
+        known, given = _schema(name), table.schema
+        types = dict(zip(known.names, known.types, strict=True))
+        strange = [field.name for field in given if field.type != types.get(field.name)]
+        # An archive of an older version has fewer columns, but those of the first.
+        strange += sorted(set(columns(name, 1)) - set(given.names))
+        if strange or len(set(given.names)) < len(given.names):
+            column = strange[0] if strange else given.names[0]
+            raise StoreError(
+                f"{damaged}: column {column!r} of its table {name!r} is not as it should be; get a "
+                "fresh copy."
+            )
     for row in tables["results"].to_pylist():
         noted = row.get("checksum")
         if noted is not None and noted != _checksum(row):
             raise StoreError(
-                f"{file} is damaged or was tampered with: the answer to call "
-                f"{row['call_key'][:12]} is not what its checksum says; get a fresh copy."
+                f"{damaged}: the answer to call {str(row['call_key'])[:12]} is not what its "
+                "checksum says; get a fresh copy."
             )
 
 
