@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from contextcliff_dagster.inference.requests.outcome import Outcome
@@ -12,6 +12,7 @@ from contextcliff_dagster.inference.requests.recipe import stable_hash
 
 COLUMNS = tuple(field.name for field in fields(Outcome))
 """What a row says of an outcome; ``call_key``, ``checksum`` and ``pruned_at`` stand around it."""
+_EXTRA = COLUMNS.index("extra")
 
 
 def to_row(outcome: Outcome) -> dict[str, Any]:
@@ -22,8 +23,8 @@ def to_row(outcome: Outcome) -> dict[str, Any]:
 
 def from_row(values: Sequence[Any]) -> Outcome:
     """Return the outcome of values in the order of `COLUMNS`."""
-    row = dict(zip(COLUMNS, values, strict=True))
-    return Outcome(**{**row, "extra": json.loads(row["extra"]) if row["extra"] else None})
+    outcome = Outcome(*values)
+    return replace(outcome, extra=json.loads(values[_EXTRA])) if values[_EXTRA] else outcome
 
 
 def extra_json(outcome: Outcome) -> str | None:
