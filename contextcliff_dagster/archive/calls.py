@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum
 from contextcliff_dagster.inference.ledger.schema import columns
 
 if TYPE_CHECKING:
@@ -65,11 +66,17 @@ def read_calls(
         return {name: _rows(db, name, where, study) for name, where in TABLES.items()}
 
 
-def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
+def _schema(table: str) -> pa.Schema:
     import pyarrow as pa
 
     types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLOB": pa.binary()}
-    schema = pa.schema([(name, types[kind]) for name, kind in columns(table).items()])
+    return pa.schema([(name, types[kind]) for name, kind in columns(table).items()])
+
+
+def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
+    import pyarrow as pa
+
+    schema = _schema(table)
     rows = db.execute(
         f"SELECT {', '.join(schema.names)} FROM {table} WHERE {where}", (study,) * where.count("?")
     ).fetchall()
@@ -77,6 +84,39 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     return pa.table(
         [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)], schema=schema
     )
+
+
+def check_calls(tables: Mapping[str, pa.Table], file: Path) -> None:
+    """Refuse columns that are not the ledger's own, since their names become SQL, and answers that
+    are not what their checksums say.
+
+    Raises:
+        StoreError: naming the table and the column, or the call.
+    """
+    damaged = f"{file} is damaged or was tampered with"
+    for name, table in tables.items():
+        known, given = _schema(name), table.schema
+        types = dict(zip(known.names, known.types, strict=True))
+        strange = [field.name for field in given if field.type != types.get(field.name)]
+        # An archive of an older version has fewer columns, but those of the first.
+        strange += sorted(set(columns(name, 1)) - set(given.names))
+        if strange or len(set(given.names)) < len(given.names):
+            column = strange[0] if strange else given.names[0]
+            raise StoreError(
+                f"{damaged}: column {column!r} of its table {name!r} is not as it should be; get a "
+                "fresh copy."
+            )
+    for row in tables["results"].to_pylist():
+        noted = row.get("checksum")
+        if noted is not None and noted != _checksum(row):
+            raise StoreError(
+                f"{damaged}: the answer to call {str(row['call_key'])[:12]} is not what its "
+                "checksum says; get a fresh copy."
+            )
+
+
+def _checksum(row: Mapping[str, Any]) -> str:
+    return checksum(row["call_key"], {name: row.get(name) for name in COLUMNS})
 
 
 def merge_calls(
@@ -120,7 +160,12 @@ def merge_calls(
     for row in tables["failures"].to_pylist():
         if row["attempt_id"] in numbers:
             _insert(db, "failures", {**row, "attempt_id": numbers[row["attempt_id"]]})
-    return sum(_insert(db, "results", row) for row in tables["results"].to_pylist())
+    return sum(_insert(db, "results", _vouched(row)) for row in tables["results"].to_pylist())
+
+
+def _vouched(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its checksum: an archive of an older version has none."""
+    return row if row.get("pruned_at") is not None else {**row, "checksum": _checksum(row)}
 
 
 def _insert(db: Database, table: str, row: Mapping[str, Any]) -> int:

@@ -51,10 +51,10 @@ def parquet_table(data: bytes, file: Path) -> pa.Table:
 
     try:
         return pq.read_table(pa.BufferReader(data))
-    except pa.ArrowException as fault:
+    except pa.ArrowException as error:
         raise StoreError(
             f"{file} is damaged: one of its tables cannot be read; get a fresh copy."
-        ) from fault
+        ) from error
 
 
 def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
@@ -91,8 +91,8 @@ def read(file: Path, names: Collection[str]) -> tuple[dict[str, Any], dict[str, 
     """
     try:
         data = file.read_bytes()
-    except OSError as fault:
-        raise StoreError(f"Cannot read {file} ({fault.strerror}); check the path.") from fault
+    except OSError as error:
+        raise StoreError(f"Cannot read {file} ({error.strerror}); check the path.") from error
     with _damage(file), zipfile.ZipFile(io.BytesIO(data)) as archive:
         head = json.loads(archive.read(HEAD))
         if head.get("format") != FORMAT:
@@ -122,7 +122,7 @@ def _damage(file: Path) -> Iterator[None]:
     except (
         *(zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, OSError),
         *(KeyError, ValueError, TypeError, AttributeError, EOFError),
-    ) as fault:
+    ) as error:
         raise StoreError(
             f"{file} is not an archive of a study, or is damaged; get a fresh copy."
-        ) from fault
+        ) from error

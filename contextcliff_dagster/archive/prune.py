@@ -1,4 +1,4 @@
-"""Taking a study's measurements, or its texts, out of a store: the ledger and the files beside it.
+"""Taking a study's measurements, or its texts, out of a store: the ledger and the files next to it.
 
 Profiles and reports hold numbers, and stay. Everything else that could only be rebuilt from what
 the ledger has lost goes with it, so that no file outlives what it was made from.
@@ -15,7 +15,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.prune import PrunePlan, prune
 from contextcliff_dagster.store import Store, read_table, write_table
 
-_TEXTS = ("raw_output", "parsed_answer", "error")
+_TEXTS = ("raw_output", "parsed_answer", "error", "extra")
 
 
 def prune_store(
@@ -27,7 +27,7 @@ def prune_store(
     tables: Iterable[Table],
     texts: bool = False,
 ) -> PrunePlan:
-    """`inference.ledger_prune.prune`, and the study's files to match.
+    """`inference.ledger.prune.prune`, and the study's files to match.
 
     ``tables``: those that the experiments fill. Without ``texts``: predictions and scored records
     of the pruned campaigns go. With ``texts``: they lose the columns of text, and for a whole study
@@ -67,8 +67,8 @@ def _remove(folder: Path) -> None:
     try:
         if folder.exists():
             shutil.rmtree(folder)
-    except OSError as fault:
+    except OSError as error:
         raise StoreError(
-            f"Cannot remove {fault.filename or folder} ({fault.strerror}); the ledger is pruned "
+            f"Cannot remove {error.filename or folder} ({error.strerror}); the ledger is pruned "
             f"already, so delete {folder} by hand."
-        ) from fault
+        ) from error

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 2_000
 _OF_CALL = [name for name in columns("calls") if name != "created_at"]
-_OF_RESULT = [name for name in columns("results") if name not in ("call_key", "pruned_at")]
+_OF_RESULT = [
+    name for name in columns("results") if name not in ("call_key", "checksum", "pruned_at")
+]
+_JSON = ("parts", "extra")
 _MAYBE_PAID = "maybe_paid"
 FORMATS = (".jsonl", ".parquet")
 
@@ -30,9 +33,9 @@ def export_results(ledger: Ledger, study: str, campaign: str | None, file: Path)
 
     JSONL or Parquet, by the file's suffix. Rows are in the order of ``call_key``; the same ledger
     gives the same rows. A call that a run gave up has ``no_answer`` ``transport_error``;
-    ``maybe_paid`` counts the requests of a call that died after they were sent, beside the one that
-    was answered. Documents are named by their hash; there is no key or address in a ledger, so none
-    in the file.
+    ``maybe_paid`` counts the requests of a call that died after they were sent, without the one
+    that was answered. ``parts`` and ``extra`` are objects in JSONL, JSON text in Parquet. Documents
+    are named by their hash; there is no key or address in a ledger, so none in the file.
 
     Raises:
         StudyError: nothing of the study (or campaign) is recorded.
@@ -43,12 +46,12 @@ def export_results(ledger: Ledger, study: str, campaign: str | None, file: Path)
     write = _write_jsonl if file.suffix == ".jsonl" else _write_parquet
     lost = Counter(orphan.call_key for orphan in ledger.orphans())
     with ledger.snapshot() as db:
-        _insist_on_study(db, study, campaign)
+        _require_study(db, study, campaign)
         with atomic_path(file) as temporary:
             return write(temporary, _rows(db, study, campaign, lost))
 
 
-def _insist_on_study(db: Database, study: str, campaign: str | None) -> None:
+def _require_study(db: Database, study: str, campaign: str | None) -> None:
     rows = db.execute(
         "SELECT campaign FROM campaigns WHERE study = ? ORDER BY created_at", (study,)
     ).fetchall()
@@ -82,12 +85,12 @@ def _rows(
     last = ""
     while True:
         given = (study, last) if campaign is None else (study, last, campaign)
-        found = db.execute(sql, given).fetchall()
-        if found:
-            yield [_row(values, lost) for values in found]
-        if len(found) < _AT_ONCE:
+        rows = db.execute(sql, given).fetchall()
+        if rows:
+            yield [_row(values, lost) for values in rows]
+        if len(rows) < _AT_ONCE:
             return
-        last = found[-1][_OF_CALL.index("call_key")]
+        last = rows[-1][_OF_CALL.index("call_key")]
 
 
 def _row(values: tuple[Any, ...], lost: Mapping[str, int]) -> dict[str, Any]:
@@ -104,9 +107,13 @@ def _write_jsonl(path: Path, rows: Iterator[list[dict[str, Any]]]) -> int:
     number = 0
     with path.open("w", encoding="utf-8") as file:
         for some in rows:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in some)
+            file.writelines(json.dumps(_nested(row), ensure_ascii=False) + "\n" for row in some)
             number += len(some)
     return number
+
+
+def _nested(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {name: json.loads(row[name]) for name in _JSON if row[name]}
 
 
 def _write_parquet(path: Path, rows: Iterator[list[dict[str, Any]]]) -> int:

@@ -119,12 +119,13 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
         name: container.parquet_table(members[f"ledger/{name}.parquet"], file)
         for name in calls.TABLES
     }
+    calls.check_calls(tables, file)
     described = json.loads(members["study.json"])
     study, prompt_texts = _restore(described, head, store, file)
-    _insist_on_sight(study, described["recipe_hash"], file)
+    _require_visible(study, described["recipe_hash"], file)
     folder = store.manifest_dir(study.name)
-    stands = (folder / _MANIFEST[0]).is_file()
-    if stands and load_manifest(folder).sha256 != manifest.sha256:
+    present = (folder / _MANIFEST[0]).is_file()
+    if present and load_manifest(folder).sha256 != manifest.sha256:
         raise StoreError(
             f"{file} holds another sample of study {study.name!r} than {folder}; "
             "import it into a store of its own with --store DIR."
@@ -134,8 +135,8 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     store.mark()
     for path, text in prompt_texts.items():
         write_atomic(path, text.encode())
-    # Documents first: a manifest.json that stands vouches for the file beside it.
-    for name in () if stands else reversed(_MANIFEST):
+    # Documents first: a manifest.json that is there vouches for the other file.
+    for name in () if present else reversed(_MANIFEST):
         write_atomic(folder / name, members[f"manifest/{name}"])
     return study, _summary(study, manifest, tables, data, new)
 
@@ -181,7 +182,7 @@ def _sound_manifest(members: Mapping[str, bytes], head: Mapping[str, Any], file:
     return manifest
 
 
-def _insist_on_sight(study: Study, recipe_hash: str, file: Path) -> None:
+def _require_visible(study: Study, recipe_hash: str, file: Path) -> None:
     from contextcliff_dagster.studies import measures, own_study
 
     own = own_study(study.name)
@@ -220,10 +221,10 @@ def _restore(
         study = Study.model_validate(data["study"])  # its name is checked here: it becomes a path
         used = [key for key in _PROMPT_FILES if getattr(study.prompt, key)]
         texts = {key: str(data["prompt_texts"][key]) for key in used}
-    except (pydantic.ValidationError, KeyError, TypeError) as fault:
+    except (pydantic.ValidationError, KeyError, TypeError) as error:
         raise StoreError(
             f"{file} holds no study that this version understands; upgrade contextcliff."
-        ) from fault
+        ) from error
     if study.name != head["study"]:
         raise StoreError(f"{file} is damaged: it names two studies; get a fresh copy.")
     paths = {key: kept_in(store.root) / f"{study.name}.{key}.txt" for key in texts}

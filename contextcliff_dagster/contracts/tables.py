@@ -225,6 +225,7 @@ _CALL_COLUMNS = (
     Column("cost_usd", "float64", "Price of the call by the model's price entry", "USD"),
     Column("error", "string", "Why there is no answer, where there is none"),
     Column("finished_at", "timestamp", "When the call ended"),
+    Column("extra", "json", "What the engine measured next to the answer, by name", later=True),
 )
 
 PREDICTIONS = Table(

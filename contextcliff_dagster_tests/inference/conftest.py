@@ -5,6 +5,7 @@ from contextcliff_dagster_tests.support.ledgers import (
     ledger_at,
     postgres,
     postgres_server,
+    sqlite_ledger,
 )
 
-__all__ = ["ledger", "ledger_at", "postgres", "postgres_server"]
+__all__ = ["ledger", "ledger_at", "postgres", "postgres_server", "sqlite_ledger"]

@@ -39,6 +39,13 @@ def ledger_at(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Database
 
 
 @pytest.fixture
+def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger in a file alone, for claims that no database makes a difference to."""
+    with Ledger.open(tmp_path / "state.db") as opened:
+        yield opened
+
+
+@pytest.fixture
 def ledger(ledger_at: Path | DatabaseUrl) -> Iterator[Ledger]:
     with Ledger.open(ledger_at) as opened:
         yield opened

@@ -108,7 +108,7 @@ def _mb(size: int) -> str:
 @ledger.command()
 @common_options
 def verify(as_json: bool) -> None:
-    """Rebuild every prompt byte for byte, check the files and the sums; exit code 2 on a fault."""
+    """Rebuild every prompt, check every answer, the files and the sums; exit code 2 on a fault."""
     from contextcliff_dagster.inference.ledger.verify import verify as check
 
     with _opened(Store.default()) as opened:
@@ -147,9 +147,7 @@ def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None
 @ledger.command()
 @click.argument("study")
 @_campaign
-@click.option(
-    "--texts", is_flag=True, help="Only what was read and said: documents, questions, outputs."
-)
+@click.option("--texts", is_flag=True, help="Only the texts: documents, questions, outputs.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
 def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models.registry import EngineKind, ModelEntry
+from contextcliff_dagster.inference.requests.outcome import Scalar
 from contextcliff_dagster.inference.requests.recipe import Prompt, stable_hash
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ class Delta:
 
     ``timing`` comes with the last pieces, where the engine measures it: calls that waited for
     their turn inside the engine are then not taken for slow ones. ``whole``: the answer came in
-    one piece, which says nothing about the time to its first token.
+    one piece, which says nothing about the time to its first token. ``extra``: what the engine
+    measures next to the answer, JSON scalars by name; kept with the answer as they are, whatever
+    their names, and a later piece's value takes the place of an earlier one's.
     """
 
     text: str = ""
@@ -113,6 +116,7 @@ class Delta:
     at: float | None = None
     timing: Timing | None = None
     whole: bool = False
+    extra: Mapping[str, Scalar] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger import queries
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.result_rows import extra_json
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
 
@@ -91,6 +92,7 @@ def _of_outcome(outcome: Outcome) -> dict[str, Any]:
         "cost_usd": outcome.cost_usd,
         "error": outcome.error,
         "finished_at": datetime.fromisoformat(outcome.finished_at),
+        "extra": extra_json(outcome),
     }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, PromptCount, Timing, Usage
 from contextcliff_dagster.inference.models.registry import Price
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Outcome, utc_now
+from contextcliff_dagster.inference.requests.outcome import Outcome, Scalar, measurements, utc_now
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending.budget import Spend, careful_prompt_tokens
 
@@ -35,6 +36,7 @@ class Answer:
     first_token: float | None
     ended: float
     timing: Timing | None = None
+    extra: Mapping[str, Scalar] | None = None
 
     @property
     def queue_ms(self) -> float | None:
@@ -75,6 +77,7 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
     usage: Usage | None = None
     first_token: float | None = None
     timing: Timing | None = None
+    extra: dict[str, Scalar] = {}
     started = ended = time.perf_counter()
     async with aclosing(engine.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
         async for delta in stream:
@@ -86,8 +89,12 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
             finish_reason = delta.finish_reason or finish_reason
             usage = delta.usage or usage
             timing = delta.timing or timing
+            if delta.extra is not None:
+                extra |= measurements(delta.extra) or {}
     whole, thought = "".join(text), "".join(reasoning)
-    return Answer(whole, thought, finish_reason, usage, started, first_token, ended, timing)
+    return Answer(
+        whole, thought, finish_reason, usage, started, first_token, ended, timing, extra or None
+    )
 
 
 def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | None:
@@ -133,6 +140,7 @@ def judge(
         if truncated and own
         else None,
         finished_at=utc_now(),
+        extra=answer.extra,
     )
     return replace(outcome, error=REASONED_OUT) if outcome.reasoned_out else outcome
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Rows(Protocol):
-    """What a statement gave; to be fetched before the next statement is executed."""
+    """The rows of a statement; to be fetched before the next statement is executed."""
 
     @property
     def rowcount(self) -> int: ...
@@ -31,14 +31,23 @@ class Database(Protocol):
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows: ...
 
 
-class Backend(Protocol):
+class Reader(Protocol):
+    """What a query needs of a ledger."""
+
+    @property
+    def name(self) -> str:
+        """Where the ledger is, as it may be shown: a path, or a URL without its password."""
+
+    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a query. Raises StoreError where the ledger cannot be read."""
+
+
+class Backend(Reader, Protocol):
     """Where a ledger lies, opened by one process.
 
-    ``name`` may be shown: a path, or a URL without its password. ``owner`` is the right to claim
-    calls, which others see ending when the process does.
+    ``owner`` is the right to claim calls, which others see ending when the process does.
     """
 
-    name: str
     owner: str
 
     @property
@@ -47,9 +56,6 @@ class Backend(Protocol):
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
         """Run ``operation`` in a write transaction; done once it is durable."""
-
-    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a query."""
 
     def snapshot(self) -> AbstractContextManager[Database]:
         """A connection whose queries all see one moment; nothing written there is kept."""
@@ -61,7 +67,7 @@ class Backend(Protocol):
         """Bytes on the disk by table with its indexes; ``other`` is what belongs to none."""
 
     def faults(self) -> list[str]:
-        """What the database's own check of its files finds wrong."""
+        """Run the database's own check of its files; a sentence for each thing that is wrong."""
 
     def compact(self) -> None:
         """Give deleted rows' space back to the disk, and leave nothing of them behind."""

@@ -13,20 +13,25 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from contextcliff_dagster.contracts import ContextCliffError, StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
 
 T = TypeVar("T")
 Operation = Callable[[Database], Any]
 Ended = list[tuple[Any, Exception | None]]
-"""What each operation gave, or its own fault."""
+"""What each operation returned, or its own error."""
 
 _BATCH = 256
 
 
 class GroupCommit(ABC):
-    """Runs operations, each as a whole or not at all, in the order of `submit`."""
+    """Runs operations, each as a whole or not at all, in the order of `submit`.
 
-    def __init__(self) -> None:
+    ``name``: where the ledger is, as it may be shown.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._queue: queue.SimpleQueue[tuple[Operation, Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
@@ -36,8 +41,8 @@ class GroupCommit(ABC):
         """Run the operations in one transaction and commit it, or raise and leave no trace."""
 
     @abstractmethod
-    def _explained(self, fault: Exception) -> Exception:
-        """``fault`` in words for people."""
+    def _explained(self, error: Exception) -> StoreError | None:
+        """Return ``error`` in words for people; None where it is not of the database."""
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
         """Run ``operation`` in a transaction; the future is done once it is durable.
@@ -70,18 +75,32 @@ class GroupCommit(ABC):
                 return
 
     def _commit(self, jobs: list[tuple[Operation, Future[Any]]]) -> None:
+        # Whatever happens here, every future is done afterwards: nobody waits for a dead thread.
         try:
-            outcomes = self._transact([operation for operation, _ in jobs])
-        except Exception as fault:
-            error = self._explained(fault)
+            ended = self._transact([operation for operation, _ in jobs])
+            if len(ended) != len(jobs):
+                raise RuntimeError(f"{len(jobs)} operations, {len(ended)} of them ended")
+        except BaseException as error:
             for _, future in jobs:
-                future.set_exception(error)
+                future.set_exception(self._in_words(error))
             return
-        for (_, future), (value, fault_) in zip(jobs, outcomes, strict=True):
-            if fault_ is not None:
-                future.set_exception(fault_)
+        for (_, future), (value, own_error) in zip(jobs, ended, strict=True):
+            if own_error is not None:
+                future.set_exception(own_error)
             else:
                 future.set_result(value)
+
+    def _in_words(self, error: BaseException) -> Exception:
+        if isinstance(error, ContextCliffError):
+            return error
+        known = self._explained(error) if isinstance(error, Exception) else None
+        sentence = known or StoreError(
+            f"The call ledger {self._name} failed in an unforeseen way ({type(error).__name__}: "
+            f"{error}); everything measured is kept, so run the same command to go on, and report "
+            "this if it comes back."
+        )
+        sentence.__cause__ = error
+        return sentence
 
 
 def run_each(db: Database, operations: Sequence[Operation], of_database: type[Exception]) -> Ended:
@@ -97,8 +116,8 @@ def run_each(db: Database, operations: Sequence[Operation], of_database: type[Ex
             ended.append((operation(db), None))
         except of_database:
             raise
-        except Exception as fault:
+        except Exception as error:
             db.execute("ROLLBACK TO SAVEPOINT job")
-            ended.append((None, fault))
+            ended.append((None, error))
         db.execute("RELEASE SAVEPOINT job")
     return ended

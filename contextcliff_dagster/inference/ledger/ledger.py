@@ -80,7 +80,7 @@ class Ledger:
     def __exit__(
         self,
         kind: type[BaseException] | None,
-        fault: BaseException | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         self.close()
@@ -228,15 +228,15 @@ class Ledger:
 
     def outcomes(self, call_keys: Iterable[str]) -> dict[str, Outcome]:
         """Call key -> outcome, of those that have one."""
-        return queries.outcomes(self, call_keys)
+        return queries.outcomes(self.backend, call_keys)
 
     def failures(self, call_keys: Iterable[str]) -> dict[str, Failure]:
         """Call key -> last failure, of those that failed."""
-        return queries.failures(self, call_keys)
+        return queries.failures(self.backend, call_keys)
 
     def claimed(self, call_keys: Iterable[str]) -> dict[str, str]:
         """Call key -> owner, of those that somebody is at."""
-        return queries.claimed(self, call_keys)
+        return queries.claimed(self.backend, call_keys)
 
     def orphans(
         self, study: str | None = None, campaign: str | None = None, model: str | None = None
@@ -244,12 +244,12 @@ class Ledger:
         """Requests whose process died before their answer was kept."""
         owners = self.read("SELECT DISTINCT owner FROM attempts WHERE ended_at IS NULL")
         alive = {owner: self.backend.is_alive(owner) for (owner,) in owners}
-        return queries.orphans(self, alive, study, campaign, model)
+        return queries.orphans(self.backend, alive, study, campaign, model)
 
     def maybe_paid(self, call_keys: Iterable[str]) -> MaybePaid:
         """Requests of these calls that died after they were sent, orphans among them."""
         keys = set(call_keys)
-        died = queries.maybe_paid(self, keys)
+        died = queries.maybe_paid(self.backend, keys)
         lost = [orphan for orphan in self.orphans() if orphan.call_key in keys]
         usd = died.usd + sum(orphan.reserved_usd for orphan in lost)
         return MaybePaid(died.requests + len(lost), usd)
@@ -262,23 +262,18 @@ class Ledger:
         )
         return Spend(*rows[0]) if rows else Spend()
 
-    def spent_usd_on(self, day: str) -> float:
-        """Money of all studies for requests that began on ``day`` (UTC, as 2026-01-31)."""
-        rows = self.read("SELECT usd FROM spend_days WHERE day = ?", (day,))
-        return float(rows[0][0]) if rows else 0.0
-
     def prompt(self, call_key: str) -> Prompt:
         """The prompt of a call, rebuilt byte for byte from its parts.
 
         Raises:
             StoreError: there is no such call, or its parts do not give the prompt that was sent.
         """
-        return queries.prompt(self, call_key)
+        return queries.prompt(self.backend, call_key)
 
     def stats(self) -> dict[str, Any]:
         """Counts of what the ledger holds, orphans among them, and its size in bytes."""
-        return queries.stats(self, self.orphans())
+        return queries.stats(self.backend, self.orphans())
 
     def stats_by_campaign(self) -> list[dict[str, Any]]:
         """Counts and money for each study, campaign and model."""
-        return queries.stats_by_campaign(self, self.orphans())
+        return queries.stats_by_campaign(self.backend, self.orphans())

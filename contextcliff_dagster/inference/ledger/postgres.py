@@ -15,14 +15,15 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.postgres_connection import (
     SCHEMA,
+    PostgresConnection,
     is_lost,
     open_connection,
     postgres_error,
 )
-from contextcliff_dagster.inference.ledger.postgres_schema import prepare
 from contextcliff_dagster.inference.ledger.postgres_writer import (
     HOLDERS,
     PATIENCE_S,
@@ -30,14 +31,19 @@ from contextcliff_dagster.inference.ledger.postgres_writer import (
     PostgresWriter,
     halves,
 )
-from contextcliff_dagster.inference.ledger.schema import table_names
+from contextcliff_dagster.inference.ledger.schema import (
+    LEDGER_VERSION,
+    bring_up_to_date,
+    require_version,
+    table_names,
+)
 from contextcliff_dagster.store import DatabaseUrl
 
 T = TypeVar("T")
 
 
 class PostgresLedger:
-    """The database as this process has it open (a `database.Backend`).
+    """The database as this process has it open (a `backend.Backend`).
 
     Raises:
         StoreError: it cannot be reached or written, or is of a newer version (and then untouched).
@@ -62,11 +68,11 @@ class PostgresLedger:
     def _in_words(self) -> Iterator[None]:
         try:
             yield
-        except Exception as fault:
+        except Exception as error:
             import psycopg2
 
-            if isinstance(fault, psycopg2.Error):
-                raise postgres_error(fault, self._url) from fault
+            if isinstance(error, psycopg2.Error):
+                raise postgres_error(error, self._url) from error
             raise
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
@@ -80,9 +86,9 @@ class PostgresLedger:
                     if self._reader.is_lost:
                         self._reader = open_connection(self._url)
                     return self._reader.execute(sql, parameters).fetchall()
-                except Exception as fault:
+                except Exception as error:
                     self._reader.rollback()
-                    if not is_lost(fault) or time.monotonic() > patient_until:
+                    if not is_lost(error) or time.monotonic() > patient_until:
                         raise
                     self._reader.close()
                     time.sleep(TRY_EVERY_S)
@@ -120,3 +126,78 @@ class PostgresLedger:
     def close(self) -> None:
         self._writer.close()
         self._reader.close()
+
+
+# The same steps as in SQLite make the tables, in PostgreSQL's words.
+_MAKING = 0x636F6E74657874  # the advisory lock under which the tables are made
+
+
+def prepare(db: PostgresConnection, url: DatabaseUrl) -> None:
+    """Create the tables where there are none, bring older ones up to date, all or nothing.
+
+    Raises:
+        StoreError: a ledger of a newer version, or a database that is not in UTF-8.
+        psycopg2.Error: the server refuses.
+    """
+    if _version(db) == LEDGER_VERSION:
+        return
+    try:
+        db.execute("BEGIN")
+        db.execute("SELECT pg_advisory_xact_lock(?)", (_MAKING,)).fetchall()
+        version = _version(db)  # another process may have been faster
+        if not version:
+            _require_utf8(db, url)
+            db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+            db.execute("CREATE TABLE ledger_version (version BIGINT NOT NULL)")
+            db.execute("INSERT INTO ledger_version VALUES (0)")
+        require_version(version, url, older=True)
+        # Whoever is writing with the older program ends first, and is refused afterwards.
+        db.execute("LOCK TABLE ledger_version IN ACCESS EXCLUSIVE MODE")
+        bring_up_to_date(_InPostgres(db), version)
+        db.execute("UPDATE ledger_version SET version = ?", (LEDGER_VERSION,))
+        db.execute("COMMIT")
+        db.flush()
+    except BaseException:
+        db.rollback()
+        raise
+
+
+def _version(db: PostgresConnection) -> int:
+    # Not to_regclass: it may answer from the session's cache what was so before another process,
+    # for whose lock we have waited, made the tables.
+    sql = "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'ledger_version'"
+    there = db.execute(sql, (SCHEMA,)).fetchone()
+    return int(db.execute("SELECT version FROM ledger_version").fetchone()[0]) if there else 0
+
+
+def _require_utf8(db: PostgresConnection, url: DatabaseUrl) -> None:
+    encoding = db.execute("SHOW server_encoding").fetchone()[0]
+    if encoding != "UTF8":
+        raise StoreError(
+            f"The call ledger {url} is in a database with the encoding {encoding}, which cannot "
+            "hold every text; create one with `CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE "
+            "template0` and name it in CONTEXTCLIFF_LEDGER."
+        )
+
+
+_TYPES = (
+    (r"INTEGER PRIMARY KEY", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"),
+    (r"INTEGER", "BIGINT"),
+    (r"REAL", "DOUBLE PRECISION"),
+    (r"BLOB", "BYTEA"),
+    (r"TEXT", 'TEXT COLLATE "C"'),  # sorted by code points, as SQLite sorts
+    (r"WITHOUT ROWID", ""),
+)
+
+
+class _InPostgres:
+    """Takes the schema's statements in SQLite's words and executes them in PostgreSQL's."""
+
+    def __init__(self, db: PostgresConnection) -> None:
+        self._db = db
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Any:
+        if sql.lstrip().startswith(("CREATE TABLE", "ALTER TABLE")):
+            for theirs, ours in _TYPES:
+                sql = re.sub(rf"\b{theirs}\b", ours, sql)
+        return self._db.execute(sql, parameters)

@@ -11,6 +11,7 @@ import re
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
@@ -34,10 +35,13 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+# A commit that a crash of the server may undo is none.
 _SETTINGS = f"""
 SET search_path TO {SCHEMA};
 SET client_encoding TO 'UTF8';
 SET lock_timeout TO '{LOCK_SECONDS}s';
+SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') = 'off';
 SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; SET tcp_keepalives_count TO 3;
 """
 
@@ -57,7 +61,17 @@ def unescape(text: str) -> str:
     """The text that was escaped."""
     if _ESCAPE not in text:
         return text
-    return re.sub(f"{_ESCAPE}([01])", lambda found: "\0" if found[1] == "0" else _ESCAPE, text)
+    return re.sub(f"{_ESCAPE}([01])", lambda match: "\0" if match[1] == "0" else _ESCAPE, text)
+
+
+@lru_cache(maxsize=1000)
+def as_psycopg(sql: str) -> str:
+    """``sql`` with psycopg2's placeholders for ``?``; quoted text stays as it is."""
+    return _TOKEN.sub(lambda token: _PLACEHOLDERS.get(token[0], token[0].replace("%", "%%")), sql)
+
+
+_TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[?%]""")
+_PLACEHOLDERS = {"?": "%s", "%": "%%"}
 
 
 class PostgresRows:
@@ -78,7 +92,7 @@ class PostgresRows:
 
 
 class PostgresConnection:
-    """A `database.Database` over psycopg2, in autocommit mode: transactions are BEGIN and COMMIT.
+    """A `backend.Database` over psycopg2, in autocommit mode: transactions are BEGIN and COMMIT.
 
     psycopg2 and not psycopg 3: it comes with dagster-postgres, which a shared installation has
     anyway, and the one thing that 3 would add here, pipelines, is had by sending statements
@@ -93,11 +107,11 @@ class PostgresConnection:
         try:
             import psycopg2
             from psycopg2 import extensions
-        except ImportError as fault:
+        except ImportError as error:
             raise StoreError(
                 f"The call ledger {url} needs the PostgreSQL driver; install it with "
                 "`pip install 'contextcliff-dagster[postgres]'`."
-            ) from fault
+            ) from error
         given = extensions.parse_dsn(url.secret)
         self.raw: Connection = psycopg2.connect(**{**_DEFAULTS, **given})
         self.raw.autocommit = True
@@ -114,7 +128,9 @@ class PostgresConnection:
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> PostgresRows:
         """Run a statement, at the latest when its rows are asked for or at `flush`."""
         values = [escape(value) if isinstance(value, str) else value for value in parameters]
-        self._pending.append(self._cursor.mogrify(sql.replace("?", "%s"), values or None))
+        # Without values psycopg2 looks for no placeholders.
+        whole = self._cursor.mogrify(as_psycopg(sql), values) if values else sql.encode()
+        self._pending.append(whole)
         self._newest = rows = PostgresRows(self)
         if sum(map(len, self._pending)) > _TOGETHER_BYTES:
             self.flush()
@@ -161,8 +177,8 @@ def _read_as_sqlite_does(raw: Connection) -> None:
         return None if value is None else unescape(value)
 
     def data(value: Any, cursor: Any) -> bytes | None:
-        found = psycopg2.BINARY(value, cursor)
-        return None if found is None else bytes(found)
+        view = psycopg2.BINARY(value, cursor)
+        return None if view is None else bytes(view)
 
     for types in (
         e.new_type((1700,), "LEDGER_NUMBER", number),
@@ -172,10 +188,10 @@ def _read_as_sqlite_does(raw: Connection) -> None:
         e.register_type(types, raw)
 
 
-def postgres_error(fault: BaseException, url: DatabaseUrl) -> StoreError:
-    """The sentence for a fault of PostgreSQL or of the way there; never with the password."""
-    text = redact(str(fault), url.secrets, limit=200)
-    code = str(getattr(fault, "pgcode", None) or "")
+def postgres_error(error: BaseException, url: DatabaseUrl) -> StoreError:
+    """The sentence for an error of PostgreSQL or of the way there; never with the password."""
+    text = redact(str(error), url.secrets, limit=200)
+    code = str(getattr(error, "pgcode", None) or "")
     go_on = "run the same command again, everything measured is kept"
     lower = text.lower()
     if "authentication failed" in lower or "no password supplied" in lower or code == "28P01":
@@ -190,7 +206,7 @@ def postgres_error(fault: BaseException, url: DatabaseUrl) -> StoreError:
         what = "the server is read-only (a standby?); name the one that can be written"
     elif code == "55P03":
         what = f"it was locked for {LOCK_SECONDS} s; end the other program, then {go_on}"
-    elif code[:2] in ("08", "57", "") and type(fault).__name__ in _LOST:
+    elif code[:2] in ("08", "57", "") and type(error).__name__ in _LOST:
         what = f"the connection cannot be had ({text}); see that the server runs, then {go_on}"
     else:
         what = f"{text}; check the server's log and {go_on}"
@@ -207,20 +223,20 @@ _LOST = (
 )
 
 
-def is_lost(fault: BaseException) -> bool:
-    """Whether ``fault`` is of the connection, so that another one may do."""
+def is_lost(error: BaseException) -> bool:
+    """Whether ``error`` is of the connection, so that another one may do."""
     import psycopg2
 
-    if isinstance(fault, psycopg2.InterfaceError):
+    if isinstance(error, psycopg2.InterfaceError):
         return True
     # The bare class: the way there failed in a manner that the driver has no class for.
     if (
-        not isinstance(fault, psycopg2.OperationalError)
-        and type(fault) is not psycopg2.DatabaseError
+        not isinstance(error, psycopg2.OperationalError)
+        and type(error) is not psycopg2.DatabaseError
     ):
         return False
     # 08: connection; 57P: shutdown, crash, starting up. Without a code: nobody answered.
-    code = fault.pgcode or "08"
+    code = error.pgcode or "08"
     return code[:2] == "08" or code[:3] == "57P"
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.group_commit import (
     Ended,
     GroupCommit,
@@ -21,7 +24,8 @@ from contextcliff_dagster.inference.ledger.postgres_connection import (
     open_connection,
     postgres_error,
 )
-from contextcliff_dagster.inference.ledger.schema import insist_on_version
+from contextcliff_dagster.inference.ledger.schema import require_version
+from contextcliff_dagster.inference.requests.outcome import utc_now
 from contextcliff_dagster.store import DatabaseUrl
 
 PATIENCE_S = 30.0
@@ -47,23 +51,37 @@ def halves(owner: str) -> tuple[int, int]:
     return key >> 32, key & 0xFFFFFFFF
 
 
+_NOTE_BATCH = """
+INSERT INTO batches VALUES (?, ?, ?)
+ON CONFLICT (owner) DO UPDATE SET batch = excluded.batch, at = excluded.at
+"""
+_FORGOTTEN_AFTER = timedelta(days=1)
+"""When the row of a writer that died is of use to nobody: far longer than anyone is patient."""
+
+
 class PostgresWriter(GroupCommit):
     """The one writing session of a process, which is also its owner."""
 
     def __init__(self, url: DatabaseUrl, owner: str) -> None:
         self._url, self._owner = url, owner
+        self._batch = 0
         self._db = self._connect()
         self._patience_s = PATIENCE_S
-        super().__init__()
+        super().__init__(str(url))
 
     def close(self) -> None:
+        """Finish what was submitted, then disconnect."""
         super().close()
+        with suppress(Exception):  # no answer is lost with a row that stays
+            before = (datetime.now(UTC) - _FORGOTTEN_AFTER).isoformat(timespec="microseconds")
+            self._db.execute("DELETE FROM batches WHERE owner = ? OR at < ?", (self._owner, before))
+            self._db.flush()
         self._db.close()
 
-    def _explained(self, fault: Exception) -> Exception:
+    def _explained(self, error: Exception) -> StoreError | None:
         import psycopg2
 
-        return postgres_error(fault, self._url) if isinstance(fault, psycopg2.Error) else fault
+        return postgres_error(error, self._url) if isinstance(error, psycopg2.Error) else None
 
     def _connect(self) -> PostgresConnection:
         db = open_connection(self._url)
@@ -81,25 +99,27 @@ class PostgresWriter(GroupCommit):
         return db
 
     def _transact(self, operations: Sequence[Operation]) -> Ended:
-        """One transaction; where the connection breaks, again over a new one.
+        """Run one transaction; where the connection breaks, again over a new one.
 
-        Whether a commit whose answer never came was done is asked of the server by the
-        transaction's number, so that nothing is ever done twice.
+        A transaction notes the number of its batch in the writer's own row: where the answer to its
+        commit never came, that row says whether it was done, so that nothing is done twice and
+        nothing is called kept that is not. (A server that crashed gives transaction numbers out
+        again that it had not yet written down, so `txid_status` would not do.)
         """
         import psycopg2
 
+        self._batch += 1
         patient_until = time.monotonic() + self._patience_s
-        number: int | None = None
         ended: Ended = []
         while True:
             try:
                 if self._db.is_lost:
                     self._db = self._connect()
-                    if number is not None and self._was_committed(number):
-                        return ended
-                number = None
-                number = self._begin()
+                if self._begin() == self._batch:
+                    self._db.rollback()
+                    return ended
                 ended = run_each(self._db, operations, psycopg2.Error)
+                self._db.execute(_NOTE_BATCH, (self._owner, self._batch, utc_now()))
                 self._db.execute("COMMIT")
                 self._db.flush()
                 self._patience_s = PATIENCE_S
@@ -109,12 +129,12 @@ class PostgresWriter(GroupCommit):
                 if len(operations) == 1:
                     raise
                 return self._one_by_one(operations)
-            except BaseException as fault:
-                if not self._db.is_lost and not is_lost(fault):
+            except BaseException as error:
+                if not self._db.is_lost and not is_lost(error):
                     self._db.rollback()
                     raise
                 self._db.close()
-                if time.monotonic() > patient_until or not is_lost(fault):
+                if time.monotonic() > patient_until or not is_lost(error):
                     self._patience_s = 0.0  # what is still waiting need not wait as long
                     raise
                 time.sleep(TRY_EVERY_S)
@@ -125,20 +145,20 @@ class PostgresWriter(GroupCommit):
         for operation in operations:
             try:
                 ended += self._transact([operation])
-            except Exception as fault:
-                ended.append((None, self._explained(fault)))
+            except Exception as error:
+                ended.append((None, self._in_words(error)))
         return ended
 
-    def _begin(self) -> int:
+    def _begin(self) -> int | None:
+        """Begin a transaction in turn; the number of this writer's last batch that was committed.
+
+        Once the table is locked no earlier session of ours is at a commit any more.
+        """
         self._db.execute("BEGIN")
         self._db.execute("LOCK TABLE ledger_version IN EXCLUSIVE MODE")
-        row = self._db.execute("SELECT version, txid_current() FROM ledger_version").fetchone()
-        insist_on_version(row[0], self._url)
-        return int(row[1])
-
-    def _was_committed(self, number: int) -> bool:
-        while True:
-            state = self._db.execute("SELECT txid_status(?)", (number,)).fetchone()[0]
-            if state != "in progress":
-                return bool(state == "committed")
-            time.sleep(TRY_EVERY_S)
+        version, batch = self._db.execute(
+            "SELECT v.version, b.batch FROM ledger_version v LEFT JOIN batches b ON b.owner = ?",
+            (self._owner,),
+        ).fetchone()
+        require_version(version, self._url)
+        return None if batch is None else int(batch)

@@ -185,11 +185,15 @@ def _blank(db: Database, plan: PrunePlan) -> None:
     calls = f"SELECT call_key FROM calls WHERE {where}"
     own = [row[0] for row in db.execute(_own_documents(where), values * 2).fetchall()]
     db.execute(
-        "UPDATE results SET raw_output = NULL, reasoning = NULL, error = NULL, pruned_at = ?"
-        f" WHERE call_key IN ({calls})",
+        "UPDATE results SET raw_output = NULL, reasoning = NULL, error = NULL, extra = NULL,"
+        f" checksum = NULL, pruned_at = ? WHERE call_key IN ({calls})",
         (now, *values),
     )
     db.execute(f"UPDATE failures SET message = '' WHERE call_key IN ({calls})", values)
+    # A later question of a conversation is made from earlier answers, whatever its document.
+    db.execute(
+        f"UPDATE calls SET question = '', parts = NULL WHERE {where} AND parts IS NOT NULL", values
+    )
     for document_id in own:
         db.execute("UPDATE calls SET question = '' WHERE document_id = ?", (document_id,))
         db.execute(

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.ledger.backend import Backend, Reader
+from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, from_row
 from contextcliff_dagster.inference.requests.outcome import Failure, MaybePaid, Orphan, Outcome
-from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn
 
 _MANY = 500  # well below SQLite's limit of parameters in one statement
-_OUTCOME_COLUMNS = [column.name for column in fields(Outcome)]
 
 
 def _chunks(call_keys: Iterable[str]) -> Iterator[list[str]]:
@@ -24,21 +21,22 @@ def _chunks(call_keys: Iterable[str]) -> Iterator[list[str]]:
         yield keys[start : start + _MANY]
 
 
-def outcomes(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, Outcome]:
+def outcomes(reader: Reader, call_keys: Iterable[str]) -> dict[str, Outcome]:
     """Call key -> outcome, of those that have one."""
-    found: dict[str, Outcome] = {}
+    by_key: dict[str, Outcome] = {}
     for keys in _chunks(call_keys):
-        columns = ", ".join(_OUTCOME_COLUMNS)
-        sql = f"SELECT call_key, {columns} FROM results WHERE call_key IN ({_marks(keys)})"
-        found.update((row[0], Outcome(*row[1:])) for row in ledger.read(sql, keys))
-    return found
+        sql = (
+            f"SELECT call_key, {', '.join(COLUMNS)} FROM results WHERE call_key IN ({_marks(keys)})"
+        )
+        by_key.update((row[0], from_row(row[1:])) for row in reader.read(sql, keys))
+    return by_key
 
 
-def failures(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, Failure]:
+def failures(reader: Reader, call_keys: Iterable[str]) -> dict[str, Failure]:
     """Call key -> last failure; its ``attempts`` are the requests of the run that failed last."""
-    found: dict[str, Failure] = {}
+    by_key: dict[str, Failure] = {}
     for keys in _chunks(call_keys):
-        rows = ledger.read(
+        rows = reader.read(
             "SELECT f.call_key, f.kind, f.message, f.maybe_paid, f.status, f.final, f.at,"
             " (SELECT count(*) FROM attempts b WHERE b.call_key = f.call_key AND b.owner = a.owner)"
             " FROM failures f JOIN attempts a USING (attempt_id) WHERE f.call_key IN "
@@ -46,25 +44,27 @@ def failures(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, Failure]:
             keys,
         )
         for key, kind, message, maybe_paid, status, final, at, attempts in rows:
-            found[key] = Failure(kind, message, bool(maybe_paid), status, bool(final), attempts, at)
-    return found
+            by_key[key] = Failure(
+                kind, message, bool(maybe_paid), status, bool(final), attempts, at
+            )
+    return by_key
 
 
-def claimed(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, str]:
+def claimed(reader: Reader, call_keys: Iterable[str]) -> dict[str, str]:
     """Call key -> owner, of those that somebody is at."""
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     for keys in _chunks(call_keys):
-        found.update(
-            ledger.read(
+        by_key.update(
+            reader.read(
                 f"SELECT call_key, owner FROM claims WHERE call_key IN ({_marks(keys)})", keys
             )
         )
-    return found
+    return by_key
 
 
-def measured_models(ledger: Ledger, study: str, campaign: str) -> list[str]:
+def measured_models(reader: Reader, study: str, campaign: str) -> list[str]:
     """Models that have an outcome in the campaign, by name."""
-    rows = ledger.read(
+    rows = reader.read(
         "SELECT DISTINCT c.model FROM calls c JOIN results r USING (call_key)"
         " WHERE c.study = ? AND c.campaign = ? ORDER BY c.model",
         (study, campaign),
@@ -72,41 +72,41 @@ def measured_models(ledger: Ledger, study: str, campaign: str) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def prompts(ledger: Ledger, call_keys: Iterable[str]) -> dict[str, str]:
+def prompts(reader: Reader, call_keys: Iterable[str]) -> dict[str, str]:
     """Call key -> hash of the prompt that was rendered for it."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for keys in _chunks(call_keys):
-        rows = ledger.read(
+        rows = reader.read(
             f"SELECT call_key, prompt_hash FROM calls WHERE call_key IN ({_marks(keys)})", keys
         )
-        found.update((key, prompt_hash) for key, prompt_hash in rows)
-    return found
+        hashes.update((key, prompt_hash) for key, prompt_hash in rows)
+    return hashes
 
 
-def pruned(ledger: Ledger, call_keys: Iterable[str]) -> set[str]:
+def pruned(reader: Reader, call_keys: Iterable[str]) -> set[str]:
     """Those of the calls whose output was removed."""
-    found: set[str] = set()
+    gone: set[str] = set()
     for keys in _chunks(call_keys):
-        rows = ledger.read(
+        rows = reader.read(
             f"SELECT call_key FROM results WHERE pruned_at IS NOT NULL AND call_key IN"
             f" ({_marks(keys)})",
             keys,
         )
-        found.update(row[0] for row in rows)
-    return found
+        gone.update(row[0] for row in rows)
+    return gone
 
 
 def orphans(
-    ledger: Ledger,
+    reader: Reader,
     alive: Mapping[str, bool],
     study: str | None,
     campaign: str | None,
     model: str | None,
 ) -> list[Orphan]:
     """Open attempts of owners that are gone."""
-    asked = {"study": study, "campaign": campaign, "model": model}
-    given = {name: value for name, value in asked.items() if value is not None}
-    rows = ledger.read(
+    wanted = {"study": study, "campaign": campaign, "model": model}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    rows = reader.read(
         "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts"
         f" WHERE {' AND '.join(['ended_at IS NULL', *(f'{name} = ?' for name in given)])}"
         " ORDER BY attempt_id",
@@ -115,66 +115,81 @@ def orphans(
     return [Orphan(*row[1:]) for row in rows if not alive.get(row[0], True)]
 
 
-def maybe_paid(ledger: Ledger, call_keys: Iterable[str]) -> MaybePaid:
+def maybe_paid(reader: Reader, call_keys: Iterable[str]) -> MaybePaid:
     """Failed requests of these calls that the model may have worked for, and their charge."""
     requests, usd = 0, 0.0
     for keys in _chunks(call_keys):
-        found = ledger.read(
+        rows = reader.read(
             "SELECT count(*), sum(coalesce(a.charged_usd, a.reserved_usd)) FROM attempts a"
             " JOIN failures f USING (attempt_id) WHERE f.maybe_paid = 1 AND a.call_key IN"
             f" ({_marks(keys)})",
             keys,
         )
-        requests, usd = requests + int(found[0][0]), usd + float(found[0][1] or 0.0)
+        requests, usd = requests + int(rows[0][0]), usd + float(rows[0][1] or 0.0)
     return MaybePaid(requests, usd)
 
 
-def prompt(ledger: Ledger, call_key: str) -> Prompt:
-    """The prompt of a call, rebuilt from document, recipe and question, and checked by its hash."""
+def prompt(reader: Reader, call_key: str) -> Prompt:
+    """The prompt of a call, rebuilt from its parts and checked by its hash."""
     import pyarrow as pa
 
-    rows = ledger.read(
-        "SELECT d.pruned_at, d.zstd, d.bytes, r.body, c.question, c.replicate, c.prompt_hash"
-        " FROM calls c"
+    rows = reader.read(
+        "SELECT d.pruned_at, d.zstd, d.bytes, r.body, c.question, c.replicate, c.prompt_hash,"
+        " c.parts FROM calls c"
         " JOIN documents d USING (document_id) JOIN recipes r USING (recipe_hash) WHERE "
         "c.call_key = ?",
         (call_key,),
     )
     if not rows:
         raise StoreError(
-            f"The call ledger {ledger.name} knows no call {call_key!r}; check the key."
+            f"The call ledger {reader.name} knows no call {call_key!r}; check the key."
         )
-    pruned_at, zstd, size, body, question, replicate, prompt_hash = rows[0]
+    pruned_at, zstd, size, body, question, replicate, prompt_hash, parts = rows[0]
     gone = StoreError(
-        f"The texts of call {call_key!r} were removed from the call ledger {ledger.name}, so its "
+        f"The texts of call {call_key!r} were removed from the call ledger {reader.name}, so its "
         "prompt cannot be rebuilt."
     )
-    if pruned_at is not None:
+    before = turns(reader, parts)
+    if pruned_at is not None or before is None:
         raise gone
     document = pa.Codec("zstd").decompress(zstd, decompressed_size=size, asbytes=True).decode()
-    rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate)
+    rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate, before)
     if rebuilt.hash != prompt_hash:
         if not question:  # pruned, and its document came back with a later call
             raise gone
         raise StoreError(
-            f"The call ledger {ledger.name} does not give back the prompt of call {call_key!r}; "
+            f"The call ledger {reader.name} does not give back the prompt of call {call_key!r}; "
             "restore a backup."
         )
     return rebuilt
 
 
-def stats(ledger: Ledger, orphaned: Sequence[Orphan]) -> dict[str, Any]:
+def turns(reader: Reader, parts: str | None) -> list[Turn] | None:
+    """The earlier turns that the parts of a call name; None where their texts are gone."""
+    keys = json.loads(parts).get("after", []) if parts else []
+    by_key: dict[str, Turn] = {}
+    for some in _chunks(keys):
+        rows = reader.read(
+            "SELECT c.call_key, c.question, r.raw_output FROM calls c JOIN results r"
+            f" USING (call_key) WHERE r.pruned_at IS NULL AND c.call_key IN ({_marks(some)})",
+            some,
+        )
+        by_key.update((key, Turn(question, answer or "")) for key, question, answer in rows)
+    return None if len(by_key) < len(set(keys)) else [by_key[key] for key in keys]
+
+
+def stats(backend: Backend, orphaned: Sequence[Orphan]) -> dict[str, Any]:
     """Row counts, answers by kind, spend and size in bytes."""
 
     def count(sql: str) -> int:
-        return int(ledger.read(sql)[0][0] or 0)
+        return int(backend.read(sql)[0][0] or 0)
 
-    usd, tokens, requests = ledger.read("SELECT sum(usd), sum(tokens), sum(calls) FROM spend")[0]
-    died, died_usd = ledger.read(
+    usd, tokens, requests = backend.read("SELECT sum(usd), sum(tokens), sum(calls) FROM spend")[0]
+    died, died_usd = backend.read(
         "SELECT count(*), sum(coalesce(a.charged_usd, a.reserved_usd)) FROM failures f"
         " JOIN attempts a USING (attempt_id) WHERE f.maybe_paid = 1"
     )[0]
-    sizes = ledger.backend.sizes()
+    sizes = backend.sizes()
     return {
         "documents": count("SELECT count(*) FROM documents"),
         "document_bytes": count("SELECT sum(bytes) FROM documents"),
@@ -201,7 +216,7 @@ def stats(ledger: Ledger, orphaned: Sequence[Orphan]) -> dict[str, Any]:
     }
 
 
-def stats_by_campaign(ledger: Ledger, orphaned: Iterable[Orphan]) -> list[dict[str, Any]]:
+def stats_by_campaign(reader: Reader, orphaned: Iterable[Orphan]) -> list[dict[str, Any]]:
     """A row for each study, campaign and model: calls, answers, requests and money.
 
     ``maybe_paid``: requests that died after they were sent, the ``orphans`` among them;
@@ -211,21 +226,21 @@ def stats_by_campaign(ledger: Ledger, orphaned: Iterable[Orphan]) -> list[dict[s
 
     calls = {
         tuple(row[:3]): row[3:]
-        for row in ledger.read(
+        for row in reader.read(
             "SELECT c.study, c.campaign, c.model, count(*), count(r.call_key) FROM calls c LEFT"
             " JOIN results r ON r.call_key = c.call_key AND r.no_answer IS NULL GROUP BY 1, 2, 3"
         )
     }
     attempts = {
         tuple(row[:3]): row[3:]
-        for row in ledger.read(
+        for row in reader.read(
             "SELECT study, campaign, model, count(*),"
             " sum(coalesce(charged_usd, reserved_usd)) FROM attempts GROUP BY 1, 2, 3"
         )
     }
     died = {
         tuple(row[:3]): row[3:]
-        for row in ledger.read(
+        for row in reader.read(
             "SELECT a.study, a.campaign, a.model, count(*),"
             " sum(coalesce(a.charged_usd, a.reserved_usd)) FROM attempts a"
             " JOIN failures f USING (attempt_id) WHERE f.maybe_paid = 1 GROUP BY 1, 2, 3"

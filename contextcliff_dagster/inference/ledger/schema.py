@@ -13,6 +13,7 @@ from pathlib import Path
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
+from contextcliff_dagster.inference.ledger.result_rows import checksum
 
 _STEPS = {
     1: """
@@ -77,6 +78,16 @@ INSERT INTO spend_days SELECT substr(started_at, 1, 10), sum(coalesce(charged_us
     5: """
 ALTER TABLE results ADD COLUMN reasoning_tokens INTEGER;
 """,
+    # How a prompt was made where more than document and question went into it; what an engine
+    # measured next to an answer; a checksum by which a changed answer is noticed; and each writer's
+    # last batch, by which it knows after a lost connection whether that was committed.
+    6: """
+ALTER TABLE calls ADD COLUMN parts TEXT;
+ALTER TABLE results ADD COLUMN extra TEXT;
+ALTER TABLE results ADD COLUMN checksum TEXT;
+CREATE TABLE batches (
+    owner TEXT PRIMARY KEY, batch INTEGER NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
+""",
 }
 LEDGER_VERSION = max(_STEPS)
 
@@ -88,14 +99,14 @@ def steps(have: int, upto: int = LEDGER_VERSION) -> list[str]:
 
 
 @cache
-def columns(table: str) -> dict[str, str]:
+def columns(table: str, version: int = LEDGER_VERSION) -> dict[str, str]:
     """Column -> type (TEXT, INTEGER, REAL, BLOB), in the table's order, whatever the database."""
     with sqlite3.connect(":memory:") as db:
-        for statement in steps(0):
+        for statement in steps(0, version):
             db.execute(statement)
-        found = {row[1]: row[2] for row in db.execute(f"PRAGMA table_info({table})")}
+        kinds = {row[1]: row[2] for row in db.execute(f"PRAGMA table_info({table})")}
     db.close()
-    return found
+    return kinds
 
 
 @cache
@@ -104,7 +115,7 @@ def table_names() -> tuple[str, ...]:
     return tuple(re.findall(r"CREATE TABLE (\w+)", "".join(steps(0))))
 
 
-def insist_on_version(version: int, where: object, *, older: bool = False) -> None:
+def require_version(version: int, where: object, *, older: bool = False) -> None:
     """
     Args:
         older: allow a ledger that can be brought up to date.
@@ -141,7 +152,7 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
             raise StoreError(
                 f"{path} is a database of another program; set CONTEXTCLIFF_HOME to another folder."
             )
-        insist_on_version(version, path, older=True)
+        require_version(version, path, older=True)
         bring_up_to_date(db, version)
         db.execute(f"PRAGMA user_version={LEDGER_VERSION}")
         db.execute("COMMIT")
@@ -153,8 +164,36 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
 
 def bring_up_to_date(db: Database, version: int) -> None:
     """Run the steps that are missing, inside the open transaction."""
-    for statement in steps(version):
-        db.execute(statement)
+    for step in range(version + 1, LEDGER_VERSION + 1):
+        for statement in steps(step - 1, step):
+            db.execute(statement)
+        if step == _CHECKSUMS_SINCE:
+            _add_checksums(db)
+
+
+_CHECKSUMS_SINCE = 6
+_AT_ONCE = 500
+
+
+def _add_checksums(db: Database) -> None:
+    """Give the results of older versions their checksums."""
+    names = [
+        name
+        for name in columns("results", _CHECKSUMS_SINCE)
+        if name not in ("call_key", "pruned_at", "checksum")
+    ]
+    last = ""
+    while True:
+        rows = db.execute(
+            f"SELECT call_key, {', '.join(names)} FROM results"
+            " WHERE call_key > ? AND pruned_at IS NULL ORDER BY call_key LIMIT ?",
+            (last, _AT_ONCE),
+        ).fetchall()
+        for last, *values in rows:
+            value = checksum(last, dict(zip(names, values, strict=True)))
+            db.execute("UPDATE results SET checksum = ? WHERE call_key = ?", (value, last))
+        if len(rows) < _AT_ONCE:
+            return
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
+from contextcliff_dagster.inference.ledger.group_commit import (
+    Ended,
+    GroupCommit,
+    Operation,
+    run_each,
+)
 from contextcliff_dagster.inference.ledger.owners import Owner, is_alive, remove_dead
-from contextcliff_dagster.inference.ledger.schema import insist_on_version, prepare, table_names
-from contextcliff_dagster.inference.sqlite_writer import Writer, connect, store_error
+from contextcliff_dagster.inference.ledger.schema import prepare, require_version, table_names
 
 T = TypeVar("T")
+_RESERVE_BYTES = 4 << 20
+_LITTLE_BYTES = 1 << 16
+BUSY_SECONDS = 60.0
 
 
 class SqliteLedger:
-    """The file as this process has it open (a `database.Backend`).
+    """The file as this process has it open (a `backend.Backend`).
 
     Raises:
         StoreError: it cannot be written, is damaged, or is of a newer version (and then untouched).
@@ -39,9 +49,9 @@ class SqliteLedger:
                 prepare(self._reader, path)
                 self._owner = Owner(owners)
             remove_dead(owners)
-            self._writer = Writer(path)
-        except (sqlite3.Error, OSError) as fault:
-            raise store_error(fault, path) from fault
+            self._writer = SqliteWriter(path)
+        except (sqlite3.Error, OSError) as error:
+            raise store_error(error, path) from error
         self.owner = self._owner.id
 
     @property
@@ -55,8 +65,8 @@ class SqliteLedger:
         try:
             with self._reading:
                 return self._reader.execute(sql, parameters).fetchall()
-        except sqlite3.Error as fault:
-            raise store_error(fault, self.path) from fault
+        except sqlite3.Error as error:
+            raise store_error(error, self.path) from error
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
@@ -65,8 +75,8 @@ class SqliteLedger:
                 db.execute("BEGIN")
                 yield db
                 db.execute("ROLLBACK")
-        except sqlite3.Error as fault:
-            raise store_error(fault, self.path) from fault
+        except sqlite3.Error as error:
+            raise store_error(error, self.path) from error
 
     def is_alive(self, owner: str) -> bool:
         return is_alive(self._owner.folder, owner)
@@ -98,8 +108,8 @@ class SqliteLedger:
                 # The log holds old pages too; VACUUM writes the file anew from the rows alone.
                 db.execute("VACUUM")
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error as fault:
-            raise store_error(fault, self.path) from fault
+        except sqlite3.Error as error:
+            raise store_error(error, self.path) from error
 
     def close(self) -> None:
         self._writer.close()
@@ -113,7 +123,7 @@ def _refuse_newer(path: Path) -> None:
         return
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
         version = db.execute("PRAGMA user_version").fetchone()[0]
-    insist_on_version(version, path, older=True)
+    require_version(version, path, older=True)
 
 
 @contextmanager
@@ -122,3 +132,98 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     with path.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in autocommit mode, for several threads one after the other."""
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    return connection
+
+
+def store_error(error: BaseException, path: Path) -> StoreError:
+    """The sentence for an error of SQLite or the file system."""
+    text = str(error).lower()
+    go_on = "run the same command again, everything measured is kept"
+    elsewhere = "set CONTEXTCLIFF_HOME to another folder"
+    if "full" in text or "no space" in text or ("disk i/o" in text and _is_full(path.parent)):
+        what = f"the disk is full; free some space and {go_on}"
+    elif "readonly" in text or "read-only" in text or "permission" in text:
+        what = f"it cannot be written (read-only); give write permission or {elsewhere}"
+    elif isinstance(error, FileExistsError | NotADirectoryError) or "unable to open" in text:
+        what = f"it cannot be opened; check the folder and its permissions, or {elsewhere}"
+    elif "locked" in text or "busy" in text:
+        what = f"it was locked for {BUSY_SECONDS:.0f} s; end the other process, then {go_on}"
+    elif "not a database" in text or "malformed" in text:
+        what = "it is damaged or no ledger; restore it from a backup, or move it away to start anew"
+    else:
+        what = f"{error}; check the disk and {go_on}"
+    return StoreError(f"The call ledger {path} failed: {what}.")
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether the disk is full, which SQLite calls an I/O error where it maps memory."""
+    try:
+        return shutil.disk_usage(folder).free < _LITTLE_BYTES
+    except OSError:
+        return False
+
+
+class SqliteWriter(GroupCommit):
+    """The one writing connection of a process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = connect(path)
+        self._reserve = path.with_name(path.name + ".reserve")
+        self._make_reserve()
+        self.disk_was_full = False
+        super().__init__(str(path))
+
+    def close(self) -> None:
+        """Finish what was submitted, then close the connection."""
+        super().close()
+        self._connection.close()
+
+    def _make_reserve(self) -> None:
+        # Space kept back: on a full disk it is given up, so that answers already paid can be
+        # stored.
+        with suppress(OSError):
+            if not self._reserve.exists():
+                try:
+                    self._reserve.write_bytes(bytes(_RESERVE_BYTES))
+                except OSError:
+                    self._reserve.unlink(missing_ok=True)
+
+    def _explained(self, error: Exception) -> StoreError | None:
+        if isinstance(error, sqlite3.Error | OSError):
+            return store_error(error, self._path)
+        return None
+
+    def _transact(self, operations: Sequence[Operation]) -> Ended:
+        try:
+            return self._transaction(operations)
+        except sqlite3.Error as error:
+            if "full" not in str(error).lower():
+                raise
+            self.disk_was_full = True
+            self._reserve.unlink(missing_ok=True)
+            return self._transaction(operations)
+
+    def _transaction(self, operations: Sequence[Operation]) -> Ended:
+        db = self._connection
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have brought the file to a newer version meanwhile.
+            require_version(db.execute("PRAGMA user_version").fetchone()[0], self._path)
+            ended = run_each(db, operations, sqlite3.Error)
+            db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+            raise
+        return ended

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.inference.ledger.backend import Database
+from contextcliff_dagster.inference.ledger.result_rows import checksum, to_row
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
 from contextcliff_dagster.inference.spending.budget import Budget, Spend
 
@@ -98,7 +100,7 @@ def describe(db: Database, what: Description) -> None:
     recipe = (call.recipe.hash, call.recipe.body)
     db.execute("INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", recipe)
     db.execute(
-        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             call.call_key,
             scope.study,
@@ -112,6 +114,7 @@ def describe(db: Database, what: Description) -> None:
             call.replicate,
             what.prompt_hash,
             utc_now(),
+            json.dumps(dict(call.parts), ensure_ascii=False) if call.parts else None,
         ),
     )
 
@@ -129,12 +132,12 @@ def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend, now
 
 def keep(db: Database, call_key: str, outcome: Outcome) -> None:
     """Keep an outcome. The first one stands: a call is never measured over."""
-    values = asdict(outcome)
-    columns = ", ".join(values)
-    marks = ", ".join("?" * len(values))
+    row = to_row(outcome)
+    row = {"call_key": call_key, **row, "checksum": checksum(call_key, row)}
     db.execute(
-        f"INSERT INTO results (call_key, {columns}) VALUES (?, {marks}) ON CONFLICT DO NOTHING",
-        (call_key, *values.values()),
+        f"INSERT INTO results ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
+        " ON CONFLICT DO NOTHING",
+        tuple(row.values()),
     )
 
 

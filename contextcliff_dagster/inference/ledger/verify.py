@@ -1,4 +1,4 @@
-"""Whether a ledger still gives back what was asked, and whether its own sums hold."""
+"""Whether a ledger still gives back what was asked and answered, and whether its sums hold."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from contextcliff_dagster.inference.ledger import queries
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
 _SHOWN = 20
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +36,14 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     """Run the database's own check, and rebuild every prompt from document, recipe and question.
 
     A document has to have the SHA-256 that is its id, a prompt the hash that was noted when it was
-    sent, and a campaign's spend has to be the sum of its attempts. Calls whose texts were pruned
-    are counted apart. ``progress`` is told the number of prompts so far, document by document.
+    sent, an answer its checksum, and a campaign's spend has to be the sum of its attempts. Calls
+    whose texts were pruned are counted apart. ``progress`` takes the number of prompts so far,
+    document by document.
 
     Raises:
         StoreError: the ledger cannot be read at all.
     """
-    faults = [*ledger.backend.faults(), *_sums(ledger)]
+    faults = [*ledger.backend.faults(), *_sums(ledger), *_altered(ledger)]
     recipes: dict[str, Recipe] = {}
     for name, body in ledger.read("SELECT recipe_hash, body FROM recipes"):
         recipes[name] = Recipe.from_dict(json.loads(body))
@@ -49,7 +53,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     prompts = pruned = 0
     for document_id in documents:
         calls = ledger.read(
-            "SELECT call_key, recipe_hash, question, replicate, prompt_hash FROM calls"
+            "SELECT call_key, recipe_hash, question, replicate, prompt_hash, parts FROM calls"
             " WHERE document_id = ? ORDER BY call_key",
             (document_id,),
         )
@@ -58,8 +62,11 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
         if text is None:
             pruned += 0 if wrong else len(calls)
             continue
-        for call_key, recipe_hash, question, replicate, prompt_hash in calls:
-            if recipes[recipe_hash].render(text, question, replicate).hash == prompt_hash:
+        for call_key, recipe_hash, question, replicate, prompt_hash, parts in calls:
+            before = queries.turns(ledger, parts)
+            if before is None:
+                pruned += 1
+            elif recipes[recipe_hash].render(text, question, replicate, before).hash == prompt_hash:
                 prompts += 1
             elif not question:  # pruned, and its document came back with a later call
                 pruned += 1
@@ -86,6 +93,23 @@ def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:
     if hashlib.sha256(data).hexdigest() != document_id:
         return None, [f"document {document_id[:12]} is not what its hash says"]
     return data.decode(), []
+
+
+def _altered(ledger: Ledger) -> list[str]:
+    """A sentence for each answer that is not what its checksum says."""
+    faults: list[str] = []
+    last = ""
+    while True:
+        rows = ledger.read(
+            f"SELECT call_key, checksum, {', '.join(COLUMNS)} FROM results"
+            " WHERE call_key > ? AND pruned_at IS NULL ORDER BY call_key LIMIT ?",
+            (last, _AT_ONCE),
+        )
+        for last, noted, *values in rows:
+            if checksum(last, dict(zip(COLUMNS, values, strict=True))) != noted:
+                faults.append(f"the answer to call {last[:12]} is not what its checksum says")
+        if len(rows) < _AT_ONCE:
+            return faults
 
 
 def _sums(ledger: Ledger) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, stable_hash
+from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn, stable_hash
 from contextcliff_dagster.inference.requests.shared_document import SharedText, shared_text
 
 
@@ -34,7 +34,12 @@ class SampleSource(Protocol):
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """One call to make: an example, a replicate, and the key under which the ledger keeps it."""
+    """One call to make: an example, a replicate, and the key under which the ledger keeps it.
+
+    ``parts`` says how the prompt was made, where more than document and question went into it:
+    ``after`` are the keys of the earlier calls of the conversation, whose questions and answers are
+    ``turns``; other names are notes of the experiment, JSON-ready. It is kept with the call.
+    """
 
     call_key: str
     example: Example
@@ -44,6 +49,8 @@ class PlannedCall:
     replicate: int
     recipe: Recipe
     document_text: Callable[[str], str]
+    turns: tuple[Turn, ...] = ()
+    parts: Mapping[str, Any] | None = None
 
     @property
     def document(self) -> str:
@@ -56,26 +63,49 @@ class PlannedCall:
 
     def prompt(self) -> Prompt:
         """The rendered prompt."""
-        return self.recipe.render(self._shared, self.example.question, self.replicate)
+        return self.recipe.render(self._shared, self.example.question, self.replicate, self.turns)
 
 
 def call_key(
-    identity_hash: str, recipe: Recipe, example: Example, replicate: int, campaign: str
+    identity_hash: str,
+    recipe: Recipe,
+    example: Example,
+    replicate: int,
+    campaign: str,
+    parts: Mapping[str, Any] | None = None,
 ) -> str:
-    """Key of a call: who is asked, what is asked, about which text, and in which campaign.
+    """Return the key of a call: who is asked what, about which text, and in which campaign.
 
     The study is not in it: two studies of one store that ask the same thing in campaigns of the
-    same name share the answer.
+    same name share the answer. ``parts`` are, where there are any: two calls whose prompts were
+    made from other parts are never one call.
     """
-    return stable_hash(
-        [
-            identity_hash,
-            recipe.replicate_hash(replicate),
-            example.document_id,
-            example.question,
-            replicate,
-            campaign,
-        ]
+    asked = [
+        identity_hash,
+        recipe.replicate_hash(replicate),
+        example.document_id,
+        example.question,
+        replicate,
+        campaign,
+    ]
+    # Without parts the key is what it was before there were any: nothing is paid for twice.
+    return stable_hash([*asked, dict(parts)] if parts else asked)
+
+
+def follow_up(call: PlannedCall, answer: str, question: str, **notes: Any) -> PlannedCall:
+    """Return the next call of a conversation: ``question``, after what ``call`` asked and got.
+
+    Its key is made from the key of ``call``, the ``answer`` and the question, so that a run that is
+    resumed plans the same calls from the same answers, and another answer leads to another call.
+    ``notes`` (JSON-ready) say how the question was made; they are kept, and in the key too.
+    """
+    parts = {**notes, "after": [*(call.parts or {}).get("after", ()), call.call_key]}
+    return replace(
+        call,
+        call_key=stable_hash([call.call_key, answer, question, parts]),
+        example=replace(call.example, question=question),
+        turns=(*call.turns, Turn(call.example.question, answer)),
+        parts=parts,
     )
 
 

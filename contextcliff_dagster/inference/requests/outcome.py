@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+Scalar = str | int | float | bool | None
+"""What JSON has without brackets."""
 NoAnswer = Literal["context_overflow", "invalid_truncated"]
 
 
 def utc_now() -> str:
     """Now, as ISO 8601 text in UTC with microseconds (sorts as it reads)."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def measurements(values: object) -> dict[str, Scalar] | None:
+    """Return the names of ``values`` that hold JSON scalars; None where there are none.
+
+    NumPy's and torch's numbers become Python's. Anything else (lists, NaN) is left out: a
+    malformed measurement never costs the answer that it came with.
+    """
+    if not isinstance(values, Mapping):
+        return None
+    kept: dict[str, Scalar] = {}
+    for name, value in values.items():
+        with suppress(Exception):
+            number = value if isinstance(value, Scalar) else value.item()
+            if isinstance(name, str) and isinstance(number, Scalar):
+                json.dumps([name, number], ensure_ascii=False, allow_nan=False).encode()
+                kept[name] = number
+    return kept or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +45,7 @@ class Outcome:
     that died are orphans, counted apart. ``loop_lag_ms``: how late our own event loop ran meanwhile
     at worst, a bound on how much of the times is ours. ``queue_ms``: waiting inside the engine,
     which is in neither of the other times. ``reasoning_tokens`` are part of ``completion_tokens``.
+    ``extra``: what the engine measured next to the answer, by name (see `measurements`).
     """
 
     no_answer: NoAnswer | None = None
@@ -41,6 +65,7 @@ class Outcome:
     cost_usd: float | None = None
     error: str | None = None
     finished_at: str = ""
+    extra: Mapping[str, Scalar] | None = None
 
     @property
     def reasoned_out(self) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from contextcliff_dagster.contracts import PromptMode, StudyError
 from contextcliff_dagster.inference.requests.shared_document import MARK, SharedText
@@ -42,6 +42,13 @@ class Message:
 
     role: Role
     content: str
+
+
+class Turn(NamedTuple):
+    """A question that was asked earlier in a conversation, and its answer."""
+
+    question: str
+    answer: str
 
 
 @dataclass(frozen=True)
@@ -181,29 +188,44 @@ class Recipe:
         """Hash of what one replicate asks: adding a wording later leaves the others' calls paid."""
         return stable_hash({**self._scaffold(), "instruction": self.instructions[replicate]})
 
-    def render(self, document: str | SharedText, question: str, replicate: int = 0) -> Prompt:
-        """The prompt for one question over one document.
+    def render(
+        self,
+        document: str | SharedText,
+        question: str,
+        replicate: int = 0,
+        turns: Sequence[Turn] = (),
+    ) -> Prompt:
+        """Return the prompt for one question over one document.
 
-        Placeholders that happen to stand inside the document are left as they are.
+        Placeholders that happen to stand inside the document are left as they are. ``turns``,
+        oldest first, come before the question: document and wording of the replicate are then in
+        the first of them, and later questions are put as they are.
         """
         if isinstance(document, SharedText):
-            whole = self.render(document.text, question, replicate)
-            outline = self.render(MARK, question, replicate)
+            whole = self.render(document.text, question, replicate, turns)
+            outline = self.render(MARK, question, replicate, turns)
             return replace(whole, document=document, outline=outline)
+        first, *later = [*(turn.question for turn in turns), question]
         instruction = self.instructions[replicate]
         if "{question}" in instruction:
-            asked = instruction.replace("{question}", question)
+            worded = instruction.replace("{question}", first)
         else:
-            asked = f"{instruction}\n{question}"
-        values = {"document": document, "question": asked}
-        text = _FIELD.sub(lambda match: values[match[1]], self.template)
-        begun = (self.answer_prefix or "").replace("{question}", question)
+            worded = f"{instruction}\n{first}"
+        values = {"document": document, "question": worded}
+        asked = [_FIELD.sub(lambda match: values[match[1]], self.template), *later]
+        begun = [(self.answer_prefix or "").replace("{question}", text) for text in (first, *later)]
+        given = [prefix + turn.answer for prefix, turn in zip(begun, turns, strict=False)]
         if self.mode == "completion":
-            return Prompt("completion", text=text + begun)
+            before = "".join(
+                f"{text}{answer}\n" for text, answer in zip(asked, given, strict=False)
+            )
+            return Prompt("completion", text=before + asked[-1] + begun[-1])
         messages = [Message("system", self.system)] if self.system else []
-        messages.append(Message("user", text))
+        for text, answer in zip(asked, given, strict=False):
+            messages += [Message("user", text), Message("assistant", answer)]
+        messages.append(Message("user", asked[-1]))
         if self.mode == "chat_prefill":
-            messages.append(Message("assistant", begun))
+            messages.append(Message("assistant", begun[-1]))
         return Prompt(self.mode, tuple(messages))
 
     def overhead_tokens(self, count: Callable[[str], int], replicate: int = 0) -> int:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster_tests.support.terminal import Ended, assert_one_sentence, call, run
 
+Change = Callable[[pa.Table], pa.Table]
 MEASURE = ("profile", "quick", "--samples-per-bin", "3", "--model", "reference-short", "--json")
 
 
@@ -95,6 +102,75 @@ def test_a_tampered_file_changes_nothing(
     assert_one_sentence(call("import", str(spoiled), "--store", str(store)), "spoiled.zip", *words)
     assert not store.exists()
     assert not (tmp_path.parent / "evil").exists()
+
+
+def _resealed(file: Path, target: Path, table: str, change: Change, ledger: int) -> Path:
+    """The archive with another table in it, its hashes made to fit."""
+    member = f"ledger/{table}.parquet"
+    with zipfile.ZipFile(file) as archive:
+        changed = change(pq.read_table(io.BytesIO(archive.read(member))))
+        head = json.loads(archive.read("archive.json"))
+    buffer = io.BytesIO()
+    pq.write_table(changed, buffer)
+    head["members"][member] = hashlib.sha256(buffer.getvalue()).hexdigest()
+    head["versions"]["ledger"] = ledger
+    changes = {member: buffer.getvalue(), "archive.json": json.dumps(head).encode()}
+    return _repacked(file, target, changes)
+
+
+def _answered(table: pa.Table) -> pa.Table:
+    index = table.column_names.index("raw_output")
+    return table.set_column(index, "raw_output", pa.array(["42"] * table.num_rows))
+
+
+def _renamed(table: pa.Table) -> pa.Table:
+    evil = "attempts) VALUES ('x', 1); UPDATE results SET raw_output = '42' --"
+    return table.rename_columns([evil if n == "attempts" else n for n in table.column_names])
+
+
+def _of_numbers(table: pa.Table) -> pa.Table:
+    index = table.column_names.index("raw_output")
+    return table.set_column(index, "raw_output", pa.array(range(table.num_rows)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_answered, "checksum"),
+        (_renamed, "column"),
+        (_of_numbers, "'raw_output'"),
+        (lambda table: table.drop_columns(["call_key"]), "'call_key'"),
+    ],
+)
+def test_a_table_that_is_not_the_ledgers_own_changes_nothing(
+    change: Change, words: str, measured: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.zip"
+    assert call("export", "quick", str(file), "--store", str(measured)).code == 0
+    spoiled = _resealed(file, tmp_path / "spoiled.zip", "results", change, LEDGER_VERSION)
+    store = tmp_path / "fresh"
+    assert_one_sentence(call("import", str(spoiled), "--store", str(store)), "spoiled.zip", words)
+    assert not store.exists()
+
+
+def test_an_archive_of_an_older_version_is_imported_and_vouched_for(
+    measured: Path, tmp_path: Path
+) -> None:
+    file, store = tmp_path / "study.zip", str(tmp_path / "other")
+    assert call("export", "quick", str(file), "--store", str(measured)).code == 0
+    older = _resealed(
+        file,
+        tmp_path / "older.zip",
+        "results",
+        lambda table: table.drop_columns(["extra", "checksum", "reasoning_tokens"]),
+        4,
+    )
+    taken = call("import", str(older), "--store", store, "--json")
+    assert json.loads(taken.out)["new_answers"] == 15
+    verified = call("ledger", "verify", "--store", store)
+    assert (verified.code, verified.err) == (0, "")
+    resumed = call(*MEASURE, "--store", store)
+    assert json.loads(resumed.out)["calls"]["reference-short"]["sent"] == 0
 
 
 ELSEWHERE = (

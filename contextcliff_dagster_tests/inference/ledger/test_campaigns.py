@@ -63,13 +63,13 @@ def test_two_campaigns_of_one_name_are_two(ledger: Ledger) -> None:
     ],
 )
 def test_a_run_that_fails_before_its_first_call_begins_no_campaign(
-    fault: type[Exception], how: dict[str, Any], ledger: Ledger
+    fault: type[Exception], how: dict[str, Any], sqlite_ledger: Ledger
 ) -> None:
     with pytest.raises(fault):
-        run(ledger, campaign="2026-11-21", **how)
-    assert list_campaigns(ledger) == []
-    assert current_campaign(ledger, "s", today=date(2026, 11, 22)) == "2026-11-22"
-    assert run(ledger, campaign="2026-11-22").sent == 18
+        run(sqlite_ledger, campaign="2026-11-21", **how)
+    assert list_campaigns(sqlite_ledger) == []
+    assert current_campaign(sqlite_ledger, "s", today=date(2026, 11, 22)) == "2026-11-22"
+    assert run(sqlite_ledger, campaign="2026-11-22").sent == 18
 
 
 def test_a_campaign_of_calls_that_another_study_paid_for_has_begun(ledger: Ledger) -> None:
@@ -92,18 +92,18 @@ def test_a_new_campaign_measures_again_and_a_resumed_one_does_not(ledger: Ledger
 
 
 def test_changed_weights_under_an_old_name_are_refused_within_the_campaign(
-    ledger: Ledger, tmp_path: Path
+    sqlite_ledger: Ledger, tmp_path: Path
 ) -> None:
     folder = tmp_path / "weights"
     shutil.copytree(weights_path("reference-short"), folder)
-    run(ledger, reference_entry(weights=str(folder)), n=2)
+    run(sqlite_ledger, reference_entry(weights=str(folder)), n=2)
     data = bytearray((folder / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (folder / "model.safetensors").write_bytes(data)
     for n in (2, 6):  # finished or not
         with pytest.raises(EngineError, match=r"weights_sha256: .* -> .*campaign new s"):
-            run(ledger, reference_entry(weights=str(folder)), n=n)
-    assert run(ledger, reference_entry(weights=str(folder)), n=2, campaign="next").sent == 6
+            run(sqlite_ledger, reference_entry(weights=str(folder)), n=n)
+    assert run(sqlite_ledger, reference_entry(weights=str(folder)), n=2, campaign="next").sent == 6
 
 
 def test_a_setting_corrected_before_anything_was_measured_is_no_change(ledger: Ledger) -> None:
@@ -114,25 +114,25 @@ def test_a_setting_corrected_before_anything_was_measured_is_no_change(ledger: L
     assert recorded.fields == {"dtype": "float32"}
 
 
-def test_prices_and_addresses_with_a_revision_are_not_identity(ledger: Ledger) -> None:
+def test_prices_and_addresses_with_a_revision_are_not_identity(sqlite_ledger: Ledger) -> None:
     price = {"input_usd_per_mtok": 5, "output_usd_per_mtok": 5}
     with faulty_server(["ok"]) as url:
-        run(ledger, openai_entry(url, revision="r1"), n=2)
+        run(sqlite_ledger, openai_entry(url, revision="r1"), n=2)
     with faulty_server(["ok"]) as url:
-        summary = run(ledger, openai_entry(url, revision="r1", price=price), n=6)
+        summary = run(sqlite_ledger, openai_entry(url, revision="r1", price=price), n=6)
     assert (summary.cached, summary.sent) == (6, 12)
 
 
 def test_weights_that_change_behind_an_address_are_noticed_where_the_server_tells(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "weights"
     shutil.copytree(weights_path("reference-short"), folder)
     (tmp_path / "models.yaml").write_text("models:\n  w: {engine: reference, weights: weights}\n")
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(tmp_path / "models.yaml"))
     with reference_server("w") as url:
-        assert run(ledger, openai_entry(url, model_id="w", revision="r1"), n=1).sent == 3
-    recorded = recorded_identity(ledger, "s", "c", "remote")
+        assert run(sqlite_ledger, openai_entry(url, model_id="w", revision="r1"), n=1).sent == 3
+    recorded = recorded_identity(sqlite_ledger, "s", "c", "remote")
     assert recorded is not None
     assert recorded.fields["server_max_model_len"] == 8192
     assert recorded.window_tokens == 8192
@@ -141,4 +141,4 @@ def test_weights_that_change_behind_an_address_are_noticed_where_the_server_tell
     (folder / "model.safetensors").write_bytes(data)
     changed = pytest.raises(EngineError, match="server_meta")
     with reference_server("w") as url, changed:
-        run(ledger, openai_entry(url, model_id="w", revision="r1"), n=2)
+        run(sqlite_ledger, openai_entry(url, model_id="w", revision="r1"), n=2)

@@ -110,30 +110,32 @@ def test_a_forked_child_does_not_keep_a_dead_owner_alive(tmp_path: Path) -> None
     os.waitpid(child, 0)
 
 
-def test_the_budget_holds_before_the_call_and_counts_what_is_reserved(ledger: Ledger) -> None:
+def test_the_budget_holds_before_the_call_and_counts_what_is_reserved(
+    sqlite_ledger: Ledger,
+) -> None:
     budget = Budget(usd=1.0)
     for call in CALLS[:2]:
-        assert begin(ledger, call, 0.5, budget).state == "send"
+        assert begin(sqlite_ledger, call, 0.5, budget).state == "send"
     with pytest.raises(BudgetError, match=r"\$1.0000 is used up"):
-        begin(ledger, CALLS[2], 0.01, budget)
-    assert ledger.stats()["attempts"] == 2
+        begin(sqlite_ledger, CALLS[2], 0.01, budget)
+    assert sqlite_ledger.stats()["attempts"] == 2
 
 
-def test_what_was_reserved_and_not_used_can_be_spent(ledger: Ledger) -> None:
+def test_what_was_reserved_and_not_used_can_be_spent(sqlite_ledger: Ledger) -> None:
     budget = Budget(usd=1.0)
     for call in CALLS:
-        begun = begin(ledger, call, 0.9, budget)
-        ledger.finish(begun.attempt_id, call.call_key, answer(), Spend(0.01, 5, 1)).result()
-    assert ledger.spent("s", "c").usd == pytest.approx(0.08)
-    assert ledger.spent("s", "c") == Spend(pytest.approx(0.08), 40, 8)
+        begun = begin(sqlite_ledger, call, 0.9, budget)
+        sqlite_ledger.finish(begun.attempt_id, call.call_key, answer(), Spend(0.01, 5, 1)).result()
+    assert sqlite_ledger.spent("s", "c").usd == pytest.approx(0.08)
+    assert sqlite_ledger.spent("s", "c") == Spend(pytest.approx(0.08), 40, 8)
 
 
-def test_calls_and_tokens_can_be_limited_too(ledger: Ledger) -> None:
-    begin(ledger, CALLS[0])
+def test_calls_and_tokens_can_be_limited_too(sqlite_ledger: Ledger) -> None:
+    begin(sqlite_ledger, CALLS[0])
     with pytest.raises(BudgetError, match="1 calls"):
-        begin(ledger, CALLS[1], 0, Budget(calls=1))
+        begin(sqlite_ledger, CALLS[1], 0, Budget(calls=1))
     with pytest.raises(BudgetError, match="15 tokens"):
-        begin(ledger, CALLS[1], 0, Budget(tokens=15))
+        begin(sqlite_ledger, CALLS[1], 0, Budget(tokens=15))
 
 
 @settings(

@@ -1,6 +1,7 @@
 """Old ledgers are brought up to date whole or not at all; newer ones are left alone.
 
-`ledger_v1.sql` was dumped from a ledger that the first version's own code made by measuring.
+`ledger_v1.sql` and `ledger_v5.sql` were dumped from ledgers that those versions' own code made:
+four answers, in the fifth version also a failed request, an orphaned one and a pruned answer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,34 +30,41 @@ from contextcliff_dagster_tests.support.records.calls import (
 )
 
 SAMPLE = LedgerSample(2, 2, max_tokens=120)
-DUMP = Path(__file__).with_name("ledger_v1.sql")
+VERSIONS = [1, 5]
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
-@pytest.fixture
-def old(ledger_at: Path | DatabaseUrl, request: pytest.FixtureRequest) -> Path | DatabaseUrl:
-    """A ledger of version 1 with four answers."""
-    path = ledger_at if isinstance(ledger_at, Path) else request.getfixturevalue("tmp_path") / "v1"
+class Old(NamedTuple):
+    where: Path | DatabaseUrl
+    version: int
+
+
+@pytest.fixture(params=VERSIONS)
+def old(ledger_at: Path | DatabaseUrl, tmp_path: Path, request: pytest.FixtureRequest) -> Old:
+    """A ledger of an old version with four answers of study ``s``."""
+    version: int = request.param
+    path = ledger_at if isinstance(ledger_at, Path) else tmp_path / "old.db"
     with sqlite3.connect(path) as db:
-        db.executescript(DUMP.read_text(encoding="utf-8"))
-        db.execute("PRAGMA user_version=1")
+        dump = Path(__file__).with_name(f"ledger_v{version}.sql")
+        db.executescript(dump.read_text(encoding="utf-8"))
+        db.execute(f"PRAGMA user_version={version}")
     db.execute("PRAGMA journal_mode=WAL")
     if isinstance(ledger_at, DatabaseUrl):
-        _copy_into_postgres(db, ledger_at)
+        _copy_into_postgres(db, ledger_at, version)
     db.close()
-    return ledger_at
+    return Old(ledger_at, version)
 
 
-def _copy_into_postgres(db: sqlite3.Connection, url: DatabaseUrl) -> None:
+def _copy_into_postgres(db: sqlite3.Connection, url: DatabaseUrl, version: int) -> None:
+    from contextcliff_dagster.inference.ledger.postgres import _InPostgres
     from contextcliff_dagster.inference.ledger.postgres_connection import PostgresConnection
-    from contextcliff_dagster.inference.ledger.postgres_schema import _InPostgres
 
     to = PostgresConnection(url)
     for statement in [
         "CREATE SCHEMA contextcliff",
         "CREATE TABLE ledger_version (version BIGINT NOT NULL)",
-        "INSERT INTO ledger_version VALUES (1)",
-        *steps(0, 1),
+        f"INSERT INTO ledger_version VALUES ({version})",
+        *steps(0, version),
     ]:
         _InPostgres(to).execute(statement)
     for table in table_names():
@@ -79,8 +87,10 @@ def contents(where: Path | DatabaseUrl, version: int) -> Rows:
         db = PostgresConnection(where)
         found = db.execute("SELECT version FROM ledger_version").fetchone()[0]
     assert found == version
-    first = [name for name in table_names() if name in " ".join(steps(0, 1))]
-    tables = {t: sorted(db.execute(f"SELECT * FROM {t}").fetchall(), key=repr) for t in first}
+    there = [
+        name for name in table_names() if f"CREATE TABLE {name} " in "".join(steps(0, version))
+    ]
+    tables = {t: sorted(db.execute(f"SELECT * FROM {t}").fetchall(), key=repr) for t in there}
     db.close()
     return tables
 
@@ -92,47 +102,50 @@ def measured(where: Path | DatabaseUrl) -> tuple[int, int]:
     return summary.cached, summary.sent
 
 
-def test_an_old_ledger_is_brought_up_to_date_and_pays_nothing_again(
-    old: Path | DatabaseUrl,
-) -> None:
-    before = contents(old, 1)
-    with Ledger.open(old) as ledger:
-        assert ledger.stats()["answers"] == 4
-        assert verify(ledger).faults == ()
-    after = contents(old, LEDGER_VERSION)
+def test_an_old_ledger_is_brought_up_to_date_and_pays_nothing_again(old: Old) -> None:
+    before = contents(old.where, old.version)
+    with Ledger.open(old.where) as ledger:
+        assert ledger.stats()["answers"] == {1: 4, 5: 5}[old.version]
+        verified = verify(ledger)
+        assert (verified.prompts, verified.faults) == ({1: 4, 5: 6}[old.version], ())
+        unmarked = ledger.read("SELECT call_key FROM results WHERE checksum IS NULL")
+        assert len(unmarked) == {1: 0, 5: 1}[old.version], "pruned answers alone have none"
+    after = contents(old.where, LEDGER_VERSION)
     for table, rows in before.items():
         width = len(rows[0]) if rows else 0
         assert [row[:width] for row in after[table]] == rows, table
-    assert measured(old) == (4, 0)
+    assert measured(old.where) == (4, 0)
 
 
-def test_a_migration_that_is_killed_half_way_leaves_the_old_ledger(
-    old: Path | DatabaseUrl,
-) -> None:
-    before = contents(old, 1)
+@pytest.mark.parametrize("done", ["half", "all"])
+def test_a_migration_that_is_killed_leaves_the_old_ledger(old: Old, done: str) -> None:
+    before = contents(old.where, old.version)
     code = (
         "import os; from contextcliff_dagster_tests.inference.ledger.test_ledger import *\n"
-        "from contextcliff_dagster.inference.ledger import postgres_schema, schema\n"
-        "def half(db, version):\n"
-        "    for statement in schema.steps(version)[:2]: db.execute(statement)\n"
+        "from contextcliff_dagster.inference.ledger import postgres, schema\n"
+        "whole = schema.bring_up_to_date\n"
+        "def killed(db, version):\n"
+        f"    if {done!r} == 'all': whole(db, version)\n"
+        "    else: [db.execute(statement) for statement in schema.steps(version)[:2]]\n"
         "    getattr(getattr(db, '_db', None), 'flush', int)()\n"
         "    os.kill(os.getpid(), 9)\n"
-        "schema.bring_up_to_date = postgres_schema.bring_up_to_date = half\n"
-        f"Ledger.open({source(old)})\n"
+        "schema.bring_up_to_date = postgres.bring_up_to_date = killed\n"
+        f"Ledger.open({source(old.where)})\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    assert contents(old, 1) == before
-    assert measured(old) == (4, 0)
+    assert contents(old.where, old.version) == before
+    assert measured(old.where) == (4, 0)
 
 
-def test_several_processes_may_migrate_at_once(old: Path | DatabaseUrl) -> None:
+@pytest.mark.parametrize("old", [5], indirect=True)
+def test_several_processes_may_migrate_at_once(old: Old) -> None:
     code = (
         "from contextcliff_dagster_tests.inference.ledger.test_ledger import *;"
-        f"Ledger.open({source(old)}).close()"
+        f"Ledger.open({source(old.where)}).close()"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
-    assert measured(old) == (4, 0)
+    assert measured(old.where) == (4, 0)
 
 
 def test_a_newer_ledger_is_refused_and_its_file_not_touched(tmp_path: Path) -> None:

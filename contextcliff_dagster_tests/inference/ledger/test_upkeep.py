@@ -47,14 +47,36 @@ def test_a_sound_ledger_gives_every_prompt_back(ledger: Ledger) -> None:
         ("UPDATE recipes SET body = replace(body, '8', '9')", "recipe"),
         ("UPDATE spend SET calls = calls - 1", "its attempts"),
         ("UPDATE spend SET usd = usd + 1", "its attempts"),
+        ("UPDATE results SET raw_output = raw_output || ' '", "is not what its checksum says"),
+        ("UPDATE results SET finish_reason = 'length'", "is not what its checksum says"),
+        ("UPDATE results SET ttft_ms = ttft_ms + 0.001", "is not what its checksum says"),
+        ("UPDATE results SET checksum = NULL", "is not what its checksum says"),
     ],
 )
-def test_damage_is_found(ledger: Ledger, sql: str, said: str) -> None:
-    run(ledger, n=2)
-    change(ledger, sql)
-    found = verify(ledger)
+def test_damage_is_found(sqlite_ledger: Ledger, sql: str, said: str) -> None:
+    run(sqlite_ledger, n=2)
+    change(sqlite_ledger, sql)
+    found = verify(sqlite_ledger)
     assert found.fault_count >= 1
     assert any(said in fault for fault in found.faults)
+
+
+def test_answers_that_change_places_are_noticed(ledger: Ledger) -> None:
+    """Each is an answer of this ledger, whole: under another call's key it is not vouched for."""
+    run(ledger, n=2)
+    (one, two), columns = (
+        ledger.read("SELECT call_key FROM results LIMIT 2"),
+        "raw_output, checksum",
+    )
+    for key, other in ((one, two), (two, one)):
+        ledger.write(
+            lambda db, key=key, other=other: db.execute(
+                f"UPDATE results SET ({columns}) = (SELECT {columns} FROM results WHERE call_key ="
+                " ?) WHERE call_key = ?",
+                (*other, *key),
+            )
+        )
+    assert verify(ledger).fault_count >= 1
 
 
 def test_pruning_a_study_leaves_the_others_and_no_row_of_its_own(ledger: Ledger) -> None:
@@ -182,10 +204,10 @@ def test_a_changed_document_question_or_wording_is_another_call_and_nothing_else
     assert call_key("identity", RECIPE, same, 0, "c") == key
 
 
-def test_prices_are_no_part_of_the_key(ledger: Ledger) -> None:
-    run(ledger, n=2)
+def test_prices_are_no_part_of_the_key(sqlite_ledger: Ledger) -> None:
+    run(sqlite_ledger, n=2)
     price = {"input_usd_per_mtok": 5, "output_usd_per_mtok": 5}
-    assert run(ledger, reference_entry(price=price), n=2).sent == 0
+    assert run(sqlite_ledger, reference_entry(price=price), n=2).sent == 0
 
 
 def test_an_answer_that_another_study_paid_for_stays_with_it(ledger: Ledger) -> None:

@@ -41,23 +41,29 @@ def begin(ledger: Ledger, index: int, usd: float, study: str, budget: Budget = D
     return ledger.begin(call, call.prompt(), scope, Spend(usd, 10, 1), budget).result()
 
 
+def spent_usd_on(ledger: Ledger, day: str) -> float:
+    """Money of all studies for requests that began on the day (UTC, as 2026-01-31)."""
+    rows = ledger.read("SELECT usd FROM spend_days WHERE day = ?", (day,))
+    return float(rows[0][0]) if rows else 0.0
+
+
 def test_all_studies_share_the_budget_of_the_day(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(ledger, 0, 0.6, "one")
+    begin(sqlite_ledger, 0, 0.6, "one")
     with pytest.raises(BudgetError, match=r"Today's budget of \$1.*go on tomorrow \(UTC\)"):
-        begin(ledger, 1, 0.6, "two")
-    begun = begin(ledger, 1, 0.4, "two")
+        begin(sqlite_ledger, 1, 0.6, "two")
+    begun = begin(sqlite_ledger, 1, 0.4, "two")
     tomorrow = utc_now().replace(utc_now()[:10], "2999-01-01")
     monkeypatch.setattr(ledger_module, "utc_now", lambda: tomorrow)
-    begin(ledger, 2, 0.9, "two")
+    begin(sqlite_ledger, 2, 0.9, "two")
     # An answer that comes after midnight settles the day on which it was asked for.
     monkeypatch.undo()
     outcome = Outcome(raw_output="a", attempts=1, finished_at=utc_now())
-    ledger.finish(begun.attempt_id, CALLS[1].call_key, outcome, Spend(0.1, 1, 1)).result()
-    assert ledger.spent_usd_on(utc_now()[:10]) == pytest.approx(0.7)
-    assert ledger.spent_usd_on("2999-01-01") == pytest.approx(0.9)
-    assert ledger.spent_usd_on("1999-01-01") == 0
+    sqlite_ledger.finish(begun.attempt_id, CALLS[1].call_key, outcome, Spend(0.1, 1, 1)).result()
+    assert spent_usd_on(sqlite_ledger, utc_now()[:10]) == pytest.approx(0.7)
+    assert spent_usd_on(sqlite_ledger, "2999-01-01") == pytest.approx(0.9)
+    assert spent_usd_on(sqlite_ledger, "1999-01-01") == 0
 
 
 @pytest.mark.parametrize("limit", ["usd", "tokens", "calls", "usd_per_day"])
@@ -84,7 +90,7 @@ def run(ledger: Ledger, url: str, study: str = "s", **more: Any) -> float:
     entry = openai_entry(url, price=more.pop("price", PRICE), tokenizer="reference", revision="1")
     plan = plan_of(SAMPLE, 8, bins=["b00"], study=study)
     measure(plan, entry, ledger, RunControl(**more))
-    return ledger.spent_usd_on(utc_now()[:10])
+    return spent_usd_on(ledger, utc_now()[:10])
 
 
 def test_a_day_ends_a_study_in_the_middle_and_another_before_it_begins(
@@ -99,7 +105,7 @@ def test_a_day_ends_a_study_in_the_middle_and_another_before_it_begins(
             entry = openai_entry(url, price=PRICE, tokenizer="reference", revision="1")
             other = plan_of(SAMPLE, 8, bins=["b00"], study="t", recipe=measure_other)
             measure(other, entry, ledger)
-        assert whole < ledger.spent_usd_on(utc_now()[:10]) <= spent
+        assert whole < spent_usd_on(ledger, utc_now()[:10]) <= spent
         assert run(ledger, url) <= spent, "what is measured can still be had"
 
 
