@@ -70,12 +70,12 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
     What the entries and weights declare, with what the engines told when a campaign measured them.
     Exit code 0 where they are the same, 3 where they differ.
     """
-    from contextcliff_dagster.inference.engines.base import differences
     from contextcliff_dagster.inference.execution.identity_check import (
         insist_on_campaign,
         known_identity,
     )
     from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.models.identity import differences
     from contextcliff_dagster.inference.models.registry import load_models
 
     store = Store.default()

@@ -21,12 +21,12 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
     Usage,
 )
 from contextcliff_dagster.inference.engines.thread_stream import stream_from
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
@@ -104,7 +104,7 @@ def _window(entry: ModelEntry, folder: Path) -> int:
     return min(trained, entry.window_tokens or trained)
 
 
-class ReferenceEngine(GeneratesOnly):
+class ReferenceEngine(NoEmbeddings):
     """See `engine.Engine`. Concurrent calls run in as many threads, one token stream each."""
 
     def __init__(self, entry: ModelEntry) -> None:

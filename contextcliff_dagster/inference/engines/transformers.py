@@ -18,12 +18,12 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
     Usage,
 )
 from contextcliff_dagster.inference.engines.thread_stream import stream_from
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights.files import (
@@ -127,7 +127,7 @@ def _window(entry: ModelEntry, path: Path) -> int:
     return trained
 
 
-class TransformersEngine(GeneratesOnly):
+class TransformersEngine(NoEmbeddings):
     """See `engine.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.base import Identity, declared_identity, differences
+from contextcliff_dagster.inference.engines.registry import declared_identity
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.identity import Identity, differences
 from contextcliff_dagster.inference.models.registry import ModelEntry
 
 TOLD = "server_"

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError, StoreError
-from contextcliff_dagster.inference.engines.base import Decoding, Engine, open_engine
+from contextcliff_dagster.inference.engines.base import Decoding, Engine
+from contextcliff_dagster.inference.engines.registry import open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.registry import ModelEntry, get_model
 from contextcliff_dagster.inference.requests.outcome import utc_now

@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import (
-    Decoding,
-    Delta,
-    GeneratesOnly,
-    Identity,
-    PromptCount,
-)
+from contextcliff_dagster.inference.engines.base import Decoding, Delta, NoEmbeddings, PromptCount
 from contextcliff_dagster.inference.engines.llamacpp.settings import (
     apply_settings,
     kv_types,
@@ -29,6 +23,7 @@ from contextcliff_dagster.inference.engines.llamacpp.settings import (
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights.files import (
@@ -96,7 +91,7 @@ def _window(entry: ModelEntry, path: Path) -> int:
     return window
 
 
-class LlamaCppEngine(GeneratesOnly):
+class LlamaCppEngine(NoEmbeddings):
     """See `engine.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:

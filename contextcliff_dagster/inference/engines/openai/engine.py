@@ -20,7 +20,6 @@ from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
     Embeddings,
-    Identity,
     PromptCount,
     TransportError,
 )
@@ -37,6 +36,7 @@ from contextcliff_dagster.inference.engines.openai.wire_format import (
     read_error,
     request,
 )
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.requests.shared_document import MARK

@@ -19,8 +19,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
     RejectedError,
     Timing,
@@ -34,12 +33,13 @@ from contextcliff_dagster.inference.engines.vllm.engine_args import (
     vllm_version,
 )
 from contextcliff_dagster.inference.engines.vllm.step_loop import Request, StepLoop
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.redaction import redact
 
 
-class VllmEngine(GeneratesOnly):
+class VllmEngine(NoEmbeddings):
     """See `engine.Engine`. As many sequences run at once as the entry's ``concurrency``."""
 
     def __init__(self, entry: ModelEntry) -> None:

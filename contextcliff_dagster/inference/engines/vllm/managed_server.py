@@ -15,8 +15,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
     TransportError,
 )
@@ -24,6 +23,7 @@ from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
 from contextcliff_dagster.inference.engines.vllm.engine_args import declared_vllm_identity
 from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights.files import installed_version
@@ -32,7 +32,7 @@ COUNT_ATTEMPTS = 4
 COUNT_PAUSE_S = 1.0
 
 
-class VllmServerEngine(GeneratesOnly):
+class VllmServerEngine(NoEmbeddings):
     """See `engine.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:

@@ -12,18 +12,15 @@ import numpy as np
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import (
-    Decoding,
-    Identity,
-    TransportError,
-    open_engine,
-)
+from contextcliff_dagster.inference.engines.base import Decoding, TransportError
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
+from contextcliff_dagster.inference.engines.registry import open_engine
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.inference.requests.shared_document import SharedText

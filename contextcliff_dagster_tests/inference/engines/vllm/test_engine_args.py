@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.base import PromptCount, declared_identity, open_engine
+from contextcliff_dagster.inference.engines.base import PromptCount
+from contextcliff_dagster.inference.engines.registry import declared_identity, open_engine
 from contextcliff_dagster.inference.engines.vllm import engine_args, managed_server
 from contextcliff_dagster.inference.models.registry import ModelEntry, load_models
 from contextcliff_dagster.inference.requests.recipe import Recipe
