@@ -10,6 +10,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.retry import TransientError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,12 +70,11 @@ class Decoding:
     prefix_cache: bool = True
 
 
-class TransportError(Exception):
+class TransportError(TransientError):
     """A fault of the way to the model, not of its answer; worth another attempt.
 
     ``kind`` names it (connect, timeout, drop, http_429, ...). ``maybe_paid``: the model may have
-    worked, and charged, before the fault. ``retry_after_s`` is what the server asked for. The
-    message holds no secret.
+    worked, and charged, before the fault. The message holds no secret.
     """
 
     def __init__(
@@ -86,13 +86,8 @@ class TransportError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message)
-        self.kind, self.maybe_paid, self.status, self.retry_after_s = (
-            kind,
-            maybe_paid,
-            status,
-            retry_after_s,
-        )
+        super().__init__(message, status=status, retry_after_s=retry_after_s)
+        self.kind, self.maybe_paid = kind, maybe_paid
 
 
 class RejectedError(Exception):

@@ -15,7 +15,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall, SampleSource
-from contextcliff_dagster.inference.spending.budget import careful_prompt_tokens
+from contextcliff_dagster.inference.spending.budget import prompt_tokens_upper_bound
 from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced
 from contextcliff_dagster.sampling.controls import Control, ControlSource
 
@@ -184,7 +184,7 @@ def _line(
         if entry.price:
             usd += entry.price.cost_usd(tokens, out)
             usd_at_most += entry.price.cost_usd(
-                careful_prompt_tokens(call.length_tokens, 0, scaffold), out
+                prompt_tokens_upper_bound(call.length_tokens, 0, scaffold), out
             )
     return CostLine(
         model=entry.name,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.rate_limiter import AdaptiveLimit, Bucket, Pace
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.retry import Backoff, Tries
+from contextcliff_dagster.retry import AttemptBudget, Backoff, TransientError
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     crowded_server,
@@ -203,16 +203,17 @@ def test_a_turn_granted_to_a_call_that_was_given_up_is_handed_on() -> None:
     slow=st.lists(st.booleans(), min_size=60, max_size=60),
     seed=st.integers(0, 99),
 )
-def test_tries_are_bounded_in_count_and_in_time(
+def test_attempts_are_bounded_in_count_and_in_time(
     attempts: int, deadline: float, took: float, asked: float | None, slow: list[bool], seed: int
 ) -> None:
-    tries = Tries(Backoff(attempts=attempts, deadline_s=deadline))
+    budget = AttemptBudget(Backoff(attempts=attempts, deadline_s=deadline))
     spent, faults, slow_downs = 0.0, 0, 0
     for slow_down in slow:
-        assert tries.left_s == pytest.approx(max(0.0, deadline - spent))
-        tries.sent += 1
+        assert budget.left_s == pytest.approx(max(0.0, deadline - spent))
+        budget.sent += 1
         faults, slow_downs = faults + (not slow_down), slow_downs + slow_down
-        wait_s = tries.wait_s(429 if slow_down else 500, took, asked, random.Random(seed))
+        error = TransientError("x", status=429 if slow_down else 500, retry_after_s=asked)
+        wait_s = budget.wait_after(error, took, random.Random(seed))
         if wait_s is None:
             break
         spent += took + wait_s

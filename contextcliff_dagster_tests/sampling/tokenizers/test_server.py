@@ -25,7 +25,7 @@ FORMS = {"vllm": "vLLM", "llamacpp": "llama.cpp"}
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("contextcliff_dagster.sampling.tokenizers.server._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
 
 
 def asked(log: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from contextcliff_dagster.inference.engines.base import RejectedError, Transport
 from contextcliff_dagster.inference.engines.openai.http_client import Reply, StatusError
 from contextcliff_dagster.inference.engines.openai.parameter_hints import wanted_setting
 from contextcliff_dagster.inference.models.registry import ModelEntry
-from contextcliff_dagster.inference.retry import retry_after_s
+from contextcliff_dagster.retry import retry_after_s
 
 _OVERFLOW_SIGNS = (
     "maximum context length",

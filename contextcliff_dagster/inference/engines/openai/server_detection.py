@@ -14,7 +14,6 @@ is an error, not a "no".
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +23,10 @@ from contextcliff_dagster.inference.engines.base import TransportError
 from contextcliff_dagster.inference.engines.openai.error_mapping import FaultSorter
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError
 from contextcliff_dagster.redaction import public_url
+from contextcliff_dagster.retry import QUESTIONS, retry
 
-PROBE_ATTEMPTS = 3
 PROBE_SECONDS = 5.0
 _HICCUPS = frozenset({408, 425, 429, 500, 502, 503, 504})
-_LONGEST_WAIT_S = 5.0
 
 DialectName = Literal["plain", "vllm", "llamacpp", "koboldcpp", "nim"]
 
@@ -77,25 +75,25 @@ class Probes:
             TransportError: no answer, or one that a busy server gives, time after time.
             EngineError: no further request makes sense.
         """
-        for attempt in range(1, PROBE_ATTEMPTS + 1):
+
+        async def once() -> dict[str, Any]:
             try:
                 reply = await self._endpoint.ask(
                     method, path, parts, within_s=PROBE_SECONDS, beside=beside
                 )
-                if reply.status not in _HICCUPS:
-                    answer = reply.json() if reply.status == 200 else None
-                    return answer if isinstance(answer, dict) else {}
-                fault = self._faults.sort(StatusError(reply), sent=False)
-            except Exception as raised:
-                fault = self._faults.sort(raised, sent=False)
-            if not isinstance(fault, TransportError):
-                raise fault
-            if attempt == PROBE_ATTEMPTS:
-                if fault.status == 500:  # not busy: broken, at a path that it may not even have
-                    return {}
-                raise fault
-            await asyncio.sleep(min(fault.retry_after_s or 0.3 * attempt, _LONGEST_WAIT_S))
-        raise AssertionError("not reached")
+                if reply.status in _HICCUPS:
+                    raise StatusError(reply)
+            except Exception as error:
+                raise self._faults.sort(error, sent=False) from None
+            answer = reply.json() if reply.status == 200 else None
+            return answer if isinstance(answer, dict) else {}
+
+        try:
+            return await retry(once, QUESTIONS)
+        except TransportError as error:
+            if error.status == 500:  # not busy: broken, at a path that it may not even have
+                return {}
+            raise
 
 
 async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:

@@ -17,6 +17,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.process_lease import lease_descriptors
+from contextcliff_dagster.inference.engines.openai.http_client import Endpoint
 from contextcliff_dagster.inference.engines.vllm import process_watchdog
 from contextcliff_dagster.inference.engines.vllm.engine_args import (
     engine_args,
@@ -107,15 +108,17 @@ class VllmProcess:
 
     async def healthy(self) -> bool:
         """Whether it is there, answers, and its engine lives."""
-        import httpx2
+        from aiohttp import ClientError
 
         if not self.alive:
             return False
+        endpoint = Endpoint(self.address, {}, timeout_s=HEALTH_SECONDS, connections=1, direct=True)
         try:
-            async with httpx2.AsyncClient(trust_env=False, timeout=HEALTH_SECONDS) as client:
-                return (await client.get(f"{self.address}/health")).status_code == 200
-        except (httpx2.HTTPError, OSError):
+            return (await endpoint.ask("GET", "/health", within_s=HEALTH_SECONDS)).status == 200
+        except (ClientError, OSError):  # a TimeoutError is an OSError
             return False
+        finally:
+            await endpoint.close()
 
     def said(self, lines: int = 4) -> str:
         """The last lines of its log that tell something, on one line, without secrets."""
