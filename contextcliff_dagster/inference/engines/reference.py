@@ -130,11 +130,11 @@ class ReferenceEngine(NoEmbeddings):
         try:
             self._model = LlamaModel.load(self._folder)
             self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-        except Exception as fault:
+        except Exception as error:
             raise EngineError(
-                f"Model {self._entry.name!r}: {self._folder} cannot be loaded ({fault}); "
+                f"Model {self._entry.name!r}: {self._folder} cannot be loaded ({error}); "
                 "reinstall the weights."
-            ) from fault
+            ) from error
         end = self._tokenizer.token_to_id(END)
         if end is None:
             raise EngineError(

@@ -35,5 +35,5 @@ def _resolved(target: str | Callable[[ModelEntry], T]) -> Callable[[ModelEntry],
     if not isinstance(target, str):
         return target
     module, _, name = target.partition(":")
-    found: Callable[[ModelEntry], T] = getattr(import_module(module), name)
-    return found
+    resolved: Callable[[ModelEntry], T] = getattr(import_module(module), name)
+    return resolved

@@ -22,7 +22,7 @@ from contextcliff_dagster.inference.engines.base import (
     TransportError,
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
-from contextcliff_dagster.inference.execution.rate_limiter import Pace
+from contextcliff_dagster.inference.execution.rate_limiter import RateLimiter
 from contextcliff_dagster.inference.execution.single_request import (
     Answer,
     ask,
@@ -38,7 +38,7 @@ from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending.budget import Budget, Spend
-from contextcliff_dagster.inference.telemetry.call_counters import Tally
+from contextcliff_dagster.inference.telemetry.call_counters import CallCounters
 from contextcliff_dagster.inference.telemetry.event_loop_lag import LoopLag
 from contextcliff_dagster.inference.telemetry.tracing import NO_TRACE, Trace
 from contextcliff_dagster.retry import AttemptBudget, Backoff, Breaker
@@ -72,7 +72,7 @@ class CallSender:
         ledger: Ledger,
         scope: Scope,
         budget: Budget,
-        tally: Tally,
+        counters: CallCounters,
         trace: Trace = NO_TRACE,
         *,
         ended: Callable[[PlannedCall, str, Outcome | None], None],
@@ -80,33 +80,33 @@ class CallSender:
     ) -> None:
         entry = session.entry
         self._engine, self._entry, self._ledger = session.engine, entry, ledger
-        self._scope, self._budget, self._tally = scope, budget, tally
+        self._scope, self._budget, self._counters = scope, budget, counters
         self._ended, self._held, self._trace = ended, held, trace
         self._halt = asyncio.Event()
         self._backoff = Backoff(attempts=entry.max_attempts, deadline_s=entry.longest_call_s)
         self._breaker = Breaker(max(entry.breaker_failures, 2 * entry.concurrency))
         self._random = random.Random()
-        self.pace = Pace(entry)
+        self.limiter = RateLimiter(entry)
         self.lag = LoopLag()
 
     def halt(self) -> None:
         """Send nothing more."""
         self._halt.set()
-        self.pace.close()
+        self.limiter.close()
 
     async def take(self, call: PlannedCall) -> None:
         """Bring ``call`` to its end, unless somebody else is at it or the run is halted."""
         prompt = call.prompt()
         own = await self._engine.count_prompt_tokens(prompt)
-        if said := overflows(call, prompt, own, self._engine.window_tokens):
-            outcome = unanswered(own, said, attempts=0)
+        if overflow := overflows(call, prompt, own, self._engine.window_tokens):
+            outcome = unanswered(own, overflow, attempts=0)
             await asyncio.wrap_future(self._ledger.keep_unsent(call, prompt, self._scope, outcome))
             self._ended(call, "new", outcome)
             return
         reserve = reserve_for_call(call, prompt, own, self._entry.price)
         sending = _Sending(call, prompt, own, reserve, AttemptBudget(self._backoff))
         while (wait_s := await self._once(sending)) is not None:
-            self._tally.retries += 1
+            self._counters.retries += 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._halt.wait(), wait_s)
                 await asyncio.wrap_future(self._ledger.release(call.call_key))
@@ -115,7 +115,7 @@ class CallSender:
     async def _once(self, sending: _Sending) -> float | None:
         """Make one attempt in its turn; return the seconds to wait, None when it was the last."""
         call = sending.call
-        generation = await self.pace.enter(sending.reserve.tokens)
+        generation = await self.limiter.enter(sending.reserve.tokens)
         if generation is None:
             if sending.attempts.sent:
                 await asyncio.wrap_future(self._ledger.release(call.call_key))
@@ -132,7 +132,7 @@ class CallSender:
             sending.attempts.sent += 1
             return await self._send(sending, begun.attempt_id, generation)
         finally:
-            self.pace.leave()
+            self.limiter.leave()
 
     async def _begin(self, call: PlannedCall, prompt: Prompt, reserve: Spend) -> Begun:
         noted = self._ledger.begin(call, prompt, self._scope, reserve, self._budget)
@@ -152,7 +152,7 @@ class CallSender:
     async def _send(self, sending: _Sending, attempt_id: int, generation: int) -> float | None:
         call, own, reserve = sending.call, sending.own, sending.reserve
         attempts = sending.attempts
-        self._tally.sent += 1
+        self._counters.sent += 1
         recipe = call.recipe
         decoding = Decoding(recipe.max_output_tokens, recipe.temperature, recipe.prefix_cache)
         span = self._trace.request(call, attempts.sent)
@@ -161,7 +161,7 @@ class CallSender:
             answer = await self._ask_in_time(sending.prompt, decoding, attempts.left_s)
         except TransportError as error:
             if error.status == 429:
-                self.pace.limit.slow_down(generation)
+                self.limiter.limit.slow_down(generation)
             took_s = time.perf_counter() - started
             wait_s = attempts.wait_after(error, took_s, self._random)
             last = wait_s is None
@@ -188,15 +188,15 @@ class CallSender:
             span.failed(failure)
             cost = reserve if sent else Spend()
             if sent:
-                self._tally.perhaps_paid(reserve.usd)
+                self._counters.perhaps_paid(reserve.usd)
             self._ledger.fail(attempt_id, call.call_key, failure, cost, release=True)
             raise
         lag_ms = self.lag.worst_ms_since(started)
         outcome = judge(answer, own, self._entry.price, attempts.sent, lag_ms)
         span.answered(outcome)
-        self._tally.unchecked += was_truncated(own, outcome.prompt_tokens) is None
+        self._counters.unchecked += was_truncated(own, outcome.prompt_tokens) is None
         await self._kept(call, attempt_id, outcome, charge(outcome, reserve))
-        if REASONED_OUT_AT_ONCE <= self._tally.reasoned_out == self._tally.answered:
+        if REASONED_OUT_AT_ONCE <= self._counters.reasoned_out == self._counters.answered:
             raise _never_answers(self._scope.model, call.recipe.max_output_tokens)
         return None
 
@@ -219,14 +219,14 @@ class CallSender:
     ) -> None:
         await asyncio.wrap_future(self._ledger.finish(attempt_id, call.call_key, outcome, cost))
         self._breaker.success()
-        self.pace.answered()
+        self.limiter.answered()
         self._ended(call, "new", outcome)
 
     async def _failed(
         self, call: PlannedCall, attempt_id: int, failure: Failure, cost: Spend, *, release: bool
     ) -> None:
         if failure.maybe_paid:
-            self._tally.perhaps_paid(cost.usd)
+            self._counters.perhaps_paid(cost.usd)
         try:
             if failure.status != 429 or failure.final:  # being asked to slow down is no breakdown
                 self._breaker.failure(self._scope.model, failure.message)

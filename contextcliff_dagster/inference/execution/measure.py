@@ -26,7 +26,7 @@ from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
-from contextcliff_dagster.inference.spending.prices import insist_on_price, priced
+from contextcliff_dagster.inference.spending.prices import priced, require_price
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 
 
@@ -81,7 +81,7 @@ def measure(
         )
 
     entry, budget = priced(entry), with_day_limit(control.budget or Budget())
-    insist_on_price(entry, budget)
+    require_price(entry, budget)
     control = replace(control, budget=budget)
     try:
         # Leased before the engine is made: CUDA reads what it may see when it is first loaded.

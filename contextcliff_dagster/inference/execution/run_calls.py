@@ -18,7 +18,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.telemetry.call_counters import Tally
+from contextcliff_dagster.inference.telemetry.call_counters import CallCounters
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.inference.telemetry.tracing import open_trace
 
@@ -103,14 +103,14 @@ class CallRunner:
         self._fatal: BaseException | None = None
         self._left_in_bin = Counter(call.bin for call in self._calls.values())
         self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._tally = Tally(list(self._calls.values()))
+        self._counters = CallCounters(list(self._calls.values()))
         self._trace = open_trace(scope, len(self._calls))
         self._sender = CallSender(
             session,
             ledger,
             scope,
             control.budget or Budget(),
-            self._tally,
+            self._counters,
             self._trace,
             ended=self._ended,
             held=self._hold,
@@ -129,7 +129,7 @@ class CallRunner:
 
     def progress(self) -> Progress:
         """How far the run has come; may be asked from any thread."""
-        return self._tally.progress(self._sender.pace.limit.now)
+        return self._counters.progress(self._sender.limiter.limit.now)
 
     async def run(self) -> RunSummary:
         """Work through the calls; see `run_calls`."""
@@ -163,8 +163,8 @@ class CallRunner:
             raise self._fatal
         scope = self._scope
         orphans = self._ledger.orphans(scope.study, scope.campaign, scope.model)
-        return self._tally.summary(
-            orphans, stopped=self._halt.is_set(), concurrency=self._sender.pace.limit.now
+        return self._counters.summary(
+            orphans, stopped=self._halt.is_set(), concurrency=self._sender.limiter.limit.now
         )
 
     async def _work_through(self) -> None:
@@ -188,7 +188,7 @@ class CallRunner:
     async def _worker(self) -> None:
         while self._todo and not self._halt.is_set():
             call = self._todo.popleft()
-            self._tally.in_flight += 1
+            self._counters.in_flight += 1
             self._trace.bin_begun(call.bin)
             try:
                 await self._sender.take(call)
@@ -207,7 +207,7 @@ class CallRunner:
                 unforeseen.__cause__ = error
                 self._stop_for(unforeseen)
             finally:
-                self._tally.in_flight -= 1
+                self._counters.in_flight -= 1
 
     def _stop_for(self, error: BaseException) -> None:
         self._fatal = self._fatal or error
@@ -228,14 +228,14 @@ class CallRunner:
             elif key not in claimed or dead[claimed[key]]:
                 del self._held[key]
                 self._todo.append(call)
-        self._tally.waiting = len(self._held)
+        self._counters.waiting = len(self._held)
 
     def _hold(self, call: PlannedCall) -> None:
         self._held[call.call_key] = call
-        self._tally.waiting = len(self._held)
+        self._counters.waiting = len(self._held)
 
     def _ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
-        self._tally.ended(call, how, outcome)
+        self._counters.ended(call, how, outcome)
         self._left_in_bin[call.bin] -= 1
         if self._left_in_bin[call.bin] == 0:
             self._trace.bin_ended(call.bin)

@@ -79,7 +79,7 @@ def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
     ]
 
 
-def insist_on_price(entry: ModelEntry, budget: Budget) -> None:
+def require_price(entry: ModelEntry, budget: Budget) -> None:
     """A limit in money cannot be kept where nobody knows what a call costs.
 
     Raises:
@@ -150,9 +150,9 @@ def _table_as_of(today: date | None = None) -> str | None:
 
 def _dearest(rates: Iterable[Any]) -> float | None:
     """USD per million tokens; of prices with steps over the prompt's length, the highest."""
-    found: list[float] = []
+    rates_usd: list[float] = []
     for rate in rates:
         if rate is not None:
             tiers = [tier.price for tier in getattr(rate, "tiers", ())]
-            found += map(float, [getattr(rate, "base", rate), *tiers])
-    return max(found, default=None)
+            rates_usd += map(float, [getattr(rate, "base", rate), *tiers])
+    return max(rates_usd, default=None)

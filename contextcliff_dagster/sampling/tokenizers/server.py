@@ -40,7 +40,7 @@ AT_ONCE = 4
 """Requests in flight: counting is to leave room for others who use the server."""
 _START_SECONDS = 15.0
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
-_TOLD = ("id", "root", "meta")
+_IDENTIFYING = ("id", "root", "meta")
 """What servers say of a model in /v1/models that tells vocabularies apart."""
 _PROBE = " ".join(CHECK_TEXTS[3:24])
 """Its token ids tell vocabularies apart, too, whatever a server calls its model."""
@@ -84,8 +84,8 @@ class ServerTokenizer:
         listed = self._listed(model)
         self.model = str(model or listed.get("id") or "")
         self.form, ids = self._find_form()
-        told = {key: listed[key] for key in _TOLD if listed.get(key) is not None}
-        content = json.dumps([told or self.model, ids], sort_keys=True, ensure_ascii=False)
+        identifying = {key: listed[key] for key in _IDENTIFYING if listed.get(key) is not None}
+        content = json.dumps([identifying or self.model, ids], sort_keys=True, ensure_ascii=False)
         self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
         self._counts = TokenCounts.of_store() if counts is None else counts
 
@@ -137,11 +137,11 @@ class ServerTokenizer:
     def _find_form(self) -> tuple[str, list[int]]:
         """The form in which this server counts, and the tokens of `_PROBE`."""
         for form in _BODIES:
-            found = self._tokens(
+            tokens = self._tokens(
                 form, _PROBE, _START_SECONDS, absent=(400, 404, 405, 415, 422, 501)
             )
-            if found:
-                return form, found
+            if tokens:
+                return form, tokens
         raise StudyError(
             f"Tokenizer {self.name!r}: {self._root} does not count tokens (it has no /tokenize as "
             "vLLM and llama.cpp have); name the model's tokenizer as file:<its tokenizer.json> or "
@@ -151,10 +151,10 @@ class ServerTokenizer:
     def _ids(self, text: str) -> list[int]:
         if not text:
             return []  # some servers refuse it
-        found = self._tokens(self.form, text, self._timeout_s)
-        if not found:
+        tokens = self._tokens(self.form, text, self._timeout_s)
+        if not tokens:
             self._fail("answers /tokenize without tokens")
-        return found
+        return tokens
 
     def _tokens(
         self, form: str, text: str, within_s: float, absent: tuple[int, ...] = ()

@@ -172,12 +172,12 @@ class LlamaCppEngine(NoEmbeddings):
             devices = [
                 d for d in xllamacpp.get_device_info() if not d["type"].name.endswith("_CPU")
             ]
-        except RuntimeError as fault:
+        except RuntimeError as error:
             raise EngineError(
                 f"Model {entry.name!r}: llama.cpp cannot load {self._path} with a window of "
-                f"{self.window_tokens} tokens ({fault}); see its own words above, and correct "
+                f"{self.window_tokens} tokens ({error}); see its own words above, and correct "
                 "models.yaml."
-            ) from fault
+            ) from error
         self._devices = ", ".join(str(d["description"]) for d in devices) or "cpu"
         return server
 

@@ -23,7 +23,7 @@ from contextcliff_dagster.inference.engines.base import (
     PromptCount,
     TransportError,
 )
-from contextcliff_dagster.inference.engines.openai.error_mapping import FaultSorter
+from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError, Whole
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes, detect
 from contextcliff_dagster.inference.engines.openai.token_counting import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 START_SECONDS = 15.0
-_TOLD_FIELDS = ("max_model_len", "root", "meta")
+_LISTED_FIELDS = ("max_model_len", "root", "meta")
 """What servers say in /v1/models that decides answers (vLLM: max_model_len, root; llama.cpp:
 meta)."""
 
@@ -86,11 +86,11 @@ class OpenAIEngine:
         self._base_url = entry.resolved_base_url()
         self._secrets = url_secrets(self._base_url)
         self._endpoint: Endpoint | None = None
-        self._told: dict[str, Any] = {}
+        self._listed: dict[str, Any] = {}
         self.dialect = own or Dialect()
         self._tokenizer: Tokenizer | None = None
         self.server_count: ServerCount | None = None
-        self._faults = FaultSorter(entry, public_url(self._base_url), self._redact)
+        self._errors = ErrorMapper(entry, public_url(self._base_url), self._redact)
 
     def _redact(self, text: str) -> str:
         return redact(text, self._secrets)
@@ -140,11 +140,13 @@ class OpenAIEngine:
             direct=self._own is not None,
         )
         listed = await self._ask_models()
-        self._told = {name: listed[name] for name in _TOLD_FIELDS if listed.get(name) is not None}
-        self.probes = Probes(self._endpoint, self._faults)
+        self._listed = {
+            name: listed[name] for name in _LISTED_FIELDS if listed.get(name) is not None
+        }
+        self.probes = Probes(self._endpoint, self._errors)
         if self._own:
             way = counting_way(self._own, listed)
-            self.server_count = way and ServerCount(way, entry, self._endpoint, self._faults)
+            self.server_count = way and ServerCount(way, entry, self._endpoint, self._errors)
         elif entry.quirks.probes == "send":
             await self._probe(self._endpoint, listed, self.probes)
 
@@ -153,12 +155,12 @@ class OpenAIEngine:
             self.dialect = await detect(probes, listed)
             if self._tokenizer is None:
                 self.server_count = await find_server_count(
-                    self.dialect, listed, self._entry, endpoint, self._faults, probes
+                    self.dialect, listed, self._entry, endpoint, self._errors, probes
                 )
-        except TransportError as fault:
+        except TransportError as error:
             raise EngineError(
                 f"Model {self._entry.name!r}: {public_url(self._base_url)} does not say what kind "
-                f"of server it is ({fault}); run the same command again, or set `quirks: {{probes: "
+                f"of server it is ({error}); run the same command again, or set `quirks: {{probes: "
                 "omit}` for it in models.yaml."
             ) from None
 
@@ -170,7 +172,7 @@ class OpenAIEngine:
         try:
             listed = await retry(self._list_models, QUESTIONS)
         except TransportError as error:
-            raise self._faults.unreachable(error) from None
+            raise self._errors.unreachable(error) from None
         mine = next((item for item in listed if item.get("id") == self._entry.model_id), None)
         if mine is None and len(listed) == 1:
             mine = listed[0]  # servers of one model answer to any name
@@ -183,25 +185,25 @@ class OpenAIEngine:
         except Exception as error:
             if type(error) is TimeoutError:
                 error = TransportError("timeout", f"no answer within {START_SECONDS:g} s")
-            fault = self._faults.sort(error, sent=False)
-            if isinstance(fault, TransportError) and fault.kind == "connect":
-                raise self._faults.unreachable(fault) from None  # nobody is there: not in passing
-            raise fault from None
+            mapped = self._errors.sort(error, sent=False)
+            if isinstance(mapped, TransportError) and mapped.kind == "connect":
+                raise self._errors.unreachable(mapped) from None  # nobody is there: not in passing
+            raise mapped from None
         if reply.status in {400, 404, 405, 422, 501}:
             return []
         if reply.status != 200:
-            raise self._faults.sort(StatusError(reply), sent=False)
+            raise self._errors.sort(StatusError(reply), sent=False)
         answer = reply.json()
         data = answer.get("data") if isinstance(answer, dict) else None
         return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
     def identity(self) -> Identity:
         """What the entry declares and the server tells."""
-        told = {**self._told, **self.dialect.told}
+        reported = {**self._listed, **self.dialect.reported}
         return Identity(
             {
                 **declared_openai_identity(self._entry),
-                **{f"server_{name}": self._without_secrets(told[name]) for name in told},
+                **{f"server_{name}": self._without_secrets(reported[name]) for name in reported},
             }
         )
 
@@ -247,13 +249,13 @@ class OpenAIEngine:
             )
             if reply.status != 200:
                 raise StatusError(reply)
-        except Exception as fault:
-            raise self._faults.sort(fault, sent=False) from None
-        if (found := read_embeddings(reply.json(), len(texts))) is None:
+        except Exception as error:
+            raise self._errors.sort(error, sent=False) from None
+        if (embeddings := read_embeddings(reply.json(), len(texts))) is None:
             raise TransportError(
                 "bad_answer", "the answer holds no vector for each text", maybe_paid=True
             )
-        return found
+        return embeddings
 
     async def stop(self) -> None:
         """Close the connections."""
@@ -277,17 +279,17 @@ class OpenAIEngine:
             ):
                 async for event in events:
                     chunk = orjson.loads(bytes(event))
-                    if error := read_error(chunk):
-                        raise self._faults.in_stream(error)
+                    if reported := read_error(chunk):
+                        raise self._errors.in_stream(reported)
                     chunks += 1
                     if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
                         finish_reason = delta.finish_reason or finish_reason
                         yield replace(delta, whole=True) if isinstance(event, Whole) else delta
         except (GeneratorExit, asyncio.CancelledError):
             raise
-        except Exception as fault:
-            if type(fault) is not TimeoutError:
-                raise self._faults.sort(fault, sent=chunks > 0) from None
+        except Exception as error:
+            if type(error) is not TimeoutError:
+                raise self._errors.sort(error, sent=chunks > 0) from None
             raise TransportError(
                 "timeout", f"no complete answer within {self._entry.timeout_s:g} s", maybe_paid=True
             ) from None

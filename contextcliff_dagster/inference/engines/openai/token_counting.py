@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import PromptCount, RejectedError, TransportError
-from contextcliff_dagster.inference.engines.openai.error_mapping import FaultSorter
+from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes
 from contextcliff_dagster.inference.engines.openai.wire_format import GO_ON, encoded, goes_on
@@ -26,8 +26,8 @@ _TRIALS = (Prompt("chat", (Message("user", "x"),)), Prompt("completion", text="x
 class ServerCount:
     """Counts by asking the server, in one or two requests a prompt."""
 
-    def __init__(self, way: Way, entry: ModelEntry, endpoint: Endpoint, faults: FaultSorter):
-        self._way, self._entry, self._endpoint, self._faults = way, entry, endpoint, faults
+    def __init__(self, way: Way, entry: ModelEntry, endpoint: Endpoint, errors: ErrorMapper):
+        self._way, self._entry, self._endpoint, self._errors = way, entry, endpoint, errors
 
     async def tokens(self, prompt: Prompt) -> PromptCount | None:
         """The count; None where the server says that so long a prompt is too long to count.
@@ -62,7 +62,7 @@ class ServerCount:
         try:
             return await _count(self._way, self._entry, prompt, self._ask)
         except Exception as raised:
-            error = self._faults.sort(raised, sent=False)
+            error = self._errors.sort(raised, sent=False)
         if isinstance(error, RejectedError) and error.overflow:
             return None
         raise error
@@ -94,7 +94,7 @@ async def find_server_count(
     listed: dict[str, Any],
     entry: ModelEntry,
     endpoint: Endpoint,
-    faults: FaultSorter,
+    errors: ErrorMapper,
     probes: Probes,
 ) -> ServerCount | None:
     """How to have prompts counted there, tried out on one letter; None where that cannot be.
@@ -112,7 +112,7 @@ async def find_server_count(
     for trial in _TRIALS:
         try:
             await _count(way, entry, trial, ask)
-            return ServerCount(way, entry, endpoint, faults)
+            return ServerCount(way, entry, endpoint, errors)
         except _NoCount:
             continue
     return None

@@ -135,7 +135,7 @@ class VllmServerEngine(NoEmbeddings):
         if remote is not self._remote or not await self._process.healthy():
             self._broken = self._broken or remote is self._remote
             raise TransportError(
-                "server_died", f"the vLLM server died ({self._process.said(1)})"
+                "server_died", f"the vLLM server died ({self._process.last_words(1)})"
             ) from error
 
     async def _ready(self) -> OpenAIEngine:
@@ -148,7 +148,7 @@ class VllmServerEngine(NoEmbeddings):
                     f"Model {self._entry.name!r}: its vLLM server died, and was started again "
                     f"{self._restarts} times already (`vllm: restarts`); everything measured is "
                     "kept, so give it more memory or a smaller window and run the same command to "
-                    f"go on. The last that it said: {self._process.said()}"
+                    f"go on. The last that it said: {self._process.last_words()}"
                 )
             self._restarts += 1
             await self._stop()

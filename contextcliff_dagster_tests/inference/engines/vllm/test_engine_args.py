@@ -193,7 +193,7 @@ class Borrowed:
     async def healthy(self) -> bool:
         return not self.dying
 
-    def said(self, lines: int) -> str:
+    def last_words(self, lines: int) -> str:
         return "nothing"
 
 
