@@ -105,7 +105,7 @@ def _window(entry: ModelEntry, folder: Path) -> int:
 
 
 class ReferenceEngine(NoEmbeddings):
-    """See `engine.Engine`. Concurrent calls run in as many threads, one token stream each."""
+    """See `base.Engine`. Concurrent calls run in as many threads, one token stream each."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry

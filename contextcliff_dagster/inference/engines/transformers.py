@@ -128,7 +128,7 @@ def _window(entry: ModelEntry, path: Path) -> int:
 
 
 class TransformersEngine(NoEmbeddings):
-    """See `engine.Engine`."""
+    """See `base.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry

@@ -59,12 +59,22 @@ class _Sending:
     attempts: AttemptBudget
 
 
-class CallSender:
-    """Sends the calls of one run.
+@dataclass(frozen=True, slots=True)
+class CallEvents:
+    """Where a run counts and traces its calls, and what it does as they end.
 
-    ``ended`` is told what became of a call (``new``, ``by_others``, ``failed`` without an outcome),
-    ``held`` of one that somebody else is at already. A call that `halt` caught is left as it was.
+    ``ended`` gets what became of a call (``new``, ``by_others``, ``failed`` without an outcome),
+    ``held`` one that another process is making already.
     """
+
+    counters: CallCounters
+    ended: Callable[[PlannedCall, str, Outcome | None], None]
+    held: Callable[[PlannedCall], None]
+    trace: Trace = NO_TRACE
+
+
+class CallSender:
+    """Sends the calls of one run. A call that `halt` caught is left as it was."""
 
     def __init__(
         self,
@@ -72,16 +82,13 @@ class CallSender:
         ledger: Ledger,
         scope: Scope,
         budget: Budget,
-        counters: CallCounters,
-        trace: Trace = NO_TRACE,
-        *,
-        ended: Callable[[PlannedCall, str, Outcome | None], None],
-        held: Callable[[PlannedCall], None],
+        events: CallEvents,
     ) -> None:
         entry = session.entry
         self._engine, self._entry, self._ledger = session.engine, entry, ledger
-        self._scope, self._budget, self._counters = scope, budget, counters
-        self._ended, self._held, self._trace = ended, held, trace
+        self._scope, self._budget = scope, budget
+        self._counters, self._trace = events.counters, events.trace
+        self._ended, self._held = events.ended, events.held
         self._halt = asyncio.Event()
         self._backoff = Backoff(attempts=entry.max_attempts, deadline_s=entry.longest_call_s)
         self._breaker = Breaker(max(entry.breaker_failures, 2 * entry.concurrency))

@@ -12,7 +12,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import BudgetError, ContextCliffError, EngineError
 from contextcliff_dagster.inference.engines.session import EngineSession
-from contextcliff_dagster.inference.execution.call_sender import CallSender
+from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
@@ -105,20 +105,12 @@ class CallRunner:
         self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._counters = CallCounters(list(self._calls.values()))
         self._trace = open_trace(scope, len(self._calls))
-        self._sender = CallSender(
-            session,
-            ledger,
-            scope,
-            control.budget or Budget(),
-            self._counters,
-            self._trace,
-            ended=self._ended,
-            held=self._hold,
-        )
+        events = CallEvents(self._counters, self._ended, self._hold, self._trace)
+        self._sender = CallSender(session, ledger, scope, control.budget or Budget(), events)
 
-    def halt(self, asked: bool = False) -> None:
-        """Send nothing more. ``asked`` by the user: calls in flight get the grace time only."""
-        self._asked_to_stop = self._asked_to_stop or asked
+    def halt(self, by_user: bool = False) -> None:
+        """Send nothing more. ``by_user``: calls in flight get the grace time only."""
+        self._asked_to_stop = self._asked_to_stop or by_user
         self._halt.set()
         self._sender.halt()
 

@@ -96,7 +96,7 @@ def _window(entry: ModelEntry, path: Path) -> int:
 
 
 class LlamaCppEngine(NoEmbeddings):
-    """See `engine.Engine`."""
+    """See `base.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry

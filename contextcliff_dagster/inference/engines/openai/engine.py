@@ -77,7 +77,7 @@ def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 class OpenAIEngine:
-    """See `engine.Engine`."""
+    """See `base.Engine`."""
 
     def __init__(self, entry: ModelEntry, own: Dialect | None = None) -> None:
         """``own``: what kind of server the caller has started for this entry, on this machine. It

@@ -40,7 +40,7 @@ from contextcliff_dagster.redaction import redact
 
 
 class VllmEngine(NoEmbeddings):
-    """See `engine.Engine`. As many sequences run at once as the entry's ``concurrency``."""
+    """See `base.Engine`. As many sequences run at once as the entry's ``concurrency``."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry

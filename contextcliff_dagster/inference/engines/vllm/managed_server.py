@@ -31,7 +31,7 @@ from contextcliff_dagster.retry import Backoff, retry
 
 
 class VllmServerEngine(NoEmbeddings):
-    """See `engine.Engine`."""
+    """See `base.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
