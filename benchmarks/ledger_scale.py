@@ -31,16 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.inference.engines.base import (
-    Decoding,
-    Delta,
-    Identity,
-    PromptCount,
-    Usage,
-)
+from contextcliff_dagster.inference.engines.base import Decoding, Delta, PromptCount, Usage
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.inference.engines.base import Decoding, open_engine
+from contextcliff_dagster.inference.engines.base import Decoding
+from contextcliff_dagster.inference.engines.registry import open_engine
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.registry import ModelEntry

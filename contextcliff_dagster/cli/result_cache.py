@@ -76,7 +76,7 @@ def note_standing(
 
 def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | None:
     """What results depend on, as JSON gives it back; None where a model cannot say who it is."""
-    from contextcliff_dagster.inference.engines.base import declared_identity
+    from contextcliff_dagster.inference.engines.registry import declared_identity
     from contextcliff_dagster.inference.models.registry import get_model
     from contextcliff_dagster.inference.requests.recipe import stable_hash
 

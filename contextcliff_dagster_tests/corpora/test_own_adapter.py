@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,36 +10,16 @@ import pytest
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.materialize import materialize_corpus
 from contextcliff_dagster.corpora.registry import open_corpus
-from contextcliff_dagster_tests.support.paths import DOCS
+from contextcliff_dagster_tests.support.own_package import block, installed_package
 
-PAGE = DOCS / "corpora.md"
-
-
-def block(language: str) -> str:
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return str(found)
+ON_THE_PAGE = ("corpora.md", "An adapter of your own")
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package with the page's adapter and its entry point, as an installer leaves it."""
-    import sys
-    import tomllib
-
-    site = tmp_path / "site"
-    (site / "my_package").mkdir(parents=True)
-    (site / "my_package" / "__init__.py").touch()
-    (site / "my_package" / "interviews.py").write_text(block("python"), encoding="utf-8")
-    ((group, names),) = tomllib.loads(block("toml"))["project"]["entry-points"].items()
-    about = site / "my_package-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
-    lines = [f"{name} = {target}" for name, target in names.items()]
-    (about / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, "broken = nowhere:X"]))
-    monkeypatch.syspath_prepend(site)
-    yield site
-    for name in [name for name in sys.modules if name.split(".")[0] == "my_package"]:
-        del sys.modules[name]
+def installed(tmp_path: Path) -> Iterator[None]:
+    """The page's adapter and its entry point."""
+    with installed_package(tmp_path, "interviews", *ON_THE_PAGE, "broken = nowhere:X"):
+        yield
 
 
 def interviews(folder: Path, questions: str) -> dict[str, str]:
@@ -76,4 +55,4 @@ def test_its_faults_and_those_of_others_are_sentences(tmp_path: Path) -> None:
 
 
 def test_it_is_no_longer_than_promised() -> None:
-    assert len(block("python").splitlines()) <= 40
+    assert len(block(*ON_THE_PAGE, "python").splitlines()) <= 40

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from contextcliff_dagster.inference.engines.base import Decoding, open_engine
+from contextcliff_dagster.inference.engines.base import Decoding
+from contextcliff_dagster.inference.engines.registry import open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.registry import SHIPPED_MODELS, get_model, load_models
 from contextcliff_dagster.inference.requests.recipe import Recipe

@@ -15,7 +15,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from contextcliff_dagster.inference.engines.base import Decoding, open_engine
+from contextcliff_dagster.inference.engines.base import Decoding
+from contextcliff_dagster.inference.engines.registry import open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe

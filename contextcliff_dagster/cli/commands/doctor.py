@@ -19,19 +19,12 @@ import click
 from contextcliff_dagster.cli.dagster_home import dagster_home
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.cli.output import print_json, print_table
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.store import PACKAGE, Store
 
 State = Literal["ok", "note", "fault"]
 _LOW_DISK = 1 << 30
 _REACH_SECONDS = 5.0
-_EXTRAS = {
-    "torch": "trains the reference models",
-    "transformers": "checks our runtime against another",
-    "vllm": "serves models on this machine",
-    "xllamacpp": "runs GGUF models in process (extra: local)",
-    "genai-prices": "knows prices of public endpoints (extra: prices)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +41,7 @@ class Finding:
 @common_options
 def doctor(offline: bool, as_json: bool) -> None:
     """Check what is installed, reachable and writable."""
-    findings = [*_installed(), *_writable(), *_readable()]
+    findings = [*_installed(), *_engines_of_others(), *_writable(), *_readable()]
     if not offline:
         findings += asyncio.run(_reachable())
     faults = sum(finding.state == "fault" for finding in findings)
@@ -96,7 +89,7 @@ def _installed() -> list[Finding]:
                 known or "not installed: install contextcliff-dagster again",
             )
         )
-    for name, use in _EXTRAS.items():
+    for name, use in _optional().items():
         known = version(name)
         found.append(
             Finding(
@@ -106,6 +99,45 @@ def _installed() -> list[Finding]:
             )
         )
     return found
+
+
+def _engines_of_others() -> list[Finding]:
+    """Engines of other packages, where there are any."""
+    from contextcliff_dagster.inference.models.engine_specs import (
+        BUILT_IN,
+        engine_entry_points,
+        engine_spec,
+    )
+
+    found = []
+    for name, point in engine_entry_points().items():
+        what = f"engine {name}"
+        if name in BUILT_IN:
+            hidden = f"{point.value} is hidden by the built-in engine of that name; rename it"
+            found.append(Finding(what, "note", hidden))
+            continue
+        try:
+            engine_spec(name)
+            found.append(Finding(what, "ok", point.value))
+        except EngineError as error:
+            found.append(Finding(what, "fault", str(error)))
+    return found
+
+
+def _optional() -> dict[str, str]:
+    """Package -> what it is for."""
+    from contextcliff_dagster.inference.models.engine_specs import BUILT_IN
+
+    engines = {
+        spec.package: f"{spec.use} (extra: {spec.extra})"
+        for spec in BUILT_IN.values()
+        if spec.package
+    }
+    return {
+        "torch": "trains the reference models",
+        **engines,
+        "genai-prices": "knows prices of public endpoints (extra: prices)",
+    }
 
 
 def _writable() -> list[Finding]:
@@ -211,7 +243,7 @@ async def _reachable() -> list[Finding]:
 
 async def _reach(name: str) -> Finding:
     """Start and stop the model's engine; an endpoint that is down may not be wanted: a note."""
-    from contextcliff_dagster.inference.engines.base import open_engine
+    from contextcliff_dagster.inference.engines.registry import open_engine
     from contextcliff_dagster.inference.execution.window_check import unknown_window
     from contextcliff_dagster.inference.models.registry import get_model
     from contextcliff_dagster.redaction import written_url
@@ -222,8 +254,7 @@ async def _reach(name: str) -> Finding:
         return Finding(what, "note", f"its key is read from {entry.api_key_env}, which is not set")
     try:
         engine = open_engine(entry)
-        loads = entry.engine in ("vllm", "vllm_server") or entry.weights
-        if loads and entry.engine != "reference":  # may be gigabytes: only looked at
+        if entry.spec.needs_devices or entry.spec.needs_weights:  # gigabytes: only looked at
             window = engine.window_tokens
             said = f"; window {window:,} tokens" if window else ""
             return Finding(what, "ok", f"what it runs on is here, not started{said}")

@@ -70,18 +70,18 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
     What the entries and weights declare, with what the engines told when a campaign measured them.
     Exit code 0 where they are the same, 3 where they differ.
     """
-    from contextcliff_dagster.inference.engines.base import differences
     from contextcliff_dagster.inference.execution.identity_check import (
-        insist_on_campaign,
         known_identity,
+        require_campaign,
     )
     from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.models.identity import differences
     from contextcliff_dagster.inference.models.registry import load_models
 
     store = Store.default()
     entries = load_models()
     with Ledger.open(store.ledger) if store.has_ledger else nullcontext() as ledger:
-        insist_on_campaign(ledger, study, campaign)
+        require_campaign(ledger, study, campaign)
         one, other = (known_identity(name, entries, ledger, study, campaign) for name in (a, b))
     found = differences(one.fields, other.fields)
     if as_json:

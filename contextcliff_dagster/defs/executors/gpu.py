@@ -29,7 +29,7 @@ from dagster._core.executor.step_delegating import (
 )
 
 from contextcliff_dagster.defs.executors.devices_needed import gpus_left
-from contextcliff_dagster.inference.devices.discovery import insist_on
+from contextcliff_dagster.inference.devices.discovery import require_devices
 
 _SECONDS_TO_END = 30
 _LAUNCHER = "contextcliff_dagster.inference.devices.launch"
@@ -67,7 +67,7 @@ class GpuExecutor(StepDelegatingExecutor):
         run = plan_context.dagster_run
         for key in execution_plan.step_keys_to_execute:
             tags = execution_plan.get_step_by_key(key).tags
-            insist_on(gpus_left(key, tags, run), f"Step {key}")
+            require_devices(gpus_left(key, tags, run), f"Step {key}")
         yield from super().execute(plan_context, execution_plan)
 
 

@@ -52,14 +52,14 @@ def machine_devices() -> tuple[Device, ...]:
 
 def _listed(listed: str, known: Mapping[str, str]) -> tuple[Device, ...]:
     names = [name.strip() for name in listed.split(",")]
-    found: dict[str, Device] = {}
+    devices: dict[str, Device] = {}
     for name in names:
         if name in ("", "none", "-1", "NoDevFiles"):
             break  # CUDA, too, sees nothing behind the first name that is none
         whole = next((i for i, uuid in known.items() if name == i or _short_for(name, uuid)), None)
         device = Device(name, name) if whole is None else Device(whole, known[whole])
-        found.setdefault(device.key, device)
-    return tuple(found.values())
+        devices.setdefault(device.key, device)
+    return tuple(devices.values())
 
 
 def _short_for(name: str, uuid: str) -> bool:
@@ -83,7 +83,7 @@ def _driver_devices() -> Mapping[str, str]:
     return {index.strip(): uuid.strip() for index, uuid in rows}
 
 
-def insist_on(gpus: Gpus, purpose: str) -> None:
+def require_devices(gpus: Gpus, purpose: str) -> None:
     """Refuse what this machine can never give.
 
     Raises:

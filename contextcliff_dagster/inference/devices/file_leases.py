@@ -25,8 +25,8 @@ from contextcliff_dagster.inference.devices.discovery import (
     CPU_LANE,
     Device,
     Gpus,
-    insist_on,
     machine_devices,
+    require_devices,
 )
 
 FOLDER_VARIABLE = "CONTEXTCLIFF_LEASES"
@@ -78,7 +78,7 @@ def lease(
         EngineError: the machine has fewer devices, or the folder of leases cannot be written.
         WaitStopped: ``should_stop`` said so.
     """
-    insist_on(gpus, purpose)
+    require_devices(gpus, purpose)
     candidates = machine_devices()
     if gpus == "auto":
         count, candidates = 1, candidates or (CPU_LANE,)
@@ -90,7 +90,7 @@ def lease(
     try:
         with _ticket(folder) as (first_in_line, ahead):
             taken: dict[Device, int] = {}
-            said = False
+            waiting = False
             try:
                 while True:
                     with _locked(folder / "line.lock"):
@@ -101,20 +101,20 @@ def lease(
                         whole = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
                         fcntl.flock(whole, fcntl.LOCK_SH)
                         return Lease(tuple(taken), (*taken.values(), whole))
-                    if on_wait is not None and not said:
+                    if on_wait is not None and not waiting:
                         on_wait(_waiting(folder, candidates, count, purpose, ahead()))
-                        said = True
+                        waiting = True
                     if should_stop is not None and should_stop():
                         raise WaitStopped
                     time.sleep(_POLL_SECONDS)
             except BaseException:
                 Lease(tuple(taken), tuple(taken.values())).close()
                 raise
-    except OSError as fault:
+    except OSError as error:
         raise EngineError(
-            f"Cannot lease a device through {folder} ({fault.strerror}); point {FOLDER_VARIABLE} "
+            f"Cannot lease a device through {folder} ({error.strerror}); point {FOLDER_VARIABLE} "
             "at a folder on a local disk that you may write."
-        ) from fault
+        ) from error
 
 
 def holders() -> dict[str, str]:
@@ -137,13 +137,13 @@ def _folder() -> Path:
     try:
         folder.mkdir(mode=0o777 if own else 0o700, parents=True, exist_ok=True)
         (folder / "line").mkdir(mode=0o777 if own else 0o700, exist_ok=True)
-        found = folder.lstat()
-    except OSError as fault:
+        status = folder.lstat()
+    except OSError as error:
         raise EngineError(
-            f"Cannot make the folder of device leases {folder} ({fault.strerror}); point "
+            f"Cannot make the folder of device leases {folder} ({error.strerror}); point "
             f"{FOLDER_VARIABLE} at a folder on a local disk that you may write."
-        ) from fault
-    if not own and (not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid()):
+        ) from error
+    if not own and (not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid()):
         raise EngineError(
             f"{folder}, the folder of device leases, belongs to somebody else: remove it, or point "
             f"{FOLDER_VARIABLE} at another."
@@ -238,9 +238,9 @@ def _take(
         if device in taken or (descriptor := _try_lock(_path(folder, device))) is None:
             continue
         taken[device] = descriptor
-        said = json.dumps({"pid": os.getpid(), "purpose": purpose}).encode()
+        record = json.dumps({"pid": os.getpid(), "purpose": purpose}).encode()
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, said, 0)
+        os.pwrite(descriptor, record, 0)
 
 
 def _path(folder: Path, device: Device) -> Path:
@@ -257,8 +257,8 @@ def _is_held(path: Path) -> bool:
 
 def _holder(path: Path) -> str:
     try:
-        said = json.loads(path.read_bytes())
-        return f"{said['purpose']} (pid {said['pid']})"
+        record = json.loads(path.read_bytes())
+        return f"{record['purpose']} (pid {record['pid']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 

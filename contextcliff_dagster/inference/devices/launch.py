@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if os.environ.get(LEASED_VARIABLE) is None and asked.gpus != 0:
         try:
             held = lease(asked.gpus, asked.purpose or Path(command[0]).name, on_wait=tell)
-        except ContextCliffError as fault:
-            tell(str(fault))
+        except ContextCliffError as error:
+            tell(str(error))
             raise SystemExit(2) from None
         os.environ.update(environment_of(held))
         os.environ[DESCRIPTORS_VARIABLE] = f"{os.getpid()}:{','.join(map(str, held.descriptors))}"
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.set_inheritable(asked.tell, False)
     try:
         os.execvp(command[0], command)
-    except OSError as fault:
-        tell(f"Cannot run {command[0]}: {fault.strerror}.")
+    except OSError as error:
+        tell(f"Cannot run {command[0]}: {error.strerror}.")
         raise SystemExit(127) from None
 
 

@@ -50,7 +50,7 @@ def leased(
         return
     with _turn(should_stop):
         if (names := _given()) is not None:
-            _insist(gpus, names, purpose)
+            _require_devices(gpus, names, purpose)
             yield
             return
         before = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", *_OURS)}
@@ -114,7 +114,7 @@ def _given() -> list[str] | None:
     return None if listed is None else [name for name in listed.split(",") if name]
 
 
-def _insist(gpus: Gpus, names: list[str], purpose: str) -> None:
+def _require_devices(gpus: Gpus, names: list[str], purpose: str) -> None:
     devices = [name for name in names if name != CPU_LANE.key]
     if isinstance(gpus, int) and gpus > len(devices):
         raise EngineError(

@@ -4,76 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.models.registry import EngineKind, ModelEntry
+from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.outcome import Scalar
-from contextcliff_dagster.inference.requests.recipe import Prompt, stable_hash
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.retry import TransientError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-
-@dataclass(frozen=True)
-class Identity:
-    """The serving identity: what changes outputs. Prices, secrets and speed are not in it."""
-
-    fields: Mapping[str, Any]
-
-    @property
-    def hash(self) -> str:
-        """SHA-256 of the fields; two identities are the same exactly where their hashes are."""
-        return stable_hash(dict(self.fields))
-
-    @property
-    def window_tokens(self) -> int | None:
-        """The window: the smallest of those that the entry, the weights and the server state."""
-        meta = self.fields.get("server_meta")
-        stated = (
-            self.fields.get("window_tokens"),
-            self.fields.get("declared_window_tokens"),
-            self.fields.get("server_max_model_len"),
-            self.fields.get("server_window_tokens"),
-            meta.get("n_ctx") if isinstance(meta, Mapping) else None,
-        )
-        return min((n for n in stated if isinstance(n, int) and n > 0), default=None)
-
-    def differences(self, other: Identity) -> list[str]:
-        """``field: mine -> theirs`` for every field that differs."""
-        return [
-            f"{name}: {_short(mine)} -> {_short(theirs)}"
-            for name, mine, theirs in differences(self.fields, other.fields)
-        ]
-
-
-def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """The fields that are not the same, by name, with both values (None where there is none).
-
-    A field of a field is named with a dot: what differs is seen, however much stands around it.
-    """
-    a, b = _flat(mine), _flat(theirs)
-    return [
-        (name, a.get(name), b.get(name))
-        for name in sorted(set(a) | set(b))
-        if a.get(name) != b.get(name)
-    ]
-
-
-def _flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in fields.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{before}{name}.")
-        else:
-            flat[f"{before}{name}"] = value
-    return flat
-
-
-def _short(value: Any) -> str:
-    text = "not given" if value is None else str(value)
-    return text if len(text) <= 40 else text[:12] + "..." + text[-4:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +74,11 @@ class Decoding:
     prefix_cache: bool = True
 
 
-class TransportError(Exception):
+class TransportError(TransientError):
     """A fault of the way to the model, not of its answer; worth another attempt.
 
     ``kind`` names it (connect, timeout, drop, http_429, ...). ``maybe_paid``: the model may have
-    worked, and charged, before the fault. ``retry_after_s`` is what the server asked for. The
-    message holds no secret.
+    worked, and charged, before the fault. The message holds no secret.
     """
 
     def __init__(
@@ -149,13 +90,8 @@ class TransportError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message)
-        self.kind, self.maybe_paid, self.status, self.retry_after_s = (
-            kind,
-            maybe_paid,
-            status,
-            retry_after_s,
-        )
+        super().__init__(message, status=status, retry_after_s=retry_after_s)
+        self.kind, self.maybe_paid = kind, maybe_paid
 
 
 class RejectedError(Exception):
@@ -238,8 +174,8 @@ class Engine(Protocol):
         ...
 
 
-class GeneratesOnly:
-    """What engines without embeddings share."""
+class NoEmbeddings:
+    """The `embed` of engines that have no embeddings."""
 
     _entry: ModelEntry
 
@@ -249,58 +185,3 @@ class GeneratesOnly:
             f"Model {self._entry.name!r}: engine {self._entry.engine!r} has no embeddings; name a "
             "model of engine 'openai' whose server has /v1/embeddings."
         )
-
-
-def open_engine(entry: ModelEntry) -> Engine:
-    """The engine of ``entry``, not yet started."""
-    if entry.engine == "reference":
-        from contextcliff_dagster.inference.engines.reference import ReferenceEngine
-
-        return ReferenceEngine(entry)
-    if entry.engine == "openai":
-        from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
-
-        return OpenAIEngine(entry)
-    if entry.engine == "llamacpp":
-        from contextcliff_dagster.inference.engines.llamacpp.engine import LlamaCppEngine
-
-        return LlamaCppEngine(entry)
-    if entry.engine == "transformers":
-        from contextcliff_dagster.inference.engines.transformers import TransformersEngine
-
-        return TransformersEngine(entry)
-    if entry.engine == "vllm":
-        from contextcliff_dagster.inference.engines.vllm.in_process import VllmEngine
-
-        return VllmEngine(entry)
-    if entry.engine == "vllm_server":
-        from contextcliff_dagster.inference.engines.vllm.managed_server import VllmServerEngine
-
-        return VllmServerEngine(entry)
-    raise EngineError(
-        f"Model {entry.name!r} asks for the unknown engine {entry.engine!r}; use one of "
-        f"{', '.join(get_args(EngineKind))}."
-    )
-
-
-def declared_identity(entry: ModelEntry) -> dict[str, Any]:
-    """What is known of the identity without starting the engine (in process: nearly all)."""
-    if entry.engine == "reference":
-        from contextcliff_dagster.inference.engines.reference import reference_identity
-
-        return reference_identity(entry)
-    if entry.engine == "llamacpp":
-        from contextcliff_dagster.inference.engines.llamacpp.engine import llamacpp_identity
-
-        return llamacpp_identity(entry)
-    if entry.engine == "transformers":
-        from contextcliff_dagster.inference.engines.transformers import transformers_identity
-
-        return transformers_identity(entry)
-    if entry.engine in ("vllm", "vllm_server"):
-        from contextcliff_dagster.inference.engines.vllm.engine_args import declared_vllm_identity
-
-        return declared_vllm_identity(entry)
-    from contextcliff_dagster.inference.engines.openai.engine import declared_openai_identity
-
-    return declared_openai_identity(entry)

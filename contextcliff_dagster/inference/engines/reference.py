@@ -21,12 +21,12 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
     Usage,
 )
 from contextcliff_dagster.inference.engines.thread_stream import stream_from
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
@@ -104,8 +104,8 @@ def _window(entry: ModelEntry, folder: Path) -> int:
     return min(trained, entry.window_tokens or trained)
 
 
-class ReferenceEngine(GeneratesOnly):
-    """See `engine.Engine`. Concurrent calls run in as many threads, one token stream each."""
+class ReferenceEngine(NoEmbeddings):
+    """See `base.Engine`. Concurrent calls run in as many threads, one token stream each."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
@@ -130,11 +130,11 @@ class ReferenceEngine(GeneratesOnly):
         try:
             self._model = LlamaModel.load(self._folder)
             self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-        except Exception as fault:
+        except Exception as error:
             raise EngineError(
-                f"Model {self._entry.name!r}: {self._folder} cannot be loaded ({fault}); "
+                f"Model {self._entry.name!r}: {self._folder} cannot be loaded ({error}); "
                 "reinstall the weights."
-            ) from fault
+            ) from error
         end = self._tokenizer.token_to_id(END)
         if end is None:
             raise EngineError(

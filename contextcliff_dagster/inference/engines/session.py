@@ -14,7 +14,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
-from contextcliff_dagster.inference.engines.base import Engine, Identity, open_engine
+from contextcliff_dagster.inference.engines.base import Engine
+from contextcliff_dagster.inference.engines.registry import open_engine
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 
 T = TypeVar("T")
@@ -49,7 +51,7 @@ class EngineSession:
     def __exit__(
         self,
         kind: type[BaseException] | None,
-        fault: BaseException | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         self.close()

@@ -30,8 +30,8 @@ async def stream_from(
                     return
                 put(delta)
             put(None)
-        except BaseException as fault:
-            put(fault)
+        except BaseException as error:
+            put(error)
 
     threads.submit(work)
     try:

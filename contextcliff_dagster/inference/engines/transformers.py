@@ -18,12 +18,12 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
     Usage,
 )
 from contextcliff_dagster.inference.engines.thread_stream import stream_from
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights.files import (
@@ -90,11 +90,11 @@ def model_path(entry: ModelEntry) -> Path:
 def _config(entry: ModelEntry, path: Path) -> dict[str, Any]:
     try:
         config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError) as error:
         raise EngineError(
-            f"Model {entry.name!r}: {path / 'config.json'} cannot be read ({fault}); fetch the "
+            f"Model {entry.name!r}: {path / 'config.json'} cannot be read ({error}); fetch the "
             "weights again."
-        ) from fault
+        ) from error
     return config if isinstance(config, dict) else {}
 
 
@@ -127,8 +127,8 @@ def _window(entry: ModelEntry, path: Path) -> int:
     return trained
 
 
-class TransformersEngine(GeneratesOnly):
-    """See `engine.Engine`."""
+class TransformersEngine(NoEmbeddings):
+    """See `base.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
@@ -190,16 +190,16 @@ class TransformersEngine(GeneratesOnly):
             self._model = model.to(device).eval()
             is_gpu = device.type == "cuda"
             self._device = f"cuda: {torch.cuda.get_device_name()}" if is_gpu else "cpu"
-        except Exception as fault:  # transformers raises whatever it stumbles over
-            said = " ".join(str(fault).split())[:300]
+        except Exception as error:  # transformers raises whatever it stumbles over
+            reason = " ".join(str(error).split())[:300]
             raise EngineError(
-                f"Model {entry.name!r}: transformers cannot load {path} ({said}); correct its "
+                f"Model {entry.name!r}: transformers cannot load {path} ({reason}); correct its "
                 "entry in models.yaml, or fetch the weights again."
-            ) from fault
+            ) from error
         ends = self._model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
-        found = {*listed, self._tokenizer.eos_token_id} - {None}
-        self._ends = frozenset(int(end) for end in found)
+        end_ids = {*listed, self._tokenizer.eos_token_id} - {None}
+        self._ends = frozenset(int(end) for end in end_ids)
 
     async def stop(self) -> None:
         """Let the threads end and the memory go."""
@@ -241,12 +241,12 @@ class TransformersEngine(GeneratesOnly):
                 continue_final_message=begun,
                 return_dict=False,
             )
-        except Exception as fault:  # Jinja's own errors, and ValueError without a template
-            said = " ".join(str(fault).split())[:200]
+        except Exception as error:  # Jinja's own errors, and ValueError without a template
+            reason = " ".join(str(error).split())[:200]
             raise EngineError(
-                f"Model {self._entry.name!r}: its chat template cannot render this prompt ({said}"
+                f"Model {self._entry.name!r}: its chat template cannot render this prompt ({reason}"
                 "); use prompt mode completion, or leave the system text out."
-            ) from fault
+            ) from error
         return ids
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:

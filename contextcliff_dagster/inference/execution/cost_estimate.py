@@ -8,23 +8,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import Identity, declared_identity
+from contextcliff_dagster.inference.engines.registry import declared_identity
 from contextcliff_dagster.inference.execution.window_check import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.registry import IN_PROCESS, ModelEntry
+from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
-from contextcliff_dagster.inference.spending.budget import careful_prompt_tokens
+from contextcliff_dagster.inference.spending.budget import prompt_tokens_upper_bound
 from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced
 
-_ASSUMED_PACE = {
-    "reference": (0.01, 6e-5),
-    "llamacpp": (0.5, 3e-3),
-    "transformers": (0.5, 3e-3),
-}
-_ASSUMED_PACE_OF_SERVERS = (1.0, 2e-4)
-"""Seconds a call and seconds a prompt token, where the ledger has no history of the model: the
-NumPy runtime on one core at some thousand tokens; 135M parameters on two; a guess for servers."""
 _HISTORY_CALLS = 20
 
 
@@ -187,7 +180,7 @@ def _line(
         if entry.price:
             usd += entry.price.cost_usd(tokens, out)
             usd_at_most += entry.price.cost_usd(
-                careful_prompt_tokens(call.length_tokens, 0, scaffold), out
+                prompt_tokens_upper_bound(call.length_tokens, 0, scaffold), out
             )
     return CostLine(
         model=entry.name,
@@ -210,7 +203,7 @@ def _likely_identity(
     """The identity whose calls count as paid: the campaign's, else (in process) the entry's own."""
     if ledger and (recorded := recorded_identity(ledger, study, campaign, entry.name)):
         return recorded
-    if entry.engine not in IN_PROCESS:
+    if not entry.spec.in_process:
         return None
     try:
         return Identity(declared_identity(entry))
@@ -229,5 +222,4 @@ def _pace(entry: ModelEntry, ledger: Ledger | None) -> tuple[float, float, str]:
         if calls >= _HISTORY_CALLS and tokens:
             # PostgreSQL sums whole numbers to a Decimal.
             return 0.0, float(milliseconds) / 1000 / float(tokens), f"{calls} calls so far"
-    base_s, token_s = _ASSUMED_PACE.get(entry.engine, _ASSUMED_PACE_OF_SERVERS)
-    return base_s, token_s, "assumed"
+    return entry.spec.call_s, entry.spec.prompt_token_s, "assumed"

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.base import Identity, declared_identity, differences
+from contextcliff_dagster.inference.engines.registry import declared_identity
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.identity import Identity, differences
 from contextcliff_dagster.inference.models.registry import ModelEntry
 
-TOLD = "server_"
+SERVER_PREFIX = "server_"
 """Before the fields that are only known once the engine runs."""
 
 
@@ -42,8 +43,8 @@ class Known:
         before = dict(self.recorded.identity.fields) if self.recorded else {}
         if self.declared is None:
             return before
-        told = {name: value for name, value in before.items() if name.startswith(TOLD)}
-        return {**self.declared, **({} if self.changed else told)}
+        reported = {name: value for name, value in before.items() if name.startswith(SERVER_PREFIX)}
+        return {**self.declared, **({} if self.changed else reported)}
 
     @property
     def changed(self) -> list[tuple[str, Any, Any]]:
@@ -52,7 +53,7 @@ class Known:
             return []
         before = self.recorded.identity.fields
         return differences(
-            {name: value for name, value in before.items() if not name.startswith(TOLD)},
+            {name: value for name, value in before.items() if not name.startswith(SERVER_PREFIX)},
             self.declared,
         )
 
@@ -103,21 +104,21 @@ def known_identity(
         return Known(model, None, "it is not in models.yaml", recorded)
     try:
         return Known(model, declared_identity(entries[model]), None, recorded)
-    except EngineError as fault:
+    except EngineError as error:
         if recorded is None:
             raise
-        return Known(model, None, str(fault), recorded)
+        return Known(model, None, str(error), recorded)
 
 
-def insist_on_campaign(ledger: Ledger | None, study: str | None, campaign: str | None) -> None:
+def require_campaign(ledger: Ledger | None, study: str | None, campaign: str | None) -> None:
     """
     Raises:
         StudyError: ``study`` or ``campaign`` is asked for, and nothing has recorded it.
     """
     if study is None and campaign is None:
         return
-    found = list_campaigns(ledger, study) if ledger else []
-    if not any(campaign in (None, known.name) for known in found):
+    campaigns = list_campaigns(ledger, study) if ledger else []
+    if not any(campaign in (None, known.name) for known in campaigns):
         what = [f"study {study!r}" if study else "", f"campaign {campaign!r}" if campaign else ""]
         raise StudyError(
             f"The ledger has no {' with a '.join(filter(None, what))}; see `contextcliff campaign "

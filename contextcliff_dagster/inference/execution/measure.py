@@ -9,7 +9,8 @@ from typing import NamedTuple
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.file_leases import WaitStopped
 from contextcliff_dagster.inference.devices.process_lease import leased
-from contextcliff_dagster.inference.engines.base import Engine, Identity, declared_identity
+from contextcliff_dagster.inference.engines.base import Engine
+from contextcliff_dagster.inference.engines.registry import declared_identity
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.run_calls import out_of_time, run_calls
 from contextcliff_dagster.inference.execution.run_control import RunControl
@@ -21,10 +22,11 @@ from contextcliff_dagster.inference.ledger.campaigns import (
     recorded_identity,
 )
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
-from contextcliff_dagster.inference.spending.prices import insist_on_price, priced
+from contextcliff_dagster.inference.spending.prices import priced, require_price
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 
 
@@ -79,7 +81,7 @@ def measure(
         )
 
     entry, budget = priced(entry), with_day_limit(control.budget or Budget())
-    insist_on_price(entry, budget)
+    require_price(entry, budget)
     control = replace(control, budget=budget)
     try:
         # Leased before the engine is made: CUDA reads what it may see when it is first loaded.

@@ -89,7 +89,7 @@ class _Waiting:
     )
 
 
-class Pace:
+class RateLimiter:
     """The gate that every request of one run passes, first come, first served; one event loop."""
 
     def __init__(self, entry: ModelEntry, clock: Callable[[], float] = time.monotonic) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 from contextcliff_dagster.contracts import BudgetError, ContextCliffError, EngineError
 from contextcliff_dagster.inference.engines.session import EngineSession
-from contextcliff_dagster.inference.execution.call_sender import CallSender
+from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.telemetry.call_counters import Tally
+from contextcliff_dagster.inference.telemetry.call_counters import CallCounters
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.inference.telemetry.tracing import open_trace
 
@@ -103,22 +103,14 @@ class CallRunner:
         self._fatal: BaseException | None = None
         self._left_in_bin = Counter(call.bin for call in self._calls.values())
         self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._tally = Tally(list(self._calls.values()))
+        self._counters = CallCounters(list(self._calls.values()))
         self._trace = open_trace(scope, len(self._calls))
-        self._sender = CallSender(
-            session,
-            ledger,
-            scope,
-            control.budget or Budget(),
-            self._tally,
-            self._trace,
-            ended=self._ended,
-            held=self._hold,
-        )
+        events = CallEvents(self._counters, self._ended, self._hold, self._trace)
+        self._sender = CallSender(session, ledger, scope, control.budget or Budget(), events)
 
-    def halt(self, asked: bool = False) -> None:
-        """Send nothing more. ``asked`` by the user: calls in flight get the grace time only."""
-        self._asked_to_stop = self._asked_to_stop or asked
+    def halt(self, by_user: bool = False) -> None:
+        """Send nothing more. ``by_user``: calls in flight get the grace time only."""
+        self._asked_to_stop = self._asked_to_stop or by_user
         self._halt.set()
         self._sender.halt()
 
@@ -129,7 +121,7 @@ class CallRunner:
 
     def progress(self) -> Progress:
         """How far the run has come; may be asked from any thread."""
-        return self._tally.progress(self._sender.pace.limit.now)
+        return self._counters.progress(self._sender.limiter.limit.now)
 
     async def run(self) -> RunSummary:
         """Work through the calls; see `run_calls`."""
@@ -163,8 +155,8 @@ class CallRunner:
             raise self._fatal
         scope = self._scope
         orphans = self._ledger.orphans(scope.study, scope.campaign, scope.model)
-        return self._tally.summary(
-            orphans, stopped=self._halt.is_set(), concurrency=self._sender.pace.limit.now
+        return self._counters.summary(
+            orphans, stopped=self._halt.is_set(), concurrency=self._sender.limiter.limit.now
         )
 
     async def _work_through(self) -> None:
@@ -188,7 +180,7 @@ class CallRunner:
     async def _worker(self) -> None:
         while self._todo and not self._halt.is_set():
             call = self._todo.popleft()
-            self._tally.in_flight += 1
+            self._counters.in_flight += 1
             self._trace.bin_begun(call.bin)
             try:
                 await self._sender.take(call)
@@ -207,7 +199,7 @@ class CallRunner:
                 unforeseen.__cause__ = error
                 self._stop_for(unforeseen)
             finally:
-                self._tally.in_flight -= 1
+                self._counters.in_flight -= 1
 
     def _stop_for(self, error: BaseException) -> None:
         self._fatal = self._fatal or error
@@ -228,14 +220,14 @@ class CallRunner:
             elif key not in claimed or dead[claimed[key]]:
                 del self._held[key]
                 self._todo.append(call)
-        self._tally.waiting = len(self._held)
+        self._counters.waiting = len(self._held)
 
     def _hold(self, call: PlannedCall) -> None:
         self._held[call.call_key] = call
-        self._tally.waiting = len(self._held)
+        self._counters.waiting = len(self._held)
 
     def _ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
-        self._tally.ended(call, how, outcome)
+        self._counters.ended(call, how, outcome)
         self._left_in_bin[call.bin] -= 1
         if self._left_in_bin[call.bin] == 0:
             self._trace.bin_ended(call.bin)

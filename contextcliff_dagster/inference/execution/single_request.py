@@ -12,7 +12,7 @@ from contextcliff_dagster.inference.models.registry import Price
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Outcome, Scalar, measurements, utc_now
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.spending.budget import Spend, careful_prompt_tokens
+from contextcliff_dagster.inference.spending.budget import Spend, prompt_tokens_upper_bound
 
 TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
@@ -57,14 +57,16 @@ class Answer:
         return (self.ended - self.started) * 1000 - (self.queue_ms or 0.0)
 
 
-def most_a_call_takes(
+def reserve_for_call(
     call: PlannedCall, prompt: Prompt, own: PromptCount | None, price: Price | None
 ) -> Spend:
     """What to reserve for one call: no cache discount, output up to its limit."""
     tokens = own.tokens if own else 0
     if own is None or not own.exact:
         chars = sum(map(len, prompt.contents()))
-        tokens = max(tokens, careful_prompt_tokens(call.length_tokens, len(call.document), chars))
+        tokens = max(
+            tokens, prompt_tokens_upper_bound(call.length_tokens, len(call.document), chars)
+        )
     out = call.recipe.max_output_tokens
     return Spend(price.cost_usd(tokens, out) if price else 0.0, tokens + out, 1)
 

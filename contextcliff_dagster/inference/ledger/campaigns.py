@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.base import Identity
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.statements import begin
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.requests.outcome import utc_now
 
 SENTINEL = "sentinel-"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,30 +17,20 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.models.base_url import resolved
+from contextcliff_dagster.inference.models.engine_specs import (
+    EngineSpec,
+    engine_names,
+    engine_spec,
+)
 from contextcliff_dagster.inference.models.vllm_options import VllmOptions
 from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster.yaml_config import load_validated
 
-EngineKind = Literal["reference", "openai", "llamacpp", "transformers", "vllm", "vllm_server"]
-IN_PROCESS: frozenset[str] = frozenset({"reference", "llamacpp", "transformers"})
-"""Engines whose whole identity is known, and whose window is, before they start."""
 Gpus = int | Literal["auto"]
 SHIPPED_MODELS = PACKAGE / "models.yaml"
 
-_ONE_AT_A_TIME = ("llamacpp", "transformers")
-"""A second call at once would only take processor time from the first, and spoil its times."""
-_ON_DEVICES = frozenset({"vllm", "vllm_server"})
-_NOT_TAKEN: Mapping[str, tuple[str, ...]] = {
-    "reference": ("quantization", "kv_cache_dtype", "rope_scaling", "attention", "threads"),
-    "openai": ("weights", "attention", "threads"),
-    "llamacpp": ("dtype", "quantization", "attention"),
-    "transformers": ("quantization", "kv_cache_dtype"),
-    "vllm": ("attention", "threads"),
-    "vllm_server": ("attention", "threads"),
-}
-"""Settings that an engine would ignore: who gives one believes that it was measured."""
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
 _EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
@@ -117,7 +108,7 @@ class ModelEntry(_Strict):
     """
 
     name: _Name
-    engine: EngineKind
+    engine: str
     model_id: str = Field(default="", max_length=300)
     description: str = ""
     weights: str | None = None
@@ -153,44 +144,61 @@ class ModelEntry(_Strict):
         given = dict(data)
         if not given.get("model_id") and isinstance(given.get("name"), str):
             given["model_id"] = given["name"]
-        if given.get("engine") in _ONE_AT_A_TIME:
-            given.setdefault("concurrency", 1)
+        with suppress(EngineError):  # said of the key `engine`
+            if engine_spec(str(given.get("engine"))).serial:
+                given.setdefault("concurrency", 1)
         return given
+
+    @pydantic.field_validator("engine", mode="before")
+    @classmethod
+    def _known_engine(cls, value: Any) -> Any:
+        try:
+            return engine_spec(str(value)).name
+        except EngineError as error:
+            if value in (names := engine_names()):
+                raise ValueError(str(error)) from error
+        *first, last = map(repr, names)
+        raise ValueError(f"should be {', '.join(first)} or {last}, not {value!r}")
 
     @pydantic.model_validator(mode="after")
     def _belongs_together(self) -> ModelEntry:
-        if self.engine == "openai" and not self.base_url:
+        engine = self.spec
+        if engine.remote and not self.base_url:
             raise ValueError(
-                "engine 'openai' needs `base_url`, for instance http://127.0.0.1:8000/v1"
+                f"engine {self.engine!r} needs `base_url`, for instance http://127.0.0.1:8000/v1"
             )
-        if self.engine in IN_PROCESS and self.base_url:
+        if engine.in_process and self.base_url:
             raise ValueError(
                 f"engine {self.engine!r} runs in process and takes no `base_url`; "
                 "use engine 'openai'"
             )
-        if self.engine in _ON_DEVICES and self.base_url:
+        if not engine.remote and self.base_url:
             raise ValueError(
                 f"engine {self.engine!r} brings its own server and takes no `base_url`; for one "
                 "that is running already, use engine 'openai'"
             )
-        if self.engine not in _ON_DEVICES and self.vllm != VllmOptions():
-            raise ValueError(f"engine {self.engine!r} takes no `vllm` block")
-        if self.engine in _ONE_AT_A_TIME and not self.weights:
+        if engine.needs_weights and not self.weights:
             raise ValueError(f"engine {self.engine!r} needs `weights`, a path on this machine")
-        for name in _NOT_TAKEN[self.engine]:
-            if getattr(self, name) is not None:
-                raise ValueError(f"engine {self.engine!r} takes no `{name}`; leave it out")
+        for name in engine.ignores:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                what = f"`{name}` block" if name == "vllm" else f"`{name}`"
+                raise ValueError(f"engine {self.engine!r} takes no {what}; leave it out")
         return self
 
     @property
+    def spec(self) -> EngineSpec:
+        """The engine's row in the table of engines."""
+        return engine_spec(self.engine)
+
+    @property
     def gpus_wanted(self) -> Gpus:
-        """``gpus``, or where it is not given, for vLLM as many as share its tensors, for
-        transformers one where there is any, else none."""
+        """``gpus``, or where it is not given, for vLLM as many as share its tensors, for other
+        engines that need devices one where there is any, else none."""
         if self.gpus is not None:
             return self.gpus
         if self.vllm.tensor_parallel > 1:
             return self.vllm.tensor_parallel
-        return "auto" if self.engine in {*_ON_DEVICES, "transformers"} else 0
+        return "auto" if self.spec.needs_devices else 0
 
     @property
     def longest_call_s(self) -> float:

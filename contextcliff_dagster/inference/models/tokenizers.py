@@ -38,13 +38,13 @@ def open_any_tokenizer(name: str) -> Tokenizer:
 
 def served_models() -> list[str]:
     """Models of models.yaml that stand behind an address, which may count tokens."""
-    return [name for name, entry in load_models().items() if entry.engine == "openai"]
+    return [name for name, entry in load_models().items() if entry.spec.remote]
 
 
 def _of_entry(name: str, entry: ModelEntry) -> Tokenizer:
     from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
 
-    if entry.engine != "openai":
+    if not entry.spec.remote:
         own = f"; its own is {entry.tokenizer!r}" if entry.tokenizer else ""
         raise StudyError(
             f"Tokenizer {name!r}: model {entry.name!r} has no server that is running already "

@@ -116,9 +116,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("document", "question"):
-            if (found := self.template.count("{" + name + "}")) != 1:
+            if (times := self.template.count("{" + name + "}")) != 1:
                 raise StudyError(
-                    f"The prompt template has {{{name}}} {found} times; write {{document}} and "
+                    f"The prompt template has {{{name}}} {times} times; write {{document}} and "
                     f"{{question}} once each."
                 )
         if not self.instructions:

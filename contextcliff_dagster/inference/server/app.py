@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError, StoreError
-from contextcliff_dagster.inference.engines.base import Decoding, Engine, open_engine
+from contextcliff_dagster.inference.engines.base import Decoding, Engine
+from contextcliff_dagster.inference.engines.registry import open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.registry import ModelEntry, get_model
 from contextcliff_dagster.inference.requests.outcome import utc_now
@@ -49,10 +50,10 @@ class RequestLog:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as fault:
+        except OSError as error:
             raise StoreError(
-                f"The request log {path} cannot be written ({fault.strerror}); give another path."
-            ) from fault
+                f"The request log {path} cannot be written ({error.strerror}); give another path."
+            ) from error
 
     def write(self, line: Mapping[str, Any], *, flush: bool) -> None:
         """Append one line."""
@@ -171,16 +172,16 @@ def make_app(
         yield
         await engine.stop()
 
-    async def refused(request: Request, fault: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         del request
-        assert isinstance(fault, Refusal)
-        error = {
-            "message": str(fault),
+        assert isinstance(error, Refusal)
+        body = {
+            "message": str(error),
             "type": "invalid_request_error",
             "param": None,
-            "code": fault.code,
+            "code": error.code,
         }
-        return JSONResponse({"error": error}, status_code=fault.status)
+        return JSONResponse({"error": body}, status_code=error.status)
 
     routes = [
         Route("/v1/models", service.models),
@@ -224,11 +225,11 @@ def serve(
     try:
         listener.bind((host, port))
         listener.listen(512)
-    except OSError as fault:
+    except OSError as error:
         listener.close()
         raise EngineError(
-            f"Port {port} of {host} cannot be used ({fault.strerror}); choose another with --port."
-        ) from fault
+            f"Port {port} of {host} cannot be used ({error.strerror}); choose another with --port."
+        ) from error
     on_ready(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/v1")
     config = uvicorn.Config(
         make_app(entry.name, engine, log, delay_ms), log_level="warning", access_log=False

@@ -98,8 +98,8 @@ class Reply:
         self._chat = chat
         self._head = {"id": f"cmpl-{number}", "created": int(time.time()), "model": model}
 
-    def _choice(self, said: Mapping[str, Any], finish_reason: str | None) -> dict[str, Any]:
-        return {"index": 0, **said, "logprobs": None, "finish_reason": finish_reason}
+    def _choice(self, content: Mapping[str, Any], finish_reason: str | None) -> dict[str, Any]:
+        return {"index": 0, **content, "logprobs": None, "finish_reason": finish_reason}
 
     def _chunk(self, **more: Any) -> bytes:
         kind = "chat.completion.chunk" if self._chat else "text_completion"
@@ -115,8 +115,8 @@ class Reply:
     def piece(self, text: str, finish_reason: str | None) -> bytes:
         """A chunk of text."""
         delta = {"content": text} if text else {}
-        said = {"delta": delta} if self._chat else {"text": text}
-        return self._chunk(choices=[self._choice(said, finish_reason)])
+        content = {"delta": delta} if self._chat else {"text": text}
+        return self._chunk(choices=[self._choice(content, finish_reason)])
 
     def usage(self, usage: Usage) -> bytes:
         """The chunk of token counts."""
@@ -125,10 +125,10 @@ class Reply:
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The reply that is not streamed."""
         message = {"role": "assistant", "content": answer.text}
-        said = {"message": message} if self._chat else {"text": answer.text}
+        content = {"message": message} if self._chat else {"text": answer.text}
         return {
             **self._head,
             "object": "chat.completion" if self._chat else "text_completion",
-            "choices": [self._choice(said, answer.finish_reason)],
+            "choices": [self._choice(content, answer.finish_reason)],
             "usage": usage_dict(answer.usage),
         }

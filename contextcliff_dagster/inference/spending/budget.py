@@ -22,11 +22,12 @@ class Budget:
     so that several processes share one budget, and a call whose process died stays charged.
 
     A limit is never exceeded where the reservations cover what is billed: an exact count of the
-    prompt, or `careful_prompt_tokens`, and the whole output limit. A server that bills more than
-    that (its tokenizer makes far more of a text, or output beyond the limit) exceeds it at most by
-    the excess of the calls in flight when the limit was reached, concurrency x processes of them,
-    and by the excess of each attempt whose usage nobody saw (cut streams, killed processes): they
-    are charged as reserved. An answer's own usage is charged in full, so that the next call knows.
+    prompt, or `prompt_tokens_upper_bound`, and the whole output limit. A server that bills more
+    than that (its tokenizer makes far more of a text, or output beyond the limit) exceeds it at
+    most by the excess of the calls in flight when the limit was reached, concurrency x processes of
+    them, and by the excess of each attempt whose usage nobody saw (cut streams, killed processes):
+    they are charged as reserved. An answer's own usage is charged in full, so that the next call
+    knows.
     (Measured by ``benchmarks/budget_trials.py``.)
 
     Raises:
@@ -88,7 +89,7 @@ class Spend:
     calls: int = 0
 
 
-def careful_prompt_tokens(length_tokens: int, document_chars: int, prompt_chars: int) -> int:
+def prompt_tokens_upper_bound(length_tokens: int, document_chars: int, prompt_chars: int) -> int:
     """Prompt tokens where the model's own tokenizer is not known, on the high side.
 
     A quarter above the study's count of the document, and two characters a token for the rest.

@@ -28,7 +28,7 @@ def priced(entry: ModelEntry) -> ModelEntry:
 
     Prices are not part of the serving identity.
     """
-    if entry.price is not None or entry.engine != "openai":
+    if entry.price is not None or not entry.spec.remote:
         return entry
     try:
         url = public_url(entry.resolved_base_url())
@@ -43,7 +43,7 @@ def price_unknown(entry: ModelEntry) -> bool:
 
     That is a server without a price, unless it is on this machine: there nobody sends a bill.
     """
-    if entry.price is not None or entry.engine != "openai":
+    if entry.price is not None or not entry.spec.remote:
         return False
     try:
         host = urlsplit(entry.resolved_base_url()).hostname or ""
@@ -79,13 +79,13 @@ def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
     ]
 
 
-def insist_on_price(entry: ModelEntry, budget: Budget) -> None:
+def require_price(entry: ModelEntry, budget: Budget) -> None:
     """A limit in money cannot be kept where nobody knows what a call costs.
 
     Raises:
         BudgetError: money is limited, and ``entry`` is a server without a price.
     """
-    if budget.limits_money and entry.price is None and entry.engine == "openai":
+    if budget.limits_money and entry.price is None and entry.spec.remote:
         raise BudgetError(
             f"Model {entry.name!r} has no price, so a budget in USD cannot be kept; give it "
             "`price: {input_usd_per_mtok: ..., output_usd_per_mtok: ...}` in models.yaml (zeros "
@@ -150,9 +150,9 @@ def _table_as_of(today: date | None = None) -> str | None:
 
 def _dearest(rates: Iterable[Any]) -> float | None:
     """USD per million tokens; of prices with steps over the prompt's length, the highest."""
-    found: list[float] = []
+    rates_usd: list[float] = []
     for rate in rates:
         if rate is not None:
             tiers = [tier.price for tier in getattr(rate, "tiers", ())]
-            found += map(float, [getattr(rate, "base", rate), *tiers])
-    return max(found, default=None)
+            rates_usd += map(float, [getattr(rate, "base", rate), *tiers])
+    return max(rates_usd, default=None)

@@ -10,7 +10,7 @@ from contextcliff_dagster.inference.requests.outcome import Orphan, Outcome
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 
 
-class Tally:
+class CallCounters:
     """The running counts of one run; numbers of kept calls are of this run's own answers."""
 
     def __init__(self, calls: Sequence[PlannedCall]) -> None:

@@ -32,7 +32,7 @@ class OtelTrace:
     """One run of calls of one model."""
 
     def __init__(self, scope: Scope, planned: int) -> None:
-        _insist_on_a_provider()
+        _require_provider()
         self._tracer = trace.get_tracer(_NAME)
         self._names: dict[str, str] = {
             "contextcliff.study": scope.study,
@@ -88,7 +88,7 @@ class OtelTrace:
         if summary is None:
             self._run.set_status(Status(StatusCode.ERROR))
         else:
-            told = {
+            counters = {
                 "sent": summary.sent,
                 "answered": summary.answered,
                 "known_before": summary.cached + summary.by_others,
@@ -99,7 +99,7 @@ class OtelTrace:
             _set(
                 self._run,
                 {
-                    **{f"contextcliff.calls.{name}": value for name, value in told.items()},
+                    **{f"contextcliff.calls.{name}": value for name, value in counters.items()},
                     "contextcliff.cost_usd": summary.cost_usd,
                     "contextcliff.stopped": summary.stopped,
                     "gen_ai.usage.input_tokens": summary.prompt_tokens,
@@ -162,7 +162,7 @@ def _set(span: Span, attributes: dict[str, Any]) -> None:
             span.set_attribute(name, value)
 
 
-def _insist_on_a_provider() -> None:
+def _require_provider() -> None:
     """Use what the application has set, else set one up by the environment.
 
     Raises:
@@ -191,11 +191,11 @@ def _exporter(name: str) -> Any:
     if name == "otlp":
         protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         name = "otlp_proto_grpc" if protocol == "grpc" else "otlp_proto_http"
-    found = entry_points(group="opentelemetry_traces_exporter", name=name)
-    if not found:
+    exporters = entry_points(group="opentelemetry_traces_exporter", name=name)
+    if not exporters:
         raise ContextCliffError(
             f"Traces are to go out by the exporter {name!r} (OTEL_TRACES_EXPORTER), which is not "
             "installed: `pip install 'contextcliff-dagster[otel]'` brings OTLP over HTTP; or "
             "unset CONTEXTCLIFF_OTEL."
         )
-    return next(iter(found)).load()()
+    return next(iter(exporters)).load()()

@@ -83,9 +83,9 @@ def open_trace(scope: Scope, planned: int) -> Trace:
         return NO_TRACE
     try:
         from contextcliff_dagster.inference.telemetry.otel_spans import OtelTrace
-    except ImportError as fault:
+    except ImportError as error:
         raise ContextCliffError(
             f"{SWITCH} asks for traces, but OpenTelemetry is not installed: "
             f"`pip install 'contextcliff-dagster[otel]'`, or unset {SWITCH}."
-        ) from fault
+        ) from error
     return OtelTrace(scope, planned)

@@ -104,10 +104,10 @@ def file_sha256(path: Path) -> str:
     try:
         stat = path.stat()
         return _sha256(path.resolve(), stat.st_size, stat.st_mtime_ns)
-    except OSError as fault:
+    except OSError as error:
         raise EngineError(
-            f"{path} cannot be read ({fault.strerror}); check its permissions."
-        ) from fault
+            f"{path} cannot be read ({error.strerror}); check its permissions."
+        ) from error
 
 
 @cache
@@ -140,12 +140,12 @@ def gguf_parts(path: Path) -> list[Path]:
     Raises:
         EngineError: another part than the first is named, or one is missing.
     """
-    found = _PART.fullmatch(path.name)
-    if found is None:
+    part = _PART.fullmatch(path.name)
+    if part is None:
         return [path]
-    count = int(found["count"])
+    count = int(part["count"])
     parts = [
-        path.with_name(f"{found['stem']}-{number:05}-of-{count:05}.gguf")
+        path.with_name(f"{part['stem']}-{number:05}-of-{count:05}.gguf")
         for number in range(1, count + 1)
     ]
     if path != parts[0]:
@@ -177,13 +177,13 @@ def folder_hashes(folder: Path) -> dict[str, str]:
     Raises:
         EngineError: a file cannot be read.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for part, patterns in _PARTS.items():
         files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
         if files:
             hashes = {path.name: file_sha256(path) for path in files}
-            found[f"{part}_sha256"] = stable_hash(hashes)
-    return found
+            digests[f"{part}_sha256"] = stable_hash(hashes)
+    return digests
 
 
 def _hash(path: Path) -> str:

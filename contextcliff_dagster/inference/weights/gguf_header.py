@@ -32,13 +32,13 @@ def gguf_header(path: Path) -> dict[str, Scalar]:
     try:
         stat = path.stat()
         return dict(_read_once(path, stat.st_size, stat.st_mtime_ns))
-    except OSError as fault:
-        raise EngineError(f"{path} cannot be read ({fault.strerror}); check it.") from fault
-    except (struct.error, UnicodeDecodeError, ValueError, KeyError) as fault:
+    except OSError as error:
+        raise EngineError(f"{path} cannot be read ({error.strerror}); check it.") from error
+    except (struct.error, UnicodeDecodeError, ValueError, KeyError) as error:
         raise EngineError(
-            f"{path} is not a GGUF file, or a damaged one ({fault}); fetch it again, or correct "
+            f"{path} is not a GGUF file, or a damaged one ({error}); fetch it again, or correct "
             "`weights` in models.yaml."
-        ) from fault
+        ) from error
 
 
 def trained_window(header: dict[str, Scalar]) -> int | None:
@@ -56,13 +56,13 @@ def _read_once(path: Path, size: int, changed_ns: int) -> dict[str, Scalar]:
         version, _tensors, entries = _unpack(file, "IQQ")
         if version not in (2, 3):
             raise ValueError(f"version {version}")
-        found: dict[str, Scalar] = {}
+        values: dict[str, Scalar] = {}
         for _ in range(entries):
             key = _string(file)
             value = _value(file, _unpack(file, "I")[0])
             if value is not None:
-                found[key] = value
-        return found
+                values[key] = value
+        return values
 
 
 def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:

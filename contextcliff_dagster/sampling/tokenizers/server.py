@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
@@ -25,19 +24,23 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.retry import (
+    QUESTIONS,
+    TransientError,
+    retry_after_s,
+    retry_blocking,
+)
 from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
 from contextcliff_dagster.sampling.tokenizers.count_cache import TokenCounts
 from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import whole
 
 __all__ = ["ServerTokenizer"]
 
-ATTEMPTS = 3
 AT_ONCE = 4
 """Requests in flight: counting is to leave room for others who use the server."""
 _START_SECONDS = 15.0
-_PAUSE_SECONDS = 0.5
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
-_TOLD = ("id", "root", "meta")
+_IDENTIFYING = ("id", "root", "meta")
 """What servers say of a model in /v1/models that tells vocabularies apart."""
 _PROBE = " ".join(CHECK_TEXTS[3:24])
 """Its token ids tell vocabularies apart, too, whatever a server calls its model."""
@@ -81,8 +84,8 @@ class ServerTokenizer:
         listed = self._listed(model)
         self.model = str(model or listed.get("id") or "")
         self.form, ids = self._find_form()
-        told = {key: listed[key] for key in _TOLD if listed.get(key) is not None}
-        content = json.dumps([told or self.model, ids], sort_keys=True, ensure_ascii=False)
+        identifying = {key: listed[key] for key in _IDENTIFYING if listed.get(key) is not None}
+        content = json.dumps([identifying or self.model, ids], sort_keys=True, ensure_ascii=False)
         self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
         self._counts = TokenCounts.of_store() if counts is None else counts
 
@@ -134,11 +137,11 @@ class ServerTokenizer:
     def _find_form(self) -> tuple[str, list[int]]:
         """The form in which this server counts, and the tokens of `_PROBE`."""
         for form in _BODIES:
-            found = self._tokens(
+            tokens = self._tokens(
                 form, _PROBE, _START_SECONDS, absent=(400, 404, 405, 415, 422, 501)
             )
-            if found:
-                return form, found
+            if tokens:
+                return form, tokens
         raise StudyError(
             f"Tokenizer {self.name!r}: {self._root} does not count tokens (it has no /tokenize as "
             "vLLM and llama.cpp have); name the model's tokenizer as file:<its tokenizer.json> or "
@@ -148,10 +151,10 @@ class ServerTokenizer:
     def _ids(self, text: str) -> list[int]:
         if not text:
             return []  # some servers refuse it
-        found = self._tokens(self.form, text, self._timeout_s)
-        if not found:
+        tokens = self._tokens(self.form, text, self._timeout_s)
+        if not tokens:
             self._fail("answers /tokenize without tokens")
-        return found
+        return tokens
 
     def _tokens(
         self, form: str, text: str, within_s: float, absent: tuple[int, ...] = ()
@@ -172,28 +175,36 @@ class ServerTokenizer:
         self, path: str, data: bytes | None, within_s: float, absent: tuple[int, ...] = ()
     ) -> Any:
         """The JSON there; None where the status is one of ``absent``, or the answer no JSON."""
-        for attempt in range(1, ATTEMPTS + 1):
-            request = Request(self._root + path + self._query, data, self._headers)
+        request = Request(self._root + path + self._query, data, self._headers)
+
+        def once() -> Any:
             try:
                 with self._opener.open(request, timeout=within_s) as reply:
                     return json.loads(reply.read())
-            except HTTPError as fault:
-                fault.close()
-                if fault.code in absent:
+            except HTTPError as error:
+                error.close()
+                if error.code in absent:
                     return None
-                if fault.code in (401, 403):
-                    self._fail(f"refuses the request (status {fault.code})", "see to its key")
-                what, again = f"answers with status {fault.code}", fault.code in _BUSY
+                if error.code in (401, 403):
+                    self._fail(f"refuses the request (status {error.code})", "see to its key")
+                what = f"answers with status {error.code}"
+                if error.code not in _BUSY:
+                    self._fail(what)
+                wait_s = retry_after_s({name.lower(): v for name, v in error.headers.items()})
+                raise TransientError(what, status=error.code, retry_after_s=wait_s) from None
             except json.JSONDecodeError:
                 return None
-            except (URLError, HTTPException, OSError, ValueError) as fault:
-                reason = getattr(fault, "reason", None) or fault
+            except (URLError, HTTPException, OSError, ValueError) as error:
+                reason = getattr(error, "reason", None) or error
                 what = f"does not answer ({type(reason).__name__})"
-                again = not isinstance(reason, ConnectionRefusedError)
-            if not again or attempt == ATTEMPTS:
-                self._fail(what)
-            time.sleep(_PAUSE_SECONDS * attempt)
-        raise AssertionError("not reached")
+                if isinstance(reason, ConnectionRefusedError):
+                    self._fail(what)
+                raise TransientError(what) from None
+
+        try:
+            return retry_blocking(once, QUESTIONS)
+        except TransientError as error:
+            self._fail(str(error))
 
     def _fail(self, what: str, do: str = "see that it runs and can be reached") -> NoReturn:
         raise StudyError(

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster.inference.execution.measure import measure
-from contextcliff_dagster.inference.execution.rate_limiter import AdaptiveLimit, Bucket, Pace
+from contextcliff_dagster.inference.execution.rate_limiter import AdaptiveLimit, Bucket, RateLimiter
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.retry import Backoff, Tries
+from contextcliff_dagster.retry import AttemptBudget, Backoff, TransientError
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     crowded_server,
@@ -61,34 +61,34 @@ def test_a_round_of_answers_adds_one_and_an_idle_limit_does_not_grow(most: int) 
 async def _crowd(most: int, room: int, calls: int, seed: int) -> dict[str, Any]:
     """A server with ``room`` seats that answers 429 to whom it cannot seat."""
     loop, rng = asyncio.get_running_loop(), random.Random(seed)
-    pace = Pace(openai_entry(HERE, concurrency=most), clock=loop.time)
+    limiter = RateLimiter(openai_entry(HERE, concurrency=most), clock=loop.time)
     seen: dict[str, Any] = {"refused": [], "most": 0, "done": 0, "seated": 0}
     todo = iter(range(calls))
 
     async def worker() -> None:
         for _ in todo:
             while True:
-                generation = await pace.enter(1)
+                generation = await limiter.enter(1)
                 assert generation is not None
-                seen["most"] = max(seen["most"], pace.in_flight)
-                assert pace.in_flight <= most
+                seen["most"] = max(seen["most"], limiter.in_flight)
+                assert limiter.in_flight <= most
                 full = seen["seated"] >= room
                 seen["seated"] += not full
                 await asyncio.sleep(0.01 if full else rng.uniform(0.5, 1.5))
                 seen["seated"] -= not full
                 if full:
-                    pace.limit.slow_down(generation)
+                    limiter.limit.slow_down(generation)
                     seen["refused"].append(loop.time())
                 else:
-                    pace.answered()
+                    limiter.answered()
                     seen["done"] += 1
-                pace.leave()
+                limiter.leave()
                 if not full:
                     break
                 await asyncio.sleep(rng.uniform(0, 0.5))
 
     await asyncio.gather(*(worker() for _ in range(most)))
-    return {**seen, "seconds": loop.time(), "left": pace.in_flight}
+    return {**seen, "seconds": loop.time(), "left": limiter.in_flight}
 
 
 @settings(max_examples=25, deadline=None)
@@ -136,13 +136,13 @@ def test_no_minute_sees_more_than_the_limit_and_one_burst(
 
 async def _paced(tokens: list[int], **limits: float) -> list[float]:
     loop = asyncio.get_running_loop()
-    pace = Pace(openai_entry(HERE, concurrency=64, **limits), clock=loop.time)
+    limiter = RateLimiter(openai_entry(HERE, concurrency=64, **limits), clock=loop.time)
     at: list[float] = []
 
     async def call(mine: int) -> None:
-        assert await pace.enter(mine)
+        assert await limiter.enter(mine)
         at.append(loop.time())
-        pace.leave()
+        limiter.leave()
 
     await asyncio.gather(*map(call, tokens))
     return at
@@ -165,32 +165,32 @@ def test_a_call_larger_than_a_minute_allows_is_sent_and_then_owed() -> None:
 
 def test_who_waits_is_let_in_in_order_and_told_when_the_run_is_halted() -> None:
     async def scene() -> None:
-        pace = Pace(openai_entry(HERE, concurrency=1))
-        assert await pace.enter(1) == 1
-        waiting = [asyncio.ensure_future(pace.enter(1)) for _ in range(3)]
+        limiter = RateLimiter(openai_entry(HERE, concurrency=1))
+        assert await limiter.enter(1) == 1
+        waiting = [asyncio.ensure_future(limiter.enter(1)) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
-        pace.leave()
+        limiter.leave()
         assert await waiting[1] == 1
-        pace.close()
+        limiter.close()
         assert await waiting[2] is None
-        assert await pace.enter(1) is None
-        pace.leave()
-        assert pace.in_flight == 0
+        assert await limiter.enter(1) is None
+        limiter.leave()
+        assert limiter.in_flight == 0
 
     run_virtually(scene())
 
 
 def test_a_turn_granted_to_a_call_that_was_given_up_is_handed_on() -> None:
     async def scene() -> None:
-        pace = Pace(openai_entry(HERE, concurrency=1))
-        assert await pace.enter(1) == 1
-        late = asyncio.ensure_future(pace.enter(1))
+        limiter = RateLimiter(openai_entry(HERE, concurrency=1))
+        assert await limiter.enter(1) == 1
+        late = asyncio.ensure_future(limiter.enter(1))
         await asyncio.sleep(0)
-        pace.leave()  # grants it to `late`, which has not run since
+        limiter.leave()  # grants it to `late`, which has not run since
         late.cancel()
         await asyncio.gather(late, return_exceptions=True)
-        assert await pace.enter(1) == 1
+        assert await limiter.enter(1) == 1
 
     run_virtually(scene())
 
@@ -203,16 +203,17 @@ def test_a_turn_granted_to_a_call_that_was_given_up_is_handed_on() -> None:
     slow=st.lists(st.booleans(), min_size=60, max_size=60),
     seed=st.integers(0, 99),
 )
-def test_tries_are_bounded_in_count_and_in_time(
+def test_attempts_are_bounded_in_count_and_in_time(
     attempts: int, deadline: float, took: float, asked: float | None, slow: list[bool], seed: int
 ) -> None:
-    tries = Tries(Backoff(attempts=attempts, deadline_s=deadline))
+    budget = AttemptBudget(Backoff(attempts=attempts, deadline_s=deadline))
     spent, faults, slow_downs = 0.0, 0, 0
     for slow_down in slow:
-        assert tries.left_s == pytest.approx(max(0.0, deadline - spent))
-        tries.sent += 1
+        assert budget.left_s == pytest.approx(max(0.0, deadline - spent))
+        budget.sent += 1
         faults, slow_downs = faults + (not slow_down), slow_downs + slow_down
-        wait_s = tries.wait_s(429 if slow_down else 500, took, asked, random.Random(seed))
+        error = TransientError("x", status=429 if slow_down else 500, retry_after_s=asked)
+        wait_s = budget.wait_after(error, took, random.Random(seed))
         if wait_s is None:
             break
         spent += took + wait_s

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import BudgetError, EngineError
-from contextcliff_dagster.inference.engines.base import Identity
 from contextcliff_dagster.inference.ledger.campaigns import (
     current_campaign,
     list_campaigns,
@@ -19,6 +18,7 @@ from contextcliff_dagster.inference.ledger.campaigns import (
     recorded_identity,
 )
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster_tests.support.records.calls import (

@@ -12,7 +12,7 @@ from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.models.registry import ModelEntry, Price
 from contextcliff_dagster.inference.spending import prices
 from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.spending.prices import insist_on_price, price_notes, priced
+from contextcliff_dagster.inference.spending.prices import price_notes, priced, require_price
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     openai_entry,
@@ -94,12 +94,12 @@ def test_an_entry_knows_better_than_the_table() -> None:
 def test_a_server_of_ones_own_gets_no_price_by_the_name_of_its_model(entry: ModelEntry) -> None:
     assert priced(entry).price is None
     with pytest.raises(BudgetError, match=r"has no price.*models\.yaml"):
-        insist_on_price(entry, Budget(usd=1))
+        require_price(entry, Budget(usd=1))
 
 
 def test_the_table_makes_a_budget_possible() -> None:
     entry = priced(openai_entry(OPENAI, model_id="gpt-4o-mini"))
-    insist_on_price(entry, Budget(usd=1))
+    require_price(entry, Budget(usd=1))
 
 
 def test_an_address_with_secrets_is_looked_up_without_them(

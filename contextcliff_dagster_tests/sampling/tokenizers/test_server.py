@@ -25,7 +25,7 @@ FORMS = {"vllm": "vLLM", "llamacpp": "llama.cpp"}
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("contextcliff_dagster.sampling.tokenizers.server._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
 
 
 def asked(log: Path) -> list[dict[str, Any]]:
@@ -213,7 +213,8 @@ def test_a_llama_cpp_server_counts_what_it_then_reads(
 ) -> None:
     import asyncio
 
-    from contextcliff_dagster.inference.engines.base import Decoding, open_engine
+    from contextcliff_dagster.inference.engines.base import Decoding
+    from contextcliff_dagster.inference.engines.registry import open_engine
     from contextcliff_dagster.inference.execution.single_request import ask
     from contextcliff_dagster.inference.models.registry import get_model
     from contextcliff_dagster.inference.requests.recipe import Prompt

@@ -12,15 +12,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
+    RejectedError,
+    TransportError,
 )
 from contextcliff_dagster.inference.engines.llamacpp.settings import (
     apply_settings,
@@ -29,6 +30,7 @@ from contextcliff_dagster.inference.engines.llamacpp.settings import (
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights.files import (
@@ -38,9 +40,6 @@ from contextcliff_dagster.inference.weights.files import (
     installed_version,
 )
 from contextcliff_dagster.inference.weights.gguf_header import gguf_header, trained_window
-
-if TYPE_CHECKING:
-    import httpx2
 
 BATCH_TOKENS = 512
 """Read at a time: after Ctrl-C, at most so many tokens are still read."""
@@ -96,20 +95,18 @@ def _window(entry: ModelEntry, path: Path) -> int:
     return window
 
 
-class LlamaCppEngine(GeneratesOnly):
-    """See `engine.Engine`."""
+class LlamaCppEngine(NoEmbeddings):
+    """See `base.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._path = weights_file(entry)
-        for name in ("xllamacpp", "httpx2"):
-            installed_version(name, entry, "local")
+        installed_version("xllamacpp", entry, "local")
         rope_settings(entry), kv_types(entry)
         self._lock = asyncio.Lock()
         self._server: Any = None
         self._devices: str | None = None
         self._remote: OpenAIEngine | None = None
-        self._http: httpx2.AsyncClient | None = None
 
     @property
     def window_tokens(self) -> int | None:
@@ -118,33 +115,33 @@ class LlamaCppEngine(GeneratesOnly):
 
     async def start(self) -> None:
         """Load the weights and listen on a free port of the loopback."""
-        import httpx2
-
         async with self._lock:  # a start that is given up goes on in its thread: `stop` waits
             self._server = await asyncio.to_thread(self._load)
             address = self._server.listening_address
-            self._http = httpx2.AsyncClient(
-                base_url=address, timeout=self._entry.timeout_s, trust_env=False
-            )
+            served = {
+                "engine": "openai",
+                "base_url": f"{address}/v1",
+                "quirks": Quirks(prefill="last_message"),
+            }
             self._remote = OpenAIEngine(
-                self._entry.model_copy(
-                    update={
-                        "engine": "openai",
-                        "base_url": f"{address}/v1",
-                        "quirks": Quirks(prefill="last_message", probes="omit"),
-                    }
-                )
+                self._entry.model_copy(update=served), own=Dialect("llamacpp")
             )
-            self._remote.dialect = Dialect("llamacpp")
             await self._remote.start()
-            props = await self._ask("GET", "/props")
-            slot = props["default_generation_settings"]["n_ctx"]
+            slot = await self._slot_tokens(self._remote)
         if slot < (self.window_tokens or 0):
             raise EngineError(
                 f"Model {self._entry.name!r}: llama.cpp gives each call {slot} tokens of the "
                 f"{self.window_tokens} asked for; set a smaller `window_tokens` or `concurrency` "
                 "in models.yaml."
             )
+
+    async def _slot_tokens(self, remote: OpenAIEngine) -> int:
+        """Return the window of one call."""
+        try:
+            props = await remote.probes.get("/props")
+        except TransportError as error:
+            raise self._failed("/props", error) from error
+        return int(props["default_generation_settings"]["n_ctx"])
 
     def _load(self) -> Any:
         import xllamacpp
@@ -175,12 +172,12 @@ class LlamaCppEngine(GeneratesOnly):
             devices = [
                 d for d in xllamacpp.get_device_info() if not d["type"].name.endswith("_CPU")
             ]
-        except RuntimeError as fault:
+        except RuntimeError as error:
             raise EngineError(
                 f"Model {entry.name!r}: llama.cpp cannot load {self._path} with a window of "
-                f"{self.window_tokens} tokens ({fault}); see its own words above, and correct "
+                f"{self.window_tokens} tokens ({error}); see its own words above, and correct "
                 "models.yaml."
-            ) from fault
+            ) from error
         self._devices = ", ".join(str(d["description"]) for d in devices) or "cpu"
         return server
 
@@ -190,9 +187,6 @@ class LlamaCppEngine(GeneratesOnly):
             if self._remote is not None:
                 await self._remote.stop()
                 self._remote = None
-            if self._http is not None:
-                await self._http.aclose()
-                self._http = None
             await asyncio.to_thread(self._unload)
 
     def _unload(self) -> None:
@@ -207,28 +201,18 @@ class LlamaCppEngine(GeneratesOnly):
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
         """Exact: the weights' own chat template and tokenizer."""
-        text = prompt.text
-        if prompt.mode != "completion":
-            asked = {"messages": prompt.as_dicts()}
-            text = (await self._ask("POST", "/apply-template", asked))["prompt"]
-        body = {"content": text, "add_special": True, "parse_special": True}
-        return PromptCount(len((await self._ask("POST", "/tokenize", body))["tokens"]))
-
-    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        import httpx2
-
-        assert self._http is not None, "start() comes first"
+        assert self._remote is not None, "start() comes first"
+        assert self._remote.server_count is not None
         try:
-            response = await self._http.request(method, path, json=body)
-            response.raise_for_status()
-            return response.json()
-        except (httpx2.HTTPError, ValueError) as fault:
-            answer = getattr(fault, "response", None)
-            said = fault if answer is None else answer.text[:300]
-            raise EngineError(
-                f"Model {self._entry.name!r}: llama.cpp fails at {path} ({said}); its chat "
-                "template may not know these turns, so try another prompt mode."
-            ) from fault
+            return await self._remote.server_count.once(prompt)
+        except (TransportError, RejectedError) as error:  # in process nothing fails in passing
+            raise self._failed("/apply-template", error) from error
+
+    def _failed(self, path: str, error: Exception) -> EngineError:
+        return EngineError(
+            f"Model {self._entry.name!r}: llama.cpp fails at {path} ({error}); its chat "
+            "template may not know these turns, so try another prompt mode."
+        )
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come."""

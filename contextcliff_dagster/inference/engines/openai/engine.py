@@ -20,15 +20,15 @@ from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
     Embeddings,
-    Identity,
     PromptCount,
     TransportError,
 )
-from contextcliff_dagster.inference.engines.openai.error_mapping import FaultSorter
+from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError, Whole
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes, detect
 from contextcliff_dagster.inference.engines.openai.token_counting import (
     ServerCount,
+    counting_way,
     find_server_count,
 )
 from contextcliff_dagster.inference.engines.openai.wire_format import (
@@ -37,17 +37,18 @@ from contextcliff_dagster.inference.engines.openai.wire_format import (
     read_error,
     request,
 )
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.requests.shared_document import MARK
 from contextcliff_dagster.redaction import hide, public_url, redact, url_secrets
+from contextcliff_dagster.retry import QUESTIONS, retry
 
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
-START_ATTEMPTS = 3
 START_SECONDS = 15.0
-_TOLD_FIELDS = ("max_model_len", "root", "meta")
+_LISTED_FIELDS = ("max_model_len", "root", "meta")
 """What servers say in /v1/models that decides answers (vLLM: max_model_len, root; llama.cpp:
 meta)."""
 
@@ -76,18 +77,20 @@ def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 class OpenAIEngine:
-    """See `engine.Engine`."""
+    """See `base.Engine`."""
 
-    def __init__(self, entry: ModelEntry) -> None:
-        self._entry = entry
+    def __init__(self, entry: ModelEntry, own: Dialect | None = None) -> None:
+        """``own``: what kind of server the caller has started for this entry, on this machine. It
+        is not asked what it is, counts the prompts, and is reached past any proxy."""
+        self._entry, self._own = entry, own
         self._base_url = entry.resolved_base_url()
         self._secrets = url_secrets(self._base_url)
         self._endpoint: Endpoint | None = None
-        self._told: dict[str, Any] = {}
-        self.dialect = Dialect()
+        self._listed: dict[str, Any] = {}
+        self.dialect = own or Dialect()
         self._tokenizer: Tokenizer | None = None
-        self._server_count: ServerCount | None = None
-        self._faults = FaultSorter(entry, public_url(self._base_url), self._redact)
+        self.server_count: ServerCount | None = None
+        self._errors = ErrorMapper(entry, public_url(self._base_url), self._redact)
 
     def _redact(self, text: str) -> str:
         return redact(text, self._secrets)
@@ -125,7 +128,7 @@ class OpenAIEngine:
                 f"Model {entry.name!r} has a user in `base_url` and a key: a request can carry one "
                 "of the two, so take the other out of models.yaml."
             )
-        if entry.tokenizer:
+        if entry.tokenizer and not self._own:
             from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
             self._tokenizer = open_tokenizer(entry.tokenizer)
@@ -134,24 +137,30 @@ class OpenAIEngine:
             headers,
             timeout_s=entry.timeout_s,
             connections=entry.concurrency + 2,
+            direct=self._own is not None,
         )
         listed = await self._ask_models()
-        self._told = {name: listed[name] for name in _TOLD_FIELDS if listed.get(name) is not None}
-        if entry.quirks.probes == "send":
-            await self._probe(self._endpoint, listed)
+        self._listed = {
+            name: listed[name] for name in _LISTED_FIELDS if listed.get(name) is not None
+        }
+        self.probes = Probes(self._endpoint, self._errors)
+        if self._own:
+            way = counting_way(self._own, listed)
+            self.server_count = way and ServerCount(way, entry, self._endpoint, self._errors)
+        elif entry.quirks.probes == "send":
+            await self._probe(self._endpoint, listed, self.probes)
 
-    async def _probe(self, endpoint: Endpoint, listed: dict[str, Any]) -> None:
-        probes = Probes(endpoint, self._faults)
+    async def _probe(self, endpoint: Endpoint, listed: dict[str, Any], probes: Probes) -> None:
         try:
             self.dialect = await detect(probes, listed)
             if self._tokenizer is None:
-                self._server_count = await find_server_count(
-                    self.dialect, listed, self._entry, endpoint, self._faults, probes
+                self.server_count = await find_server_count(
+                    self.dialect, listed, self._entry, endpoint, self._errors, probes
                 )
-        except TransportError as fault:
+        except TransportError as error:
             raise EngineError(
                 f"Model {self._entry.name!r}: {public_url(self._base_url)} does not say what kind "
-                f"of server it is ({fault}); run the same command again, or set `quirks: {{probes: "
+                f"of server it is ({error}); run the same command again, or set `quirks: {{probes: "
                 "omit}` for it in models.yaml."
             ) from None
 
@@ -160,45 +169,41 @@ class OpenAIEngine:
 
         A hiccup is retried: an identity that depends on luck would make a campaign refuse itself.
         """
-        for attempt in range(1, START_ATTEMPTS + 1):
-            try:
-                listed = await self._list_models()
-            except TransportError as fault:
-                if fault.kind == "connect" or attempt == START_ATTEMPTS:
-                    raise self._faults.unreachable(fault) from None
-                await asyncio.sleep(0.5 * attempt)
-                continue
-            mine = next((item for item in listed if item.get("id") == self._entry.model_id), None)
-            if mine is None and len(listed) == 1:
-                mine = listed[0]  # servers of one model answer to any name
-            return mine or {}
-        raise AssertionError("not reached")
+        try:
+            listed = await retry(self._list_models, QUESTIONS)
+        except TransportError as error:
+            raise self._errors.unreachable(error) from None
+        mine = next((item for item in listed if item.get("id") == self._entry.model_id), None)
+        if mine is None and len(listed) == 1:
+            mine = listed[0]  # servers of one model answer to any name
+        return mine or {}
 
     async def _list_models(self) -> list[dict[str, Any]]:
         assert self._endpoint is not None
         try:
             reply = await self._endpoint.ask("GET", "/models", within_s=START_SECONDS)
-        except TimeoutError as fault:
-            if type(fault) is not TimeoutError:
-                raise self._faults.sort(fault, sent=False) from None
-            raise TransportError("timeout", f"no answer within {START_SECONDS:g} s") from None
-        except Exception as fault:
-            raise self._faults.sort(fault, sent=False) from None
+        except Exception as error:
+            if type(error) is TimeoutError:
+                error = TransportError("timeout", f"no answer within {START_SECONDS:g} s")
+            mapped = self._errors.sort(error, sent=False)
+            if isinstance(mapped, TransportError) and mapped.kind == "connect":
+                raise self._errors.unreachable(mapped) from None  # nobody is there: not in passing
+            raise mapped from None
         if reply.status in {400, 404, 405, 422, 501}:
             return []
         if reply.status != 200:
-            raise self._faults.sort(StatusError(reply), sent=False)
+            raise self._errors.sort(StatusError(reply), sent=False)
         answer = reply.json()
         data = answer.get("data") if isinstance(answer, dict) else None
         return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
     def identity(self) -> Identity:
         """What the entry declares and the server tells."""
-        told = {**self._told, **self.dialect.told}
+        reported = {**self._listed, **self.dialect.reported}
         return Identity(
             {
                 **declared_openai_identity(self._entry),
-                **{f"server_{name}": self._without_secrets(told[name]) for name in told},
+                **{f"server_{name}": self._without_secrets(reported[name]) for name in reported},
             }
         )
 
@@ -216,7 +221,7 @@ class OpenAIEngine:
         """The texts under the entry's ``tokenizer``, template not counted; without one, what the
         server counts, where it does."""
         if self._tokenizer is None:
-            return await self._server_count.tokens(prompt) if self._server_count else None
+            return await self.server_count.tokens(prompt) if self.server_count else None
         # In a thread: half a megabyte takes long enough to be seen in the times of other calls.
         return PromptCount(await asyncio.to_thread(self._count, self._tokenizer, prompt), False)
 
@@ -244,13 +249,13 @@ class OpenAIEngine:
             )
             if reply.status != 200:
                 raise StatusError(reply)
-        except Exception as fault:
-            raise self._faults.sort(fault, sent=False) from None
-        if (found := read_embeddings(reply.json(), len(texts))) is None:
+        except Exception as error:
+            raise self._errors.sort(error, sent=False) from None
+        if (embeddings := read_embeddings(reply.json(), len(texts))) is None:
             raise TransportError(
                 "bad_answer", "the answer holds no vector for each text", maybe_paid=True
             )
-        return found
+        return embeddings
 
     async def stop(self) -> None:
         """Close the connections."""
@@ -274,17 +279,17 @@ class OpenAIEngine:
             ):
                 async for event in events:
                     chunk = orjson.loads(bytes(event))
-                    if error := read_error(chunk):
-                        raise self._faults.in_stream(error)
+                    if reported := read_error(chunk):
+                        raise self._errors.in_stream(reported)
                     chunks += 1
                     if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
                         finish_reason = delta.finish_reason or finish_reason
                         yield replace(delta, whole=True) if isinstance(event, Whole) else delta
         except (GeneratorExit, asyncio.CancelledError):
             raise
-        except Exception as fault:
-            if type(fault) is not TimeoutError:
-                raise self._faults.sort(fault, sent=chunks > 0) from None
+        except Exception as error:
+            if type(error) is not TimeoutError:
+                raise self._errors.sort(error, sent=chunks > 0) from None
             raise TransportError(
                 "timeout", f"no complete answer within {self._entry.timeout_s:g} s", maybe_paid=True
             ) from None

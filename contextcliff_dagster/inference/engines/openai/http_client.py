@@ -60,15 +60,21 @@ class Whole(bytes):
 
 class Endpoint:
     """One server, under one base URL, for one event loop. Faults are aiohttp's own, TimeoutError
-    and `StatusError`."""
+    and `StatusError`. ``direct``: past any proxy, as a server of our own is reached."""
 
     def __init__(
-        self, base_url: str, headers: Mapping[str, str], *, timeout_s: float, connections: int
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        *,
+        timeout_s: float,
+        connections: int,
+        direct: bool = False,
     ) -> None:
         import aiohttp
 
         self._base_url = base_url
-        self._proxy = _proxy_for(base_url)
+        self._proxy = None if direct else _proxy_for(base_url)
         self._proxy_auth = aiohttp.BasicAuth.from_url(_url(self._proxy)) if self._proxy else None
         # The timeout of the whole answer is the caller's; here only what is sooner known.
         waiting = aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, timeout_s))

@@ -33,22 +33,22 @@ _QUIRKS: Mapping[str, tuple[str, str, str]] = {
 """Parameter -> quirk, its value that mends it, and the words that make a refusal of it."""
 
 
-def wanted_setting(error: Mapping[str, Any], said: str, quirks: Quirks) -> str | None:
+def wanted_setting(error: Mapping[str, Any], message: str, quirks: Quirks) -> str | None:
     """What to set, in a clause; None where the refusal is not about a parameter of ours, or the
     setting is made already.
 
     Args:
         error: as the server sent it: OpenAI names the parameter in ``param``, FastAPI in ``loc``.
-        said: its message.
+        message: its message.
     """
     named = _named(error)
     for parameter, (quirk, value, refusal) in _QUIRKS.items():
         if getattr(quirks, quirk) == value or (named is not None and named != parameter):
             continue
         if named == parameter:
-            refused = refusal == _REFUSED or _says(refusal, said)
+            refused = refusal == _REFUSED or _matches(refusal, message)
         else:
-            refused = _says_of(parameter, refusal, said)
+            refused = _names_parameter(parameter, refusal, message)
         if refused:
             return f"set `quirks: {{{quirk}: {value}}}` for it in models.yaml"
     if named in ("max_tokens", "max_completion_tokens"):
@@ -56,17 +56,17 @@ def wanted_setting(error: Mapping[str, Any], said: str, quirks: Quirks) -> str |
     return None
 
 
-def _says_of(parameter: str, refusal: str, said: str) -> bool:
+def _names_parameter(parameter: str, refusal: str, message: str) -> bool:
     quoted, bare = f"['\"`]{parameter}['\"`]", rf"\b{parameter}\b"
     for name, near in ((quoted, _NEAR), (bare, _NEAR_A_BARE_WORD)):
         gap = rf"\W(?:.{{0,{near}}}\W)?"
-        if _says(rf"{name}{gap}(?:{refusal})|(?:{_UNKNOWN}|invalid){gap}{name}", said):
+        if _matches(rf"{name}{gap}(?:{refusal})|(?:{_UNKNOWN}|invalid){gap}{name}", message):
             return True
     return False
 
 
-def _says(pattern: str, said: str) -> bool:
-    return re.search(pattern, said, re.IGNORECASE | re.DOTALL) is not None
+def _matches(pattern: str, message: str) -> bool:
+    return re.search(pattern, message, re.IGNORECASE | re.DOTALL) is not None
 
 
 def _named(error: Mapping[str, Any]) -> str | None:

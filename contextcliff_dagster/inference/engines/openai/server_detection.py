@@ -14,21 +14,19 @@ is an error, not a "no".
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from contextcliff_dagster.inference.engines.base import TransportError
-from contextcliff_dagster.inference.engines.openai.error_mapping import FaultSorter
+from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError
 from contextcliff_dagster.redaction import public_url
+from contextcliff_dagster.retry import QUESTIONS, retry
 
-PROBE_ATTEMPTS = 3
 PROBE_SECONDS = 5.0
 _HICCUPS = frozenset({408, 425, 429, 500, 502, 503, 504})
-_LONGEST_WAIT_S = 5.0
 
 DialectName = Literal["plain", "vllm", "llamacpp", "koboldcpp", "nim"]
 
@@ -52,17 +50,17 @@ _SAMPLING = (
 
 @dataclass(frozen=True)
 class Dialect:
-    """``told`` goes into the serving identity, each name with ``server_`` before it."""
+    """``reported`` goes into the serving identity, each name with ``server_`` before it."""
 
     name: DialectName = "plain"
-    told: Mapping[str, Any] = field(default_factory=dict)
+    reported: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Probes:
     """Small questions to one server, with its own key and to its own address only."""
 
-    def __init__(self, endpoint: Endpoint, faults: FaultSorter) -> None:
-        self._endpoint, self._faults = endpoint, faults
+    def __init__(self, endpoint: Endpoint, errors: ErrorMapper) -> None:
+        self._endpoint, self._errors = endpoint, errors
 
     async def get(self, path: str, *, beside: bool = True) -> dict[str, Any]:
         """The JSON object there; {} where there is none."""
@@ -77,25 +75,25 @@ class Probes:
             TransportError: no answer, or one that a busy server gives, time after time.
             EngineError: no further request makes sense.
         """
-        for attempt in range(1, PROBE_ATTEMPTS + 1):
+
+        async def once() -> dict[str, Any]:
             try:
                 reply = await self._endpoint.ask(
                     method, path, parts, within_s=PROBE_SECONDS, beside=beside
                 )
-                if reply.status not in _HICCUPS:
-                    answer = reply.json() if reply.status == 200 else None
-                    return answer if isinstance(answer, dict) else {}
-                fault = self._faults.sort(StatusError(reply), sent=False)
-            except Exception as raised:
-                fault = self._faults.sort(raised, sent=False)
-            if not isinstance(fault, TransportError):
-                raise fault
-            if attempt == PROBE_ATTEMPTS:
-                if fault.status == 500:  # not busy: broken, at a path that it may not even have
-                    return {}
-                raise fault
-            await asyncio.sleep(min(fault.retry_after_s or 0.3 * attempt, _LONGEST_WAIT_S))
-        raise AssertionError("not reached")
+                if reply.status in _HICCUPS:
+                    raise StatusError(reply)
+            except Exception as error:
+                raise self._errors.sort(error, sent=False) from None
+            answer = reply.json() if reply.status == 200 else None
+            return answer if isinstance(answer, dict) else {}
+
+        try:
+            return await retry(once, QUESTIONS)
+        except TransportError as error:
+            if error.status == 500:  # not busy: broken, at a path that it may not even have
+                return {}
+            raise
 
 
 async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
@@ -104,26 +102,26 @@ async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
     Raises:
         TransportError: see `Probes.ask`.
     """
-    said = await probes.get("/api/extra/version")
-    if said.get("result") == "KoboldCpp":
+    answer = await probes.get("/api/extra/version")
+    if answer.get("result") == "KoboldCpp":
         window = await probes.get("/api/extra/true_max_context_length")
-        told = {
-            "software": _software("koboldcpp", said.get("version")),
+        reported = {
+            "software": _software("koboldcpp", answer.get("version")),
             # It answers to any name, with the one model that is loaded.
             "model": _text(listed.get("id")),
             "window_tokens": _count(window.get("value")),
         }
-        return Dialect("koboldcpp", _known(told))
-    said = await probes.get("/version", beside=False)
-    if isinstance(said.get("release"), str) and isinstance(said.get("api"), str):
+        return Dialect("koboldcpp", _known(reported))
+    answer = await probes.get("/version", beside=False)
+    if isinstance(answer.get("release"), str) and isinstance(answer.get("api"), str):
         metadata = await probes.get("/metadata", beside=False)
-        return Dialect("nim", _known(_nim(said["release"], metadata)))
-    said = await probes.get("/props")
-    if found := _llamacpp(said):
-        return Dialect("llamacpp", found)
+        return Dialect("nim", _known(_nim(answer["release"], metadata)))
+    answer = await probes.get("/props")
+    if props := _llamacpp(answer):
+        return Dialect("llamacpp", props)
     if _count(listed.get("max_model_len")):
-        said = await probes.get("/version")
-        if version := _text(said.get("version")):
+        answer = await probes.get("/version")
+        if version := _text(answer.get("version")):
             return Dialect("vllm", {"software": _software("vllm", version)})
     return Dialect()
 
@@ -151,13 +149,13 @@ def _llamacpp(props: Mapping[str, Any]) -> dict[str, Any] | None:
     params = defaults.get("params")
     settings = params if isinstance(params, dict) else defaults
     template = _text(props.get("chat_template"))
-    told = {
+    reported = {
         "software": _software("llama.cpp", props.get("build_info")),
         "window_tokens": window,
         "chat_template": template and hashlib.sha256(template.encode()).hexdigest(),
         "sampling": {name: settings[name] for name in _SAMPLING if name in settings} or None,
     }
-    return _known(told)
+    return _known(reported)
 
 
 def _software(name: str, version: Any) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import PromptCount, RejectedError, TransportError
-from contextcliff_dagster.inference.engines.openai.error_mapping import FaultSorter
+from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes
 from contextcliff_dagster.inference.engines.openai.wire_format import GO_ON, encoded, goes_on
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Message, Prompt
-from contextcliff_dagster.inference.retry import Backoff, Tries
+from contextcliff_dagster.retry import Backoff, retry
 
 Way = Literal["tokenize", "template", "tokencount"]
 """``tokenize``: vLLM's /tokenize, which applies the chat template; ``template``: llama.cpp's
@@ -29,9 +26,8 @@ _TRIALS = (Prompt("chat", (Message("user", "x"),)), Prompt("completion", text="x
 class ServerCount:
     """Counts by asking the server, in one or two requests a prompt."""
 
-    def __init__(self, way: Way, entry: ModelEntry, endpoint: Endpoint, faults: FaultSorter):
-        self._way, self._entry, self._endpoint, self._faults = way, entry, endpoint, faults
-        self._random = random.Random()
+    def __init__(self, way: Way, entry: ModelEntry, endpoint: Endpoint, errors: ErrorMapper):
+        self._way, self._entry, self._endpoint, self._errors = way, entry, endpoint, errors
 
     async def tokens(self, prompt: Prompt) -> PromptCount | None:
         """The count; None where the server says that so long a prompt is too long to count.
@@ -40,34 +36,36 @@ class ServerCount:
             EngineError: it fails, time after time, or refuses.
         """
         name = self._entry.name
-        tries = Tries(
-            Backoff(attempts=self._entry.max_attempts, deadline_s=self._entry.longest_call_s)
-        )
-        while True:
-            started = time.perf_counter()
-            try:
-                return await _count(self._way, self._entry, prompt, self._ask)
-            except Exception as raised:
-                fault = self._faults.sort(raised, sent=False)
-            if isinstance(fault, RejectedError):
-                if fault.overflow:
-                    return None
-                raise EngineError(
-                    f"Model {name!r}: the server cannot count a prompt ({fault}); its chat "
-                    "template may not know these turns, so try another prompt mode, or name the "
-                    "model's `tokenizer` in models.yaml."
-                )
-            if not isinstance(fault, TransportError):
-                raise fault
-            tries.sent += 1
-            took_s = time.perf_counter() - started
-            wait_s = tries.wait_s(fault.status, took_s, fault.retry_after_s, self._random)
-            if wait_s is None:
-                raise EngineError(
-                    f"Model {name!r}: the server does not count prompts any more ({fault}); "
-                    "everything measured is kept, so see to it and run the same command again."
-                )
-            await asyncio.sleep(wait_s)
+        backoff = Backoff(attempts=self._entry.max_attempts, deadline_s=self._entry.longest_call_s)
+        try:
+            return await retry(lambda: self.once(prompt), backoff)
+        except TransportError as error:
+            raise EngineError(
+                f"Model {name!r}: the server does not count prompts any more ({error}); "
+                "everything measured is kept, so see to it and run the same command again."
+            ) from None
+        except RejectedError as error:
+            raise EngineError(
+                f"Model {name!r}: the server cannot count a prompt ({error}); its chat "
+                "template may not know these turns, so try another prompt mode, or name the "
+                "model's `tokenizer` in models.yaml."
+            ) from None
+
+    async def once(self, prompt: Prompt) -> PromptCount | None:
+        """As `tokens`, in one attempt.
+
+        Raises:
+            TransportError: worth another attempt.
+            RejectedError: it refuses this prompt.
+            EngineError: no further request makes sense.
+        """
+        try:
+            return await _count(self._way, self._entry, prompt, self._ask)
+        except Exception as raised:
+            error = self._errors.sort(raised, sent=False)
+        if isinstance(error, RejectedError) and error.overflow:
+            return None
+        raise error
 
     async def _ask(self, path: str, parts: Sequence[bytes]) -> Any:
         within_s = self._entry.timeout_s
@@ -77,12 +75,26 @@ class ServerCount:
         return reply.json()
 
 
+def counting_way(dialect: Dialect, listed: Mapping[str, Any]) -> Way | None:
+    """Return how such a server counts; None for one that does not.
+
+    ``listed``: what its /v1/models says of the model.
+    """
+    if dialect.name == "koboldcpp":
+        return "tokencount"
+    if dialect.name == "llamacpp":
+        return "template"
+    if dialect.name in ("vllm", "nim") or isinstance(listed.get("max_model_len"), int):
+        return "tokenize"
+    return None
+
+
 async def find_server_count(
     dialect: Dialect,
     listed: dict[str, Any],
     entry: ModelEntry,
     endpoint: Endpoint,
-    faults: FaultSorter,
+    errors: ErrorMapper,
     probes: Probes,
 ) -> ServerCount | None:
     """How to have prompts counted there, tried out on one letter; None where that cannot be.
@@ -90,14 +102,8 @@ async def find_server_count(
     Raises:
         TransportError, EngineError: see `Probes.ask`.
     """
-    way: Way
-    if dialect.name == "koboldcpp":
-        way = "tokencount"
-    elif dialect.name == "llamacpp":
-        way = "template"
-    elif dialect.name in ("vllm", "nim") or isinstance(listed.get("max_model_len"), int):
-        way = "tokenize"
-    else:
+    way = counting_way(dialect, listed)
+    if way is None:
         return None
 
     async def ask(path: str, parts: Sequence[bytes]) -> Any:
@@ -106,7 +112,7 @@ async def find_server_count(
     for trial in _TRIALS:
         try:
             await _count(way, entry, trial, ask)
-            return ServerCount(way, entry, endpoint, faults)
+            return ServerCount(way, entry, endpoint, errors)
         except _NoCount:
             continue
     return None

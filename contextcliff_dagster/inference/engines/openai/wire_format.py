@@ -84,8 +84,8 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
             text = choice.get("text") or ""
         else:
             text, thought = _texts(piece.get("content"))
-            told = piece.get("reasoning_content") or piece.get("reasoning")
-            reasoning = told if isinstance(told, str) and told else thought
+            thinking = piece.get("reasoning_content") or piece.get("reasoning")
+            reasoning = thinking if isinstance(thinking, str) and thinking else thought
     usage = _usage(chunk.get("usage"))
     timing = _timing(chunk.get("metrics"), within_ms)
     if not (text or reasoning or finish_reason or usage or timing):

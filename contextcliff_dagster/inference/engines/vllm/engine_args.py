@@ -149,17 +149,17 @@ def _config(entry: ModelEntry) -> dict[str, Any]:
         if not source.is_dir():
             from transformers import AutoConfig
 
-            found: dict[str, Any] = AutoConfig.from_pretrained(
+            config: dict[str, Any] = AutoConfig.from_pretrained(
                 str(source), revision=entry.revision
             ).to_dict()
-            return found
+            return config
         loaded: dict[str, Any] = json.loads((source / "config.json").read_text(encoding="utf-8"))
         return loaded
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError) as error:
         raise EngineError(
-            f"Model {entry.name!r}: its config.json cannot be read ({fault}); it is needed for "
+            f"Model {entry.name!r}: its config.json cannot be read ({error}); it is needed for "
             "`rope_scaling`, so correct `weights` or `model_id` in models.yaml."
-        ) from fault
+        ) from error
 
 
 def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
     RejectedError,
     Timing,
@@ -34,13 +33,14 @@ from contextcliff_dagster.inference.engines.vllm.engine_args import (
     vllm_version,
 )
 from contextcliff_dagster.inference.engines.vllm.step_loop import Request, StepLoop
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.redaction import redact
 
 
-class VllmEngine(GeneratesOnly):
-    """See `engine.Engine`. As many sequences run at once as the entry's ``concurrency``."""
+class VllmEngine(NoEmbeddings):
+    """See `base.Engine`. As many sequences run at once as the entry's ``concurrency``."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
@@ -48,7 +48,7 @@ class VllmEngine(GeneratesOnly):
         self._steps: StepLoop | None = None
         self._tokenizer: Any = None
         self._one_at_a_time = threading.Lock()  # tokenizers are not to be shared by threads
-        self._told: dict[str, Any] = {}
+        self._reported: dict[str, Any] = {}
         self._counted: dict[str, list[int]] = {}
 
     @property
@@ -73,13 +73,13 @@ class VllmEngine(GeneratesOnly):
         try:
             model = await asyncio.wrap_future(steps.start())
             self._tokenizer = copy.deepcopy(model.get_tokenizer())
-            self._told = _told(model)
-        except Exception as fault:
-            said = redact(f"{type(fault).__name__}: {fault}")
+            self._reported = _reported(model)
+        except Exception as error:
+            reason = redact(f"{type(error).__name__}: {error}")
             raise EngineError(
-                f"Model {self._entry.name!r}: vLLM cannot load {args['model']} ({said}); correct "
+                f"Model {self._entry.name!r}: vLLM cannot load {args['model']} ({reason}); correct "
                 "its entry in models.yaml, or give it more memory."
-            ) from fault
+            ) from error
 
     async def stop(self) -> None:
         """Unload the model."""
@@ -89,8 +89,8 @@ class VllmEngine(GeneratesOnly):
 
     def identity(self) -> Identity:
         """What the entry declares, and what vLLM made of it."""
-        told = {f"server_{name}": value for name, value in self._told.items()}
-        return Identity({**self._declared, **told})
+        reported = {f"server_{name}": value for name, value in self._reported.items()}
+        return Identity({**self._declared, **reported})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
         """Exact: these very token ids are sent."""
@@ -117,12 +117,12 @@ class VllmEngine(GeneratesOnly):
                     add_generation_prompt=not prefill,
                     continue_final_message=prefill,
                 )
-            except Exception as fault:
+            except Exception as error:
                 raise EngineError(
                     f"Model {self._entry.name!r}: its chat template cannot be used "
-                    f"({redact(str(fault))}); base models want prompt mode 'completion', and some "
+                    f"({redact(str(error))}); base models want prompt mode 'completion', and some "
                     "models take no system text."
-                ) from fault
+                ) from error
             return _ids(self._tokenizer, text, special=False)
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
@@ -179,12 +179,12 @@ class VllmEngine(GeneratesOnly):
             timing=_timing(piece.metrics, request.asked_at),
         )
 
-    def _sorted(self, fault: BaseException) -> Exception:
-        said = redact(f"{type(fault).__name__}: {fault}")
-        if isinstance(fault, ValueError):  # vLLM's way of refusing one request
-            return RejectedError(f"vLLM refuses the request ({said})")
+    def _sorted(self, error: BaseException) -> Exception:
+        reason = redact(f"{type(error).__name__}: {error}")
+        if isinstance(error, ValueError):  # vLLM's way of refusing one request
+            return RejectedError(f"vLLM refuses the request ({reason})")
         return EngineError(
-            f"Model {self._entry.name!r}: vLLM broke down ({said}); everything measured is kept, "
+            f"Model {self._entry.name!r}: vLLM broke down ({reason}); everything measured is kept, "
             "so run the same command to go on, with a smaller `concurrency` or window if memory "
             "ran out."
         )
@@ -218,12 +218,12 @@ def _timing(metrics: Any, asked_at: float) -> Timing | None:
     )
 
 
-def _told(model: Any) -> dict[str, Any]:
+def _reported(model: Any) -> dict[str, Any]:
     """What vLLM decided by itself and what decides answers."""
     from vllm.platforms import current_platform
 
     config = model.llm_engine.vllm_config
-    told = {
+    reported = {
         "max_model_len": int(config.model_config.max_model_len),
         "dtype": str(config.model_config.dtype).removeprefix("torch."),
         "kv_cache_dtype": str(config.cache_config.cache_dtype),
@@ -231,4 +231,4 @@ def _told(model: Any) -> dict[str, Any]:
         "device": str(current_platform.get_device_name()),
         "commit": getattr(config.model_config.hf_config, "_commit_hash", None),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in reported.items() if value is not None}

@@ -15,30 +15,27 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
-    GeneratesOnly,
-    Identity,
+    NoEmbeddings,
     PromptCount,
+    RejectedError,
     TransportError,
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
 from contextcliff_dagster.inference.engines.vllm.engine_args import declared_vllm_identity
 from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.weights.files import installed_version
-
-COUNT_ATTEMPTS = 4
-COUNT_PAUSE_S = 1.0
+from contextcliff_dagster.retry import Backoff, retry
 
 
-class VllmServerEngine(GeneratesOnly):
-    """See `engine.Engine`."""
+class VllmServerEngine(NoEmbeddings):
+    """See `base.Engine`."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._declared = declared_vllm_identity(entry)
-        installed_version("httpx2", entry, "vllm")
         self._process = VllmProcess(entry)
         self._remote: OpenAIEngine | None = None
         self._window: int | None = None
@@ -70,10 +67,9 @@ class VllmServerEngine(GeneratesOnly):
             "vllm": type(self._entry.vllm)(),
             "api_key_env": None,
             "headers_env": {},
-            "quirks": Quirks(probes="omit"),
+            "quirks": Quirks(),
         }
-        self._remote = OpenAIEngine(self._entry.model_copy(update=update))
-        self._remote.dialect = Dialect("vllm")
+        self._remote = OpenAIEngine(self._entry.model_copy(update=update), own=Dialect("vllm"))
         await self._remote.start()
         self._window = self._remote.window_tokens
         self._broken = False
@@ -97,43 +93,23 @@ class VllmServerEngine(GeneratesOnly):
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
         """Exact: the server's own tokenizer and chat template."""
-        import httpx2
-
-        if prompt.mode == "completion":
-            body: dict[str, Any] = {"prompt": prompt.text, "add_special_tokens": True}
-        else:
-            prefill = prompt.mode == "chat_prefill"
-            body = {
-                "messages": prompt.as_dicts(),
-                "add_generation_prompt": not prefill,
-                "continue_final_message": prefill,
-            }
-        body["model"] = self._entry.model_id
-        attempts = 0
-        while True:
-            await self._ready()
-            attempts += 1
-            timeout = self._entry.timeout_s
-            try:
-                async with httpx2.AsyncClient(trust_env=False, timeout=timeout) as client:
-                    answer = await client.post(f"{self._process.address}/tokenize", json=body)
-                if answer.status_code == 200:
-                    return PromptCount(int(answer.json()["count"]))
-                fault = f"status {answer.status_code}: {answer.text[:300]}"
-                final = answer.status_code < 500
-            except (httpx2.HTTPError, OSError, ValueError, KeyError) as broken:
-                fault, final = str(broken), False
-            # One that is about to end answers 500 before it answers nothing.
-            if not final and not await self._process.healthy():
-                self._broken, attempts = True, 0
-                continue
-            if not final and attempts < COUNT_ATTEMPTS:
-                await asyncio.sleep(COUNT_PAUSE_S)
-                continue
+        backoff = Backoff(attempts=self._entry.max_attempts, deadline_s=self._entry.longest_call_s)
+        try:
+            return await retry(lambda: self._count(prompt), backoff)
+        except (TransportError, RejectedError) as error:
             raise EngineError(
-                f"Model {self._entry.name!r}: vLLM cannot count a prompt ({fault}); its chat "
+                f"Model {self._entry.name!r}: vLLM cannot count a prompt ({error}); its chat "
                 "template may not know these turns, so try another prompt mode."
-            )
+            ) from error
+
+    async def _count(self, prompt: Prompt) -> PromptCount | None:
+        remote = await self._ready()
+        assert remote.server_count is not None
+        try:
+            return await remote.server_count.once(prompt)
+        except TransportError as error:
+            await self._raise_if_dead(remote, error)
+            raise
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come.
@@ -147,13 +123,20 @@ class VllmServerEngine(GeneratesOnly):
             async with aclosing(remote.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
                 async for delta in stream:
                     yield delta
-        except TransportError as fault:
-            if remote is not self._remote or not await self._process.healthy():
-                self._broken = self._broken or remote is self._remote
-                raise TransportError(
-                    "server_died", f"the vLLM server died ({self._process.said(1)})"
-                ) from fault
+        except TransportError as error:
+            await self._raise_if_dead(remote, error)
             raise
+
+    async def _raise_if_dead(self, remote: OpenAIEngine, error: TransportError) -> None:
+        """Raise what stands for ``error`` where the server of ``remote`` has died.
+
+        One that is about to end answers 500 before it answers nothing.
+        """
+        if remote is not self._remote or not await self._process.healthy():
+            self._broken = self._broken or remote is self._remote
+            raise TransportError(
+                "server_died", f"the vLLM server died ({self._process.last_words(1)})"
+            ) from error
 
     async def _ready(self) -> OpenAIEngine:
         """The way to a server that lives, started again where it does not."""
@@ -165,7 +148,7 @@ class VllmServerEngine(GeneratesOnly):
                     f"Model {self._entry.name!r}: its vLLM server died, and was started again "
                     f"{self._restarts} times already (`vllm: restarts`); everything measured is "
                     "kept, so give it more memory or a smaller window and run the same command to "
-                    f"go on. The last that it said: {self._process.said()}"
+                    f"go on. The last that it said: {self._process.last_words()}"
                 )
             self._restarts += 1
             await self._stop()

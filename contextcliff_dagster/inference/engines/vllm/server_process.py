@@ -17,6 +17,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.process_lease import lease_descriptors
+from contextcliff_dagster.inference.engines.openai.http_client import Endpoint
 from contextcliff_dagster.inference.engines.vllm import process_watchdog
 from contextcliff_dagster.inference.engines.vllm.engine_args import (
     engine_args,
@@ -57,7 +58,7 @@ class VllmProcess:
             except EngineError:
                 await self.stop()
                 # Between our asking for a free port and vLLM's taking it somebody else may have.
-                if attempt == _PORT_ATTEMPTS or "address already in use" not in self.said(50):
+                if attempt == _PORT_ATTEMPTS or "address already in use" not in self.last_words(50):
                     raise
             except BaseException:
                 await self.stop()
@@ -96,7 +97,7 @@ class VllmProcess:
             if why:
                 raise EngineError(
                     f"Model {self._entry.name!r}: its vLLM server {why}; correct its entry in "
-                    f"models.yaml. The last that it said: {self.said()}"
+                    f"models.yaml. The last that it said: {self.last_words()}"
                 )
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -107,28 +108,30 @@ class VllmProcess:
 
     async def healthy(self) -> bool:
         """Whether it is there, answers, and its engine lives."""
-        import httpx2
+        from aiohttp import ClientError
 
         if not self.alive:
             return False
+        endpoint = Endpoint(self.address, {}, timeout_s=HEALTH_SECONDS, connections=1, direct=True)
         try:
-            async with httpx2.AsyncClient(trust_env=False, timeout=HEALTH_SECONDS) as client:
-                return (await client.get(f"{self.address}/health")).status_code == 200
-        except (httpx2.HTTPError, OSError):
+            return (await endpoint.ask("GET", "/health", within_s=HEALTH_SECONDS)).status == 200
+        except (ClientError, OSError):  # a TimeoutError is an OSError
             return False
+        finally:
+            await endpoint.close()
 
-    def said(self, lines: int = 4) -> str:
+    def last_words(self, lines: int = 4) -> str:
         """The last lines of its log that tell something, on one line, without secrets."""
         if self._log is None:
             return "nothing"
         with Path(self._log.name).open("rb") as log:
             log.seek(max(os.fstat(log.fileno()).st_size - _TAIL_BYTES, 0))
             text = log.read().decode(errors="replace")
-        told = [line.strip() for line in text.splitlines() if line.strip(" \r\n^~|")]
-        faults = [line for line in told if "Error" in line]
+        lines_logged = [line.strip() for line in text.splitlines() if line.strip(" \r\n^~|")]
+        errors = [line for line in lines_logged if "Error" in line]
         # A traceback ends with the fault of the outermost process, which only says that an inner
         # one failed; the innermost comes first.
-        return redact(" | ".join((faults or told)[-lines:]), limit=1000) or "nothing"
+        return redact(" | ".join((errors or lines_logged)[-lines:]), limit=1000) or "nothing"
 
     async def stop(self) -> None:
         """End it, and all that it started; safe to call twice."""

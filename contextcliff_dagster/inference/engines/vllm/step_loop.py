@@ -79,15 +79,15 @@ class StepLoop:
         self._ready.set_result(model)
         engine = model.llm_engine
         del model
-        fault: BaseException = RuntimeError("vLLM was stopped")
+        error: BaseException = RuntimeError("vLLM was stopped")
         try:
             while self._follow_orders(engine):
                 for output in engine.step():
                     self._pass_on(output)
         except BaseException as broken:
-            fault = broken
+            error = broken
         finally:
-            self._end(fault)
+            self._end(error)
             with suppress(Exception):
                 _shut_down(engine)
 
@@ -110,9 +110,9 @@ class StepLoop:
         try:
             prompt = TokensPrompt(prompt_token_ids=request.prompt_ids)
             engine.add_request(request.key, prompt, request.sampling)
-        except Exception as fault:  # this prompt's own fault: the others go on
+        except Exception as error:  # this prompt's own fault: the others go on
             self._take(request.key)
-            request.tell(fault)
+            request.tell(error)
 
     def _drop(self, engine: Any, request: Request) -> None:
         if self._take(request.key):
@@ -128,13 +128,13 @@ class StepLoop:
         with self._lock:
             return self._asked.pop(key, None)
 
-    def _end(self, fault: BaseException) -> None:
+    def _end(self, error: BaseException) -> None:
         with self._lock:
-            self._ended = fault
+            self._ended = error
             left = list(self._asked.values())
             self._asked.clear()
         for request in left:
-            request.tell(fault)
+            request.tell(error)
 
 
 def _shut_down(engine: Any) -> None:

@@ -12,18 +12,16 @@ import numpy as np
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import (
-    Decoding,
-    Identity,
-    TransportError,
-    open_engine,
-)
+from contextcliff_dagster.inference.engines.base import Decoding, TransportError
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
+from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
+from contextcliff_dagster.inference.engines.registry import open_engine
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.inference.requests.shared_document import SharedText
@@ -83,9 +81,11 @@ RECIPES = {
 }
 
 
-def with_engine(entry: ModelEntry, work: Callable[[OpenAIEngine], Awaitable[T]]) -> T:
+def with_engine(
+    entry: ModelEntry, work: Callable[[OpenAIEngine], Awaitable[T]], own: Dialect | None = None
+) -> T:
     async def main() -> T:
-        engine = OpenAIEngine(entry)
+        engine = OpenAIEngine(entry, own)
         try:
             await engine.start()
             return await work(engine)
@@ -93,6 +93,29 @@ def with_engine(entry: ModelEntry, work: Callable[[OpenAIEngine], Awaitable[T]])
             await engine.stop()
 
     return asyncio.run(main())
+
+
+def test_a_server_of_our_own_is_not_probed_and_reached_past_any_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(engine: OpenAIEngine) -> int:
+        counted = await engine.count_prompt_tokens(Recipe().render("a b", "c"))
+        assert counted is not None
+        assert counted.exact
+        return counted.tokens
+
+    log = tmp_path / "log.jsonl"
+    with dialect_server("vllm", log=log) as url:
+        asked = with_engine(openai_entry(url), work)
+        probed = {line["path"] for line in read_log(log)}
+        log.unlink()
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        entry = openai_entry(url, tokenizer="reference", max_attempts=1)
+        assert with_engine(entry, work, Dialect("vllm")) == asked
+        assert {line["path"] for line in read_log(log)} == {"/v1/models", "/tokenize"} < probed
+        with pytest.raises(EngineError, match="cannot be reached"):
+            with_engine(entry, work)
 
 
 async def who(engine: OpenAIEngine) -> Identity:

@@ -7,18 +7,22 @@ import importlib.metadata
 import importlib.util
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.base import PromptCount, declared_identity, open_engine
+from contextcliff_dagster.inference.engines.base import PromptCount
+from contextcliff_dagster.inference.engines.registry import declared_identity, open_engine
 from contextcliff_dagster.inference.engines.vllm import engine_args, managed_server
+from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess
 from contextcliff_dagster.inference.models.registry import ModelEntry, load_models
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.card import weights_path
-from contextcliff_dagster_tests.support.records.calls import dialect_server
+from contextcliff_dagster.retry import Backoff
+from contextcliff_dagster_tests.support.records.calls import dialect_server, reference_server
 
 
 def entry(**changes: Any) -> ModelEntry:
@@ -141,21 +145,6 @@ def test_without_vllm_one_sentence_names_the_extra(engine: str) -> None:
         open_engine(entry(engine=engine))
 
 
-def test_a_vllm_installed_without_the_extra_is_told_what_lacks(
-    installed: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = importlib.metadata.version
-
-    def version(name: str) -> str:
-        if name == "httpx2":
-            raise importlib.metadata.PackageNotFoundError(name)
-        return there(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
-    with pytest.raises(EngineError, match=r"runs on httpx2.*contextcliff-dagster\[vllm\]"):
-        open_engine(entry(engine="vllm_server"))
-
-
 def test_weights_that_are_no_folder_are_one_sentence(installed: None, tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     with pytest.raises(EngineError, match=r"a folder of safetensors; make one .*\.dequantize FILE"):
@@ -204,6 +193,9 @@ class Borrowed:
     async def healthy(self) -> bool:
         return not self.dying
 
+    def last_words(self, lines: int) -> str:
+        return "nothing"
+
 
 @pytest.mark.parametrize(
     ("faults", "dying", "starts", "counted"),
@@ -224,7 +216,7 @@ def test_a_server_that_cannot_count_just_now_is_asked_again_or_started_again(
     counted: bool,
 ) -> None:
     monkeypatch.setattr(managed_server, "VllmProcess", Borrowed)
-    monkeypatch.setattr(managed_server, "COUNT_PAUSE_S", 0.0)
+    monkeypatch.setattr(managed_server, "Backoff", partial(Backoff, base_s=0.0))
     monkeypatch.setattr(Borrowed, "starts", 0)
 
     async def count() -> PromptCount | None:
@@ -244,3 +236,21 @@ def test_a_server_that_cannot_count_just_now_is_asked_again_or_started_again(
             with pytest.raises(EngineError, match="cannot count a prompt"):
                 asyncio.run(count())
     assert Borrowed.starts == starts
+
+
+def test_a_server_is_healthy_where_it_answers_and_only_while_its_process_is_there(
+    installed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def healthy(address: str, alive: bool) -> bool:
+        monkeypatch.setattr(VllmProcess, "alive", alive)
+        process = VllmProcess(entry(engine="vllm_server"))
+        process.address = address
+        return await process.healthy()
+
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with reference_server() as url:
+        address = url.removesuffix("/v1")
+        assert asyncio.run(healthy(address, True))
+        assert not asyncio.run(healthy(address, False))
+        assert not asyncio.run(healthy(f"{address}/none", True))
+    assert not asyncio.run(healthy(address, True))

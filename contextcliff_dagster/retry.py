@@ -1,16 +1,37 @@
-"""When to try again: full-jitter back-off for faults of the transport, and a breaker for too
-many."""
+"""When to try again: full-jitter back-off for faults that pass, and a breaker for too many.
+
+Every loop of this project that waits and tries again follows `Backoff`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
 
 from contextcliff_dagster.contracts import EngineError
+
+T = TypeVar("T")
+
+
+class TransientError(Exception):
+    """A fault that another attempt may not meet.
+
+    Parameters:
+        status: of the HTTP answer, if any.
+        retry_after_s: seconds that the server asks to wait.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.retry_after_s = status, retry_after_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +61,15 @@ class Backoff:
         return asked + jitter
 
 
-class Tries:
-    """The attempts of one call, counted and timed against the bounds of ``backoff``."""
+QUESTIONS = Backoff(attempts=3, slow_downs=2, longest_wait_s=5.0)
+"""For small questions to a server, asked before or between calls."""
+
+
+class AttemptBudget:
+    """The attempts of one call, counted and timed against the bounds of ``backoff``.
+
+    ``sent``: attempts begun; whoever makes them counts them.
+    """
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -53,23 +81,53 @@ class Tries:
         """Seconds of the call's deadline that are left."""
         return max(0.0, self._backoff.deadline_s - self._taken_s)
 
-    def wait_s(
-        self, status: int | None, took_s: float, retry_after_s: float | None, rng: random.Random
-    ) -> float | None:
-        """Seconds to wait after a failed request, or None where the call is given up.
-
-        ``status``: of the HTTP answer, if any; ``took_s``: what the request took.
-        """
-        slow_down = status == 429
+    def wait_after(self, error: TransientError, took_s: float, rng: random.Random) -> float | None:
+        """Return the seconds to wait after a request of ``took_s`` that failed; None to give up."""
+        slow_down = error.status == 429
         self._slow_downs += slow_down
         self._faults += not slow_down
         self._taken_s += took_s
         backoff = self._backoff
         if self._faults >= backoff.attempts or self._slow_downs > backoff.slow_downs:
             return None
-        wait_s = backoff.wait_s(self.sent, retry_after_s, rng)
+        wait_s = backoff.wait_s(self.sent, error.retry_after_s, rng)
         self._taken_s += wait_s
         return wait_s if self._taken_s < backoff.deadline_s else None
+
+
+async def retry(attempt: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
+    """Return what ``attempt`` returns, made again after each fault that may pass.
+
+    Raises:
+        TransientError: the last one, once ``backoff`` gives up.
+        Exception: anything else that ``attempt`` raises, at once.
+    """
+    budget, rng = AttemptBudget(backoff), random.Random()
+    while True:
+        budget.sent += 1
+        started = time.perf_counter()
+        try:
+            return await attempt()
+        except TransientError as error:
+            wait_s = budget.wait_after(error, time.perf_counter() - started, rng)
+            if wait_s is None:
+                raise
+        await asyncio.sleep(wait_s)
+
+
+def retry_blocking(attempt: Callable[[], T], backoff: Backoff) -> T:
+    """As `retry`, in plain code: it waits in the calling thread."""
+    budget, rng = AttemptBudget(backoff), random.Random()
+    while True:
+        budget.sent += 1
+        started = time.perf_counter()
+        try:
+            return attempt()
+        except TransientError as error:
+            wait_s = budget.wait_after(error, time.perf_counter() - started, rng)
+            if wait_s is None:
+                raise
+        time.sleep(wait_s)
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:

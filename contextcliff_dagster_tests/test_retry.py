@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -9,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.retry import Backoff, Breaker, retry_after_s
 from contextcliff_dagster.redaction import HIDDEN, public_url, redact
+from contextcliff_dagster.retry import (
+    Backoff,
+    Breaker,
+    TransientError,
+    retry,
+    retry_after_s,
+    retry_blocking,
+)
 
 
 @given(attempt=st.integers(1, 40), asked=st.none() | st.floats(-5, 1e6), seed=st.integers())
@@ -34,6 +42,53 @@ def test_retry_after_is_read_in_all_its_forms() -> None:
     assert retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, now=40) == 60
     assert retry_after_s({"retry-after": "soon"}) is None
     assert retry_after_s({}) is None
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize(
+    ("raised", "attempts"),
+    [
+        ([], 1),
+        ([TransientError("x")] * 2, 3),
+        ([TransientError("x")] * 3, 3),  # the third fault is the last
+        ([TransientError("x", status=429)] * 5, 6),  # being asked to slow down is no fault
+        ([ValueError("final")], 1),
+    ],
+)
+def test_only_faults_that_pass_are_tried_again_and_waits_follow_the_policy(
+    blocking: bool, raised: list[Exception], attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    monkeypatch.setattr("time.sleep", waits.append)
+    left, made = list(raised), []
+
+    def attempt() -> str:
+        made.append(1)
+        if left:
+            raise left.pop()
+        return "done"
+
+    async def attempted() -> str:
+        return attempt()
+
+    def run() -> str:
+        policy = Backoff(attempts=3)
+        return (
+            retry_blocking(attempt, policy) if blocking else asyncio.run(retry(attempted, policy))
+        )
+
+    if len(raised) >= attempts:
+        with pytest.raises(type(raised[0])):
+            run()
+    else:
+        assert run() == "done"
+    assert (len(made), len(waits)) == (attempts, attempts - 1)
+    assert all(0 <= wait <= 0.5 * 2**number for number, wait in enumerate(waits))
 
 
 def test_only_failures_in_a_row_open_the_breaker() -> None:

@@ -1,0 +1,181 @@
+"""The table of engines: what each is called, where its code is, and what `models.yaml` may ask.
+
+A new engine is its own file and a row here, or a file of another package with an entry point of
+the group `contextcliff.engines` (docs/inference.md shows one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import EngineError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from contextcliff_dagster.inference.engines.base import Engine
+    from contextcliff_dagster.inference.models.registry import ModelEntry
+
+ENTRY_POINT_GROUP = "contextcliff.engines"
+"""Other packages' engines: entry points of this group, each an `EngineSpec`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """One engine, declared without importing it.
+
+    Parameters:
+        name: what `engine` of a model says.
+        load: makes the engine of a model, not yet started: a callable, or where it is as
+            ``module:name`` (imported when it is used).
+        declared_identity: likewise; returns what is known of the serving identity before the
+            engine starts. All that changes answers belongs into it.
+        package: distribution that the engine runs on; None where nothing more is needed.
+        extra: extra of this project that installs ``package``.
+        use: what ``package`` is for, in a few words.
+        remote: it asks a server at the model's `base_url`, which it needs; calls may be billed.
+        in_process: the declared identity is the whole of it, and the context window is known
+            before the engine starts.
+        needs_weights: the model has to name `weights`.
+        needs_devices: it is leased a GPU where the machine has one, unless the model says `gpus`.
+        serial: one call at a time unless the model says `concurrency`: a second would take
+            processor time from the first, and spoil its times.
+        ignores: settings of a model that have no effect on it. They are refused: whoever gives one
+            believes that it was measured.
+        call_s, prompt_token_s: seconds a call and seconds a prompt token, for the cost estimate of
+            a model that was never measured.
+    """
+
+    name: str
+    load: str | Callable[[ModelEntry], Engine]
+    declared_identity: str | Callable[[ModelEntry], Mapping[str, Any]]
+    package: str | None = None
+    extra: str | None = None
+    use: str = ""
+    remote: bool = False
+    in_process: bool = False
+    needs_weights: bool = False
+    needs_devices: bool = False
+    serial: bool = False
+    ignores: tuple[str, ...] = ()
+    call_s: float = 1.0
+    prompt_token_s: float = 2e-4
+
+
+_ENGINES = "contextcliff_dagster.inference.engines"
+BUILT_IN: Mapping[str, EngineSpec] = {
+    spec.name: spec
+    for spec in (
+        EngineSpec(
+            "reference",
+            load=f"{_ENGINES}.reference:ReferenceEngine",
+            declared_identity=f"{_ENGINES}.reference:reference_identity",
+            in_process=True,
+            ignores=(
+                *("quantization", "kv_cache_dtype", "rope_scaling", "attention", "threads"),
+                "vllm",
+            ),
+            # The NumPy runtime on one core, at some thousand tokens.
+            call_s=0.01,
+            prompt_token_s=6e-5,
+        ),
+        EngineSpec(
+            "openai",
+            load=f"{_ENGINES}.openai.engine:OpenAIEngine",
+            declared_identity=f"{_ENGINES}.openai.engine:declared_openai_identity",
+            remote=True,
+            ignores=("weights", "attention", "threads", "vllm"),
+        ),
+        EngineSpec(
+            "llamacpp",
+            load=f"{_ENGINES}.llamacpp.engine:LlamaCppEngine",
+            declared_identity=f"{_ENGINES}.llamacpp.engine:llamacpp_identity",
+            package="xllamacpp",
+            extra="local",
+            use="runs GGUF models in process",
+            in_process=True,
+            needs_weights=True,
+            serial=True,
+            ignores=("dtype", "quantization", "attention", "vllm"),
+            # 135M parameters on two cores.
+            call_s=0.5,
+            prompt_token_s=3e-3,
+        ),
+        EngineSpec(
+            "transformers",
+            load=f"{_ENGINES}.transformers:TransformersEngine",
+            declared_identity=f"{_ENGINES}.transformers:transformers_identity",
+            package="transformers",
+            extra="transformers",
+            use="runs folders of safetensors and GGUF files in process",
+            in_process=True,
+            needs_weights=True,
+            needs_devices=True,
+            serial=True,
+            ignores=("quantization", "kv_cache_dtype", "vllm"),
+            call_s=0.5,
+            prompt_token_s=3e-3,
+        ),
+        EngineSpec(
+            "vllm",
+            load=f"{_ENGINES}.vllm.in_process:VllmEngine",
+            declared_identity=f"{_ENGINES}.vllm.engine_args:declared_vllm_identity",
+            package="vllm",
+            extra="vllm",
+            use="serves models on this machine",
+            needs_devices=True,
+            ignores=("attention", "threads"),
+        ),
+        EngineSpec(
+            "vllm_server",
+            load=f"{_ENGINES}.vllm.managed_server:VllmServerEngine",
+            declared_identity=f"{_ENGINES}.vllm.engine_args:declared_vllm_identity",
+            package="vllm",
+            extra="vllm",
+            use="serves models on this machine",
+            needs_devices=True,
+            ignores=("attention", "threads"),
+        ),
+    )
+}
+
+
+def engine_spec(name: str) -> EngineSpec:
+    """Return the engine called ``name``: built in, or of another package.
+
+    Raises:
+        EngineError: there is none, or its package cannot be imported.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    others = engine_entry_points()
+    if name not in others:
+        raise EngineError(f"There is no engine {name!r}; there are {', '.join(engine_names())}.")
+    return _load(others[name])
+
+
+def engine_names() -> list[str]:
+    """Return the names of all engines: the built-in ones, then those of other packages."""
+    return [*BUILT_IN, *sorted(engine_entry_points().keys() - BUILT_IN.keys())]
+
+
+def engine_entry_points() -> dict[str, EntryPoint]:
+    """Return the engines of other packages by name; one called as a built-in is never used."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _load(point: EntryPoint) -> EngineSpec:
+    where = f"Engine {point.name!r} ({point.value})"
+    try:
+        spec = point.load()
+    except Exception as error:
+        raise EngineError(
+            f"{where} cannot be imported: {error}; mend or reinstall its package."
+        ) from error
+    if not isinstance(spec, EngineSpec) or spec.name != point.name:
+        raise EngineError(f"{where} is no EngineSpec of that name; mend its package.")
+    return spec
