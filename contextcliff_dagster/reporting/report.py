@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.json_report import machine_report, plain_values
 from contextcliff_dagster.reporting.markdown.page import markdown_report
-from contextcliff_dagster.reporting.redaction import secrets_of, without_secrets
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
