@@ -396,3 +396,7 @@ TABLES: tuple[Table, ...] = (
     CONTROL_PREDICTIONS,
     CONTROL_RECORDS,
 )
+
+
+class ScoreFileError(ContextCliffError):
+    """A file of scores cannot be analysed as it is."""

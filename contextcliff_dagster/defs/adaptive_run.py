@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.defs.run import (
     JUDGEMENT,
     JUDGEMENT_OPS,
@@ -16,7 +17,6 @@ from contextcliff_dagster.defs.run import (
     as_it_stands,
     run_assets,
 )
-from contextcliff_dagster.defs.watch import Watch
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -121,10 +121,8 @@ def profile_targeted(
         # A bin that was cut short has answers in the ledger that no table has yet.
         kept: dict[str, Any] = {**dated, "from_ledger_only": True}
         names = ("predictions", "eval_records")
-        run_assets(
-            study, store, instance, names, {"predictions": kept, "eval_records": dated}, Watch()
-        )
-    run_assets(study, store, instance, JUDGEMENT, dict.fromkeys(JUDGEMENT_OPS, dated), Watch())
+        run_assets(study, store, instance, names, {"predictions": kept, "eval_records": dated})
+    run_assets(study, store, instance, JUDGEMENT, dict.fromkeys(JUDGEMENT_OPS, dated))
     return Targeted(as_it_stands(study, store, campaign, calls), rounds, stopped)
 
 

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.inference.models.registry import get_model
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.store import Store
@@ -20,6 +19,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import dagster as dg
 
+    from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.reporting.report import ReportFiles
@@ -107,7 +107,7 @@ def prepare_study(
                 config["cost_estimate"] = {"campaign": name}
             names = (*PREPARATION, "cost_estimate") if keep else PREPARATION
             where = instance if keep else dg.DagsterInstance.ephemeral()
-            run_assets(study, drawn, where, names, config, Watch())
+            run_assets(study, drawn, where, names, config)
         manifest = preparation.load_frozen(study, drawn)
         with measurement.open_ledger(ledgered) as ledger:
             estimate = measurement.estimate_cost(study, manifest, ledger, name)
@@ -148,6 +148,7 @@ def profile_study(
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
     """
+    from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.experiments.common import measurement, preparation
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
@@ -194,7 +195,7 @@ def rebuild_report(
         **dict.fromkeys(JUDGEMENT_OPS, dated),
         "predictions": {**dated, "from_ledger_only": True},
     }
-    run_assets(study, store, instance, ("predictions", *JUDGEMENT), config, Watch())
+    run_assets(study, store, instance, ("predictions", *JUDGEMENT), config)
     return as_it_stands(study, store, campaign, {})
 
 
@@ -217,15 +218,15 @@ def run_assets(
     instance: dg.DagsterInstance | None,
     names: Sequence[str],
     config: Mapping[str, Mapping[str, Any]],
-    watch: Watch,
+    watch: Watch | None = None,
 ) -> None:
-    """Materialize the named assets of ``study`` in one run in this process; faults come through."""
+    """Materialize the named assets of ``study`` in one run in this process; errors come through."""
     import dagster as dg
     from dagster._core.errors import DagsterAssetCheckFailedError
 
     from contextcliff_dagster.defs.asset_specs import asset_key, group
     from contextcliff_dagster.defs.partitions import range_tags
-    from contextcliff_dagster.defs.resources import StoreResource
+    from contextcliff_dagster.defs.resources import StoreResource, Watch
     from contextcliff_dagster.defs.studies import study_assets
 
     if instance is None and os.environ.get("DAGSTER_HOME"):
@@ -235,7 +236,7 @@ def run_assets(
         dg.materialize(
             study_assets(study),
             selection=[asset_key(study, name) for name in names],
-            resources={"store": StoreResource(root=str(store.root)), "watch": watch},
+            resources={"store": StoreResource(root=str(store.root)), "watch": watch or Watch()},
             instance=instance,
             tags=range_tags(study) if "predictions" in names else {},
             run_config={

@@ -19,10 +19,9 @@ from contextcliff_dagster.defs.partitions import (
     partition_key,
     study_partitions,
 )
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.ui import calls as show
 from contextcliff_dagster.defs.ui.progress_log import Narrator
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common.measurement import campaign_of, open_ledger
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.controls import preparation_and_measurement as steps

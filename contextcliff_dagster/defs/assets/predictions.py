@@ -11,8 +11,12 @@ import dagster as dg
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from contextcliff_dagster.contracts import PREDICTIONS
-from contextcliff_dagster.defs.asset_specs import asset_key, described, single_run_asset
-from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.asset_specs import (
+    FOLLOW_RECORDS,
+    asset_key,
+    described,
+    single_run_asset,
+)
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.partitions import (
     asked_partitions,
@@ -20,10 +24,9 @@ from contextcliff_dagster.defs.partitions import (
     partition_key,
     study_partitions,
 )
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.ui import calls as show
 from contextcliff_dagster.defs.ui.progress_log import Narrator
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common import measurement as steps
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.inference.spending.budget import Budget

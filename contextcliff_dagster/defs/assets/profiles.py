@@ -11,13 +11,13 @@ from contextcliff_dagster.contracts import EVAL_RECORDS
 from contextcliff_dagster.defs import checks
 from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.asset_specs import (
+    FOLLOW_RECORDS,
     asset_key,
     described,
     group,
     single_run_asset,
     single_run_multi_asset,
 )
-from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import report_freshness
 from contextcliff_dagster.defs.ui import results

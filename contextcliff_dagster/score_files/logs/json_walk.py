@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.contracts import ScoreFileError
 
 MOST_BYTES = 256 << 20
 """No single value of a log (a sample, a line) may be larger; what is, was made to be."""
