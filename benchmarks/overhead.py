@@ -56,8 +56,8 @@ def ours(
         from contextcliff_dagster.inference.execution.measure import measure
         from contextcliff_dagster.inference.ledger.ledger import Ledger
         from contextcliff_dagster.inference.models.registry import ModelEntry
-        from contextcliff_dagster.inference.requests.call_plan import PlannedSample
         from contextcliff_dagster.inference.requests.recipe import Recipe
+        from contextcliff_dagster.sampling.sample_source import PlannedSample
 
         @dataclass(frozen=True)
         class Planned:

@@ -253,10 +253,7 @@ def run_assets(
 def _refusal(study: Study, store: Store, campaign: str, fault: Exception) -> ContextCliffError:
     """The sentence of the blocking check, `no_silent_truncation`."""
     from contextcliff_dagster.defs.checks import cut_without_a_word
-    from contextcliff_dagster.experiments.length_profile.profile_and_report import (
-        read_records,
-        record_rows,
-    )
+    from contextcliff_dagster.experiments.common.record_tables import read_records, record_rows
     from contextcliff_dagster.scoring.truncation import refusal
 
     cut = cut_without_a_word(study, record_rows(read_records(study, store, campaign)))

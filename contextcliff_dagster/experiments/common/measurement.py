@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.models.registry import ModelEntry
-    from contextcliff_dagster.inference.requests.call_plan import PlannedSample, SampleSource
     from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
     from contextcliff_dagster.sampling.manifest import Manifest
+    from contextcliff_dagster.sampling.sample_source import PlannedSample, SampleSource
 
 Rows = Sequence[Mapping[str, Any]]
 

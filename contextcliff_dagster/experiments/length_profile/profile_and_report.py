@@ -16,6 +16,11 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.experiments.common.file_list import notes_on_files
 from contextcliff_dagster.experiments.common.measurement import write_predictions
+from contextcliff_dagster.experiments.common.record_tables import (
+    partition_files,
+    read_records,
+    record_rows,
+)
 from contextcliff_dagster.experiments.controls.preparation_and_measurement import control_answers
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.profile_files import (
@@ -73,7 +78,7 @@ def score_campaign(
     renew_predictions(study, store, manifest, ledger, campaign, places)
     scored: list[pa.Table] = []
     emptied: list[Path] = []
-    for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
+    for path in partition_files(store.campaign_dir("predictions", study.name, campaign)):
         rows = [row for row in read_table(path, PREDICTIONS).to_pylist() if _place(row) in places]
         target = _records_beside(path)
         if _texts_are_gone(rows):
@@ -103,7 +108,7 @@ def score_campaign(
             f"run `contextcliff profile {study.name}`, or materialize `predictions`."
         )
     # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
-    for records_file in _tables(store.campaign_dir("eval_records", study.name, campaign)):
+    for records_file in partition_files(store.campaign_dir("eval_records", study.name, campaign)):
         if records_file in emptied or not _predictions_beside(records_file).exists():
             records_file.unlink(missing_ok=True)
     return pa.concat_tables(scored)
@@ -124,7 +129,7 @@ def renew_predictions(
     """
     changed = set(outdated(study, store, manifest, campaign).values())
     measured: set[str] = set()
-    for path in _tables(store.campaign_dir("predictions", study.name, campaign)):
+    for path in partition_files(store.campaign_dir("predictions", study.name, campaign)):
         columns = read_table(path, PREDICTIONS).select(["model", *_PLACE])
         for row in columns.to_pylist():
             measured.add(row["model"])
@@ -133,24 +138,6 @@ def renew_predictions(
     for model in changed & measured:
         for bin in study.bin_keys:
             write_predictions(study, store, manifest, ledger, campaign, model, bin)
-
-
-def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
-    """All evaluation records of the campaign.
-
-    Raises:
-        StoreError: there are none, or a table is damaged.
-    """
-    import pyarrow as pa
-
-    paths = _tables(store.campaign_dir("eval_records", study.name, campaign))
-    if not paths:
-        raise StoreError(
-            f"Study {study.name!r} has no evaluation records in campaign {campaign} yet; "
-            "materialize `eval_records` first."
-        )
-    records: pd.DataFrame = pa.concat_tables(read_table(p, EVAL_RECORDS) for p in paths).to_pandas()
-    return records
 
 
 def profile_campaign(
@@ -206,12 +193,6 @@ def profile_campaign(
     for folder in outdated(study, store, manifest, campaign):
         shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what stays
     return profiles
-
-
-def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows, None where nothing is known: pandas itself has NaN there in columns of numbers."""
-    known = records.astype(object).where(records.notna(), None)
-    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
 
 
 def report_campaign(
@@ -291,10 +272,6 @@ def _sibling(file: Path, table: str) -> Path:
     """The same partition's file of another table (layout: ``Store``)."""
     *_, campaign, model, bin, _ = file.parts
     return file.parents[4] / table / campaign / model / bin / f"{table}.parquet"
-
-
-def _tables(folder: Path) -> list[Path]:
-    return sorted(folder.glob("model=*/bin=*/*.parquet"))
 
 
 def _only(column: pd.Series) -> str | None:
