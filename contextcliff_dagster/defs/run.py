@@ -222,9 +222,9 @@ def run_assets(
 ) -> None:
     """Materialize the named assets of ``study`` in one run in this process; errors come through."""
     import dagster as dg
-    from dagster._core.errors import DagsterAssetCheckFailedError
 
     from contextcliff_dagster.defs.asset_specs import asset_key, group
+    from contextcliff_dagster.defs.dagster_internals import DagsterAssetCheckFailedError
     from contextcliff_dagster.defs.partitions import range_tags
     from contextcliff_dagster.defs.resources import StoreResource, Watch
     from contextcliff_dagster.defs.studies import study_assets

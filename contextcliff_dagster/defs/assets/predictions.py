@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from contextcliff_dagster.contracts import PREDICTIONS
 from contextcliff_dagster.defs.asset_specs import (
@@ -17,6 +16,7 @@ from contextcliff_dagster.defs.asset_specs import (
     described,
     single_run_asset,
 )
+from contextcliff_dagster.defs.dagster_internals import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.partitions import (
     asked_partitions,
