@@ -265,7 +265,6 @@ def epub_file(words: list[str]) -> bytes:
 
 def encodings() -> None:
     """Of short texts in older encodings, how many does each detector read right?"""
-    from contextcliff_dagster_tests.corpora.extraction.test_texts import SENTENCES
 
     def chardetng(data: bytes) -> str:
         import chardetng_py
@@ -285,7 +284,7 @@ def encodings() -> None:
 
         return chardet.detect(data)["encoding"] or "ascii"
 
-    texts = [(text * n, name) for name, text in SENTENCES.items() for n in (1, 3, 20)]
+    texts = [(text * n, name) for name, text in made.SENTENCES.items() for n in (1, 3, 20)]
     texts += [("It’s “quoted” – the naïve café’s £5 menu… " * n, "cp1252") for n in (1, 3, 20)]
     for detect in (chardetng, charset_normalizer, chardet):
         wrong = []

@@ -57,8 +57,9 @@ def ours(
         from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
         from contextcliff_dagster.inference.ledger.ledger import Ledger
         from contextcliff_dagster.inference.models.registry import ModelEntry
-        from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedSample
+        from contextcliff_dagster.inference.requests.call_plan import CallPlan
         from contextcliff_dagster.inference.requests.recipe import Recipe
+        from contextcliff_dagster.sampling.sample_source import PlannedSample
 
         @dataclass(frozen=True)
         class Planned:

@@ -37,7 +37,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import cap_at, conclude
-from contextcliff_dagster.analysis.curves.logistic_family import merge_cells
+from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.design.error_rates import ALARMS
 from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate
 from contextcliff_dagster.analysis.records.samples import Documents

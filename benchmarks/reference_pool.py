@@ -27,7 +27,6 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 from accept import share
-from fresh_caps import LEVEL, LONG, SHORT, truth
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude
@@ -35,6 +34,8 @@ from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
 ROOT = Path(__file__).resolve().parents[1]
+SHORT, LONG = "reference-short", "reference-long"
+LEVEL = 1
 BINS = 10
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 MOST_BEYOND, LEAST_WITHIN = 0.05, 0.90
@@ -48,6 +49,13 @@ prompt: {{mode: chat, max_output_tokens: 12}}
 models: [reference-short, reference-long]
 scoring: {{primary: em}}
 """
+
+
+def truth() -> dict[str, float]:
+    """L70 of both models' cards."""
+    from contextcliff_dagster.reference.card import load_card
+
+    return {name: load_card(name).level(LEVEL).l70_tokens for name in (SHORT, LONG)}
 
 
 def answer_all(documents: int, store: Path) -> None:

@@ -1,46 +1,146 @@
-"""Keep secrets out of every text that is shown or kept."""
+"""Keep secrets out of every text that is shown or kept: errors, logs, reports.
+
+Secrets are hidden by value where they are known (`hide`), else by form: the keys of the providers
+and hosts in ``_KEYS``, values behind a telling name ("api-key: ...", "?token=..."), credentials in
+addresses and headers. Keys without a form of their own (Azure, Cohere, Mistral, Weights & Biases:
+plain hexadecimal or letters, as hashes are) are known by such a name only.
+"""
 
 from __future__ import annotations
 
 import base64
+import binascii
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
+from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
 
-_PATTERNS = (
-    re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"),
-    re.compile(r"\b(sk|pk|nvapi|hf|gsk|xai|AIza)[-_][A-Za-z0-9_-]{8,}"),
-    re.compile(
-        r"(?i)\b(api[-_]?key|access[-_]?token|token|secret|password)(=|%3D|\"?\s*:\s*\"?)[^\s&\"',;}]+"
-    ),
-    re.compile(r"(?<=://)[^/\s@]+@"),
-)
 HIDDEN = "[hidden]"
 _SHORTEST = 4
-"""Shorter ones say nothing, and would be found in every text."""
+"""Shorter secrets give nothing away, and would occur in every text."""
+_SHORTEST_IN_ENVIRONMENT = 8
+
+_KEYS = (
+    r"[spr]k-(?:proj|svcacct|admin|ant|or|lf)-[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic, OpenRouter
+    r"[spr]k-(?=[A-Za-z0-9]*[0-9])[A-Za-z0-9]{12,}[A-Za-z0-9_-]*",  # OpenAI, DeepSeek, Qwen
+    r"[spr]k-[A-Za-z0-9]{20,}[A-Za-z0-9_-]*",
+    r"[spr]k_(?:live|test)_[A-Za-z0-9]{8,}",
+    r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_+=-])",  # Google
+    r"(?:AQ\.|ya29\.|GOCSPX-)[A-Za-z0-9_-]{20,}",
+    r"(?:AKIA|ASIA)[A-Z0-9]{12,16}(?![A-Za-z0-9+=])",  # AWS
+    r"ABSK[A-Za-z0-9+/]{60,}={0,2}|bedrock-api-key-[A-Za-z0-9+/=]{16,}",
+    r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}",
+    r"(?:hf|gsk|r8|fw|jina|rpa|npm|pcsk)_[A-Za-z0-9]{16,}[A-Za-z0-9_]*",  # Hugging Face, Groq, ...
+    r"(?:xai|pplx|csk|tvly)-[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",  # xAI, Perplexity, Cerebras, Tavily
+    r"(?:nvapi-|tgp_v1_|wandb_v1_)[A-Za-z0-9_-]{16,}",  # NVIDIA, Together, Weights & Biases
+    r"dapi[0-9a-f]{32}(?:-[0-9]+)?|lsv2_(?:pt|sk)_[0-9a-f_]{16,}",  # Databricks, LangSmith
+    r"xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",  # Slack
+    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",  # JSON Web Tokens
+)
+_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+"""No key begins within a word; an escape in front of it is none."""
+
+_NAME = (
+    r"api[-_ ]?key|(?:access|private|subscription|account)[-_ ]?key|client[-_ ]?secret|password"
+    r"|passwd|passphrase|authorization|(?:access|auth|bearer|refresh|session|hub|hf)[-_ ]?token"
+)
+_BEHIND = r"\\*[\"']?\s*(?:=|:|%3D)\s*\\*[\"']?"
+_VALUE = r"(?:(?:bearer|basic|token|key)(?:\s|\+|%20)+)?[^\s&\"',;}]+"
+_LIKE_A_KEY = r"(?=[^\s&,;}]{16}|(?=[^\s&,;}]*[0-9])(?=[^\s&,;}]*[A-Za-z])[^\s&,;}]{8})"
+_WHOLE = (
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]+-----|\Z)",
+    rf"{_START}(?:{'|'.join(_KEYS)})",
+    r"(?<=://)[^/\s@]+(?=@)",
+)
+_AFTER_A_NAME = (
+    rf"(?i)((?:{_NAME}){_BEHIND}){_VALUE}",
+    r"(?i)([?&](?:key|sig|signature|auth|code)(?:=|%3D))[^&\s\"']+",
+    # These are words of prose, too: behind a colon only what is quoted or looks like a key.
+    r"(?i)((?:(?<![A-Za-z0-9_])token|(?-i:_TOKEN)|secret|credentials?)"
+    rf"(?:\\*[\"']?\s*(?:=|%3D)\s*\\*[\"']?|\\*[\"']?\s*:\s*(?:\\*[\"']|{_LIKE_A_KEY}))){_VALUE}",
+    r"\b((?i:bearer)(?:\s|\+|%20)+)"
+    r"(?=[^\s\"',;]*(?:[0-9_]|[a-z][A-Z])|[^\s\"',;]{20})[A-Za-z0-9._~+/=-]{6,}",
+)
+_PATTERNS = (
+    *((re.compile(pattern, re.S), HIDDEN) for pattern in _WHOLE),
+    *((re.compile(pattern), rf"\1{HIDDEN}") for pattern in _AFTER_A_NAME),
+)
+_BASIC = re.compile(r"\b((?i:basic)(?:\s|\+|%20)+)([A-Za-z0-9+/]{4,}={0,2})")
+_SECRET_NAME = re.compile(rf"(?:{_NAME}|secret|credentials?)$", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"(KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS?)$")
 
 
 def redact(text: str, secrets: Iterable[str] = (), *, limit: int = 300) -> str:
-    """``text`` on one line of at most ``limit`` characters, without secrets or what looks so."""
-    text = hide(text, secrets)
-    for pattern in _PATTERNS:
-        text = pattern.sub(HIDDEN, text)
-    text = " ".join(text.split())
+    """Return ``text`` on one line of at most ``limit`` characters, without secrets."""
+    text = " ".join(hide_keys(hide(text, secrets)).split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def hide_keys(text: str) -> str:
+    """Return ``text`` without what has the form of a secret."""
+    for pattern, shown in _PATTERNS:
+        text = pattern.sub(shown, text)
+    return _BASIC.sub(_without_basic, text)
+
+
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without the secrets, as they are or as addresses, headers and JSON write them."""
-    forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
-    for form in sorted(forms, key=len, reverse=True):
-        # Each text in a text puts more backslashes before what it quotes.
-        text = re.sub("".join(_ESCAPED.get(char, re.escape(char)) for char in form), HIDDEN, text)
-    return text
+    """Return ``text`` without ``secrets``, also as addresses, headers and JSON write them."""
+    pattern = _pattern_of(tuple(secrets))
+    return pattern.sub(HIDDEN, text) if pattern else text
+
+
+def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of variables with a secret's name (``..._KEY``, ``..._TOKEN``)."""
+    return tuple(
+        sorted(
+            {
+                value
+                for name, value in environment.items()
+                if _SECRET_VARIABLE.search(name.upper()) and len(value) >= _SHORTEST_IN_ENVIRONMENT
+            }
+        )
+    )
+
+
+def without_secrets(value: Any, secrets: tuple[str, ...] = ()) -> Any:
+    """Return a copy of a JSON-like ``value`` in which every secret reads ``[hidden]``.
+
+    A text behind a secret's name ("api_key", "password") is hidden whatever it is.
+    """
+    if isinstance(value, str):
+        return hide_keys(hide(value, secrets))
+    if isinstance(value, Mapping):
+        return {
+            without_secrets(key, secrets): HIDDEN
+            if isinstance(key, str) and isinstance(item, str) and _SECRET_NAME.search(key)
+            else without_secrets(item, secrets)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [without_secrets(item, secrets) for item in value]
+    return value
 
 
 _ESCAPED = {char: rf"\\*{re.escape(char)}" for char in "\"'/\\"}
+
+
+@lru_cache(16)
+def _pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
+    forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
+    # Each text in a text puts more backslashes before what it quotes.
+    return (
+        re.compile(
+            "|".join(
+                "".join(_ESCAPED.get(char, re.escape(char)) for char in form)
+                for form in sorted(forms, key=lambda form: (-len(form), form))
+            )
+        )
+        if forms
+        else None
+    )
 
 
 def _forms(secret: str) -> set[str]:
@@ -56,18 +156,30 @@ def _forms(secret: str) -> set[str]:
     }
 
 
+def _without_basic(match: re.Match[str]) -> str:
+    """A user and a password in base 64 have a colon between them; an ordinary word has none."""
+    try:
+        pair = base64.b64decode(match[2].rstrip("=")[: len(match[2].rstrip("=")) // 4 * 4])
+    except binascii.Error:
+        return match[0]
+    return f"{match[1]}{HIDDEN}" if b":" in pair else match[0]
+
+
 def url_secrets(url: str) -> list[str]:
-    """What of ``url`` may be shown to nobody: password, or a user that stands alone, both together
-    as a header has them, and every value of the query."""
-    found: list[str] = []
+    """Return the secret parts of ``url``.
+
+    Its password, or its user where there is no password, both as a header joins them, and every
+    value of its query.
+    """
+    secrets: list[str] = []
     with suppress(ValueError):
         parts = urlsplit(url)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        found = [password or user, f"{user}:{password}" if user else ""]
-        found += [value for _, value in parse_qsl(parts.query)]
+        secrets = [password or user, f"{user}:{password}" if user else ""]
+        secrets += [value for _, value in parse_qsl(parts.query)]
         if public_url(url) != url.rstrip("/"):
-            found += [url, parts.query, parts.netloc.rpartition("@")[0]]
-    return [secret for secret in found if secret]
+            secrets += [url, parts.query, parts.netloc.rpartition("@")[0]]
+    return [secret for secret in secrets if secret]
 
 
 def written_url(url: str) -> str:

@@ -10,6 +10,7 @@ from contextcliff_dagster.contracts.errors import (
     ContextCliffError,
     CorpusError,
     EngineError,
+    ScoreFileError,
     StoreError,
     StudyError,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "LengthBin",
     "PrimaryScore",
     "PromptMode",
+    "ScoreFileError",
     "StoreError",
     "StudyError",
     "Table",

@@ -29,3 +29,7 @@ class BudgetError(ContextCliffError):
 
 class StoreError(ContextCliffError):
     """The store cannot be read or written (disk full, read-only, damaged file)."""
+
+
+class ScoreFileError(ContextCliffError):
+    """A file of scores cannot be analysed as it is."""

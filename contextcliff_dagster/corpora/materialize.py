@@ -8,8 +8,8 @@ from __future__ import annotations
 import csv
 import json
 from array import array
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -24,7 +24,6 @@ from contextcliff_dagster.contracts import (
     Table,
     conform,
 )
-from contextcliff_dagster.corpora.arrow_memory import lean_arrow
 from contextcliff_dagster.corpora.corpus import Corpus, StreamedCorpus
 from contextcliff_dagster.store import atomic_path, write_atomic
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CorpusSummary",
     "example_row",
+    "lean_arrow",
     "materialize_corpus",
     "read_rows",
     "read_summary",
@@ -270,3 +270,20 @@ def _refuse_repeated_ids(corpus: Corpus, hashes: array[int]) -> None:
                     "give every example its own id, or none at all."
                 )
             first[name] = entry.place
+
+
+@contextmanager
+def lean_arrow() -> Iterator[None]:
+    """Inside, Arrow allocates from the system, which gives memory back sooner.
+
+    35 MB less at the peak of a length map. The setting is the process's; another thread that uses
+    Arrow meanwhile is slower, not wrong.
+    """
+    import pyarrow as pa
+
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.in_process import LocalRuns
+from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.defs.run import Profiled, judged_assets, read_profiled
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 

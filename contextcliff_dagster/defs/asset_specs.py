@@ -17,6 +17,18 @@ OWNERS = ("team:evaluation",)
 
 SINGLE_RUN = dg.BackfillPolicy.single_run()
 
+FOLLOW_RECORDS = (
+    dg.AutomationCondition.eager()
+    # Predictions nearly always have gaps (a pilot, one model of three): plain eager() waits for
+    # every partition for ever.
+    .without(~dg.AutomationCondition.any_deps_missing())
+    .with_label("follow_records")
+)
+"""For what is cheap and makes no call: follow whatever has been measured.
+
+Assets that cost calls have no condition: they run only when somebody asks.
+"""
+
 
 def single_run_asset(**options: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """``dg.asset`` that takes a range of partitions in one run.

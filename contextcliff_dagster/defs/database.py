@@ -11,8 +11,12 @@ import dagster as dg
 from dagster_duckdb import DuckDBResource
 
 from contextcliff_dagster.contracts import Table
-from contextcliff_dagster.defs.asset_specs import OWNERS, asset_key, single_run_asset
-from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.asset_specs import (
+    FOLLOW_RECORDS,
+    OWNERS,
+    asset_key,
+    single_run_asset,
+)
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE

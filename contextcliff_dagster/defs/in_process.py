@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.store import Store
@@ -16,6 +15,8 @@ from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import dagster as dg
+
+    from contextcliff_dagster.defs.resources import Watch
 
 Config = Mapping[str, Mapping[str, Any]]
 """Op, without the study's name -> its config."""
@@ -50,11 +51,11 @@ class LocalRuns:
             ContextCliffError: an asset failed, or a check that blocks what comes after it.
         """
         import dagster as dg
-        from dagster._core.errors import DagsterAssetCheckFailedError
 
         from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
+        from contextcliff_dagster.defs.dagster_internals import DagsterAssetCheckFailedError
         from contextcliff_dagster.defs.partitions import range_tags
-        from contextcliff_dagster.defs.resources import StoreResource
+        from contextcliff_dagster.defs.resources import StoreResource, Watch
         from contextcliff_dagster.defs.studies import job_name, study_assets
 
         study, instance = self.study, self.instance

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import dagster as dg
-from dagster._core.storage.tags import (
+
+from contextcliff_dagster.defs.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     PARTITION_NAME_TAG,
 )
-
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study

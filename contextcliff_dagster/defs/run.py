@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.defs.in_process import LocalRuns
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.models.registry import get_model
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
@@ -155,6 +154,7 @@ def profile_study(
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
     """
+    from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.defs.studies import judging_ops, measuring_assets, partitioned
     from contextcliff_dagster.experiments.common import preparation
 

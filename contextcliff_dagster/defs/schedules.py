@@ -9,9 +9,9 @@ from itertools import islice, pairwise
 from typing import Any
 
 import dagster as dg
-from dagster._utils.schedules import cron_string_iterator
 
 from contextcliff_dagster.defs.asset_specs import group, run_tags
+from contextcliff_dagster.defs.dagster_internals import cron_string_iterator
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE

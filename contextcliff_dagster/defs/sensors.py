@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import dagster as dg
-from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-)
 
 from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
+from contextcliff_dagster.defs.dagster_internals import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    NOT_FINISHED_STATUSES,
+)
 from contextcliff_dagster.defs.partitions import partition_key, range_tags
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.schedules import dated_config

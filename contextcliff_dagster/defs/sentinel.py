@@ -10,10 +10,9 @@ import dagster as dg
 from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
 from contextcliff_dagster.defs.executors.device_tags import device_tags
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.schedules import campaign_at
 from contextcliff_dagster.defs.ui.progress_log import Narrator
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL

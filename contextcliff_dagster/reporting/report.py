@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.json_report import machine_report, plain_values
 from contextcliff_dagster.reporting.markdown.escaping import plain
 from contextcliff_dagster.reporting.markdown.page import markdown_report
-from contextcliff_dagster.reporting.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.sections import map_texts
 from contextcliff_dagster.store import write_atomic
 

@@ -23,7 +23,7 @@ from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts import Example
-    from contextcliff_dagster.inference.requests.call_plan import PlannedSample, SampleSource
+    from contextcliff_dagster.sampling.sample_source import PlannedSample, SampleSource
 
 Control = Literal["no_context", "oracle"]
 NO_CONTEXT: Control = "no_context"
@@ -36,7 +36,7 @@ BETWEEN = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class ControlSample:
-    """A sample's example with the control's text for its document (`calls.PlannedSample`)."""
+    """A `PlannedSample`: an example with the control's text for its document."""
 
     example: Example
     length_tokens: int
@@ -45,7 +45,7 @@ class ControlSample:
 
 
 class ControlSource:
-    """A manifest whose documents are the control's texts (`calls.SampleSource`)."""
+    """A `SampleSource` whose documents are the control's texts."""
 
     def __init__(self, source: SampleSource, control: Control) -> None:
         self._source, self.control = source, control

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError
-from contextcliff_dagster.corpora.arrow_memory import lean_arrow
+from contextcliff_dagster.corpora.materialize import lean_arrow
 from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 from contextcliff_dagster.store import atomic_path, read_table
 

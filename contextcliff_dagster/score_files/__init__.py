@@ -7,8 +7,8 @@ belong here: any statistics.
 
 from __future__ import annotations
 
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import stem
-from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.logs import LogOptions, read_log
 from contextcliff_dagster.score_files.mean_tables import MeansTable, read_tables
 from contextcliff_dagster.score_files.model_selection import chosen, need_two_lengths

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import Columns
-from contextcliff_dagster.score_files.errors import ScoreFileError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.column_values import (
     lengths,
     need,
@@ -17,7 +18,6 @@ from contextcliff_dagster.score_files.column_values import (
     texts,
 )
 from contextcliff_dagster.score_files.columns import Columns, read_columns
-from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.records import rows_by_name
 
 if TYPE_CHECKING:

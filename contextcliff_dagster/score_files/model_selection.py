@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import stem
-from contextcliff_dagster.score_files.errors import ScoreFileError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

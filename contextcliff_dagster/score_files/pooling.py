@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import stem
-from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.records import ScoreRecords
 
 

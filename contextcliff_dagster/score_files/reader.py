@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs import LogOptions, read_log
 from contextcliff_dagster.score_files.logs.answers import TEXT_FIELDS
 from contextcliff_dagster.score_files.logs.lengths import Lengths, digest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.contracts import UNSCORED_TAGS
+from contextcliff_dagster.contracts import UNSCORED_TAGS, ScoreFileError
 from contextcliff_dagster.score_files.column_values import (
     lengths,
     need,
@@ -20,7 +20,6 @@ from contextcliff_dagster.score_files.column_values import (
     texts,
 )
 from contextcliff_dagster.score_files.columns import Columns, read_columns
-from contextcliff_dagster.score_files.errors import ScoreFileError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.contracts import ScoreFileError
 
 if TYPE_CHECKING:
     import pyarrow as pa

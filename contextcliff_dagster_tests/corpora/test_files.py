@@ -178,14 +178,21 @@ def test_the_json_stream_reads_what_json_reads_at_any_buffer_size(
 ) -> None:
     path = tmp_path_factory.mktemp("json") / "data.json"
     path.write_text(json.dumps(values, indent=indent), encoding="utf-8")
-    stream = JsonStream(path)
-    from contextcliff_dagster.corpora.readers import json_stream
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("contextcliff_dagster.corpora.readers.json_stream._READ_AHEAD", ahead)
+        patch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", ahead + 2)
+        assert [value for _, value in JsonStream(path).values()] == values
 
-    kept, json_stream._READ_AHEAD = json_stream._READ_AHEAD, ahead
-    try:
-        assert [value for _, value in stream.values()] == values
-    finally:
-        json_stream._READ_AHEAD = kept
+
+def test_a_number_may_go_on_in_the_next_chunk(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    values = [1.5, 1e-9, -12.25, 100]
+    path.write_text("[1.5, 1e-9, -12.25, 100]", encoding="utf-8")
+    for size in range(3, 24):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("contextcliff_dagster.corpora.readers.json_stream._READ_AHEAD", 1)
+            patch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", size)
+            assert [value for _, value in JsonStream(path).values()] == values
 
 
 def test_the_fingerprint_follows_content_and_options_not_the_path(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ import pytest
 from contextcliff_dagster.analysis.comparison.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
 from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK, alert
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.schedules import campaign_at, report_freshness, study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm

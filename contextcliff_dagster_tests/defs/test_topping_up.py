@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, EngineError, StudyError
+from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.defs.run import profile_study
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import new_campaign
 from contextcliff_dagster.store import Store, read_table

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.figures.report_figure import plot_report
 from contextcliff_dagster.reporting.figures.sparkline import sparkline
 from contextcliff_dagster.reporting.json_report import machine_report
 from contextcliff_dagster.reporting.markdown.page import markdown_report
-from contextcliff_dagster.reporting.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.report import write_report
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 from contextcliff_dagster_tests.support.records.reports import sample, sample_pair

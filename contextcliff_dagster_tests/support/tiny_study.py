@@ -10,9 +10,8 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.defs.asset_specs import group
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.studies import study_assets
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 

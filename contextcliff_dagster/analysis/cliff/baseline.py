@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.logistic_family import merge_cells
+from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
 
 if TYPE_CHECKING:

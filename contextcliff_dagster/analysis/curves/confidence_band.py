@@ -34,7 +34,7 @@ from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contextcliff_dagster.analysis.curves.logistic_family import Cells
+    from contextcliff_dagster.analysis.curves.cells import Cells
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

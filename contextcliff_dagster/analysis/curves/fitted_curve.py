@@ -15,7 +15,8 @@ from contextcliff_dagster.analysis.statistics.intervals import chi_square_quanti
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contextcliff_dagster.analysis.curves.logistic_family import Cells, DeclineFit
+    from contextcliff_dagster.analysis.curves.cells import Cells
+    from contextcliff_dagster.analysis.curves.logistic_family import DeclineFit
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

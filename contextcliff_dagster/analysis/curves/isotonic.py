@@ -17,7 +17,7 @@ a bounded isotonic fit is the free one clipped at its bounds (Robertson, Wright 
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contextcliff_dagster.analysis.curves.logistic_family import Cells
+    from contextcliff_dagster.analysis.curves.cells import Cells
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -42,7 +42,7 @@ def loss_deviance(
     ``at_least``: what the best explanation reaches anyhow (quasi log-likelihood over the
     dispersion), where other curves than falling ones are explanations too.
     """
-    best_free, best = cells.falling.likelihoods(tolerance)
+    best_free, best = falling_fits(cells).likelihoods(tolerance)
     # Each t was fitted as the very place of the loss; "from t on" allows an earlier one too.
     best = np.maximum.accumulate(best[:-1])
     reached = max(best_free / dispersion, at_least)
@@ -60,7 +60,7 @@ def possible_crossings(
     interval is closed outwards, to the scored lengths around it, and ends at the longest where the
     curve may never get there; ``None`` where no place is possible.
     """
-    best_free, best = cells.falling.likelihoods(loss)
+    best_free, best = falling_fits(cells).likelihoods(loss)
     reached = max(best_free / dispersion, at_least)
     # Rounding: at a limit of 0 the best place itself is left.
     possible = np.flatnonzero(2.0 * (reached - best / dispersion) <= limit + 1e-6)
@@ -72,7 +72,18 @@ def possible_crossings(
 
 def best_falling(cells: Cells) -> float:
     """Quasi log-likelihood of the best curve that never rises, its baseline region one block."""
-    return cells.falling.best
+    return falling_fits(cells).best
+
+
+@lru_cache(maxsize=4)
+def falling_fits(cells: Cells) -> FallingFits:
+    """Return the curves that never rise, of the cells beyond the baseline region.
+
+    Kept for the cells used last: a verdict asks for them at every tolerance.
+    """
+    k = cells.baseline_cells
+    base_n, base_s = float(cells.n[:k].sum()), float(cells.s[:k].sum())
+    return FallingFits(cells.n[k:], cells.s[k:], base_n, base_s)
 
 
 class FallingFits:

@@ -9,7 +9,7 @@ l = sum S log mu + (N - S) log(1 - mu), scaled by a dispersion phi that is robus
 of questions on one document (Liang and Zeger 1986): scores may be 0/1 or graded.
 
 The family describes; it does not certify. Real curves have shelves that no logistic follows, and a
-cap read off the family lies beyond the truth there: caps come from ``monotone``, which assumes no
+cap read off the family lies beyond the truth there: caps come from ``isotonic``, which assumes no
 shape.
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.isotonic import FallingFits
+from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE, Cells, merge_cells
 from contextcliff_dagster.analysis.curves.profiled_plateau import MU_FLOOR, profiled, two_levels
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MAX_CELLS = 200
-"""Cells of neighbouring documents: finer ones cost time and move a cap by under 0.5% of ranks."""
-BASELINE_SHARE = 0.15
-"""Share of the samples, shortest first, that is the baseline; no decline is placed inside it."""
 DEPTHS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 0.98)
 """Shares of the plateau a member may lose."""
 WIDTHS = (0.02, 0.045, 0.085, 0.16)
@@ -44,62 +40,6 @@ _REFINED_PLACES = 50
 _COARSE_DEPTHS, _FINE_DEPTHS = 21, 41
 _PARAMETERS = 3
 """Of a curve: plateau, place and depth (a step has no width)."""
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Neighbouring documents summed; all arrays of length G, shortest first.
-
-    ``x`` is the mean log length, ``low`` and ``high`` the shortest and longest length in tokens,
-    ``baseline_share`` the share of the samples that is the baseline.
-    """
-
-    x: Floats
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
-    n: Floats
-    s: Floats
-    baseline_share: float = BASELINE_SHARE
-
-    @cached_property
-    def edges(self) -> Floats:
-        """Log lengths between neighbouring cells (G - 1)."""
-        return 0.5 * (np.log(self.high[:-1]) + np.log(self.low[1:]))
-
-    @cached_property
-    def baseline_cells(self) -> int:
-        """How many cells make the baseline region (at least one)."""
-        reached = np.searchsorted(np.cumsum(self.n), self.baseline_share * self.n.sum() - 1e-9)
-        return int(min(reached + 1, len(self.n)))
-
-    @cached_property
-    def falling(self) -> FallingFits:
-        """Curves that never rise, of the cells beyond the baseline region."""
-        k = self.baseline_cells
-        base_n, base_s = float(self.n[:k].sum()), float(self.s[:k].sum())
-        return FallingFits(self.n[k:], self.s[k:], base_n, base_s)
-
-
-def merge_cells(
-    documents: Documents, at_most: int = MAX_CELLS, baseline_share: float = BASELINE_SHARE
-) -> Cells:
-    """Documents summed to at most ``at_most`` cells of similar n; equal lengths stay together."""
-    lengths, group = np.unique(documents.length_tokens, return_inverse=True)
-    n = np.bincount(group, weights=documents.n)
-    s = np.bincount(group, weights=documents.s)
-    if len(lengths) > at_most:
-        middle = np.cumsum(n) - 0.5 * n
-        cell = np.minimum((middle / n.sum() * at_most).astype(np.int64), at_most - 1)
-        _, cell = np.unique(cell, return_inverse=True)
-    else:
-        cell = np.arange(len(lengths))
-    count = int(cell[-1]) + 1
-    first = np.searchsorted(cell, np.arange(count), side="left")
-    last = np.searchsorted(cell, np.arange(count), side="right") - 1
-    total: Floats = np.add.reduceat(n, first)
-    x = np.add.reduceat(n * np.log(lengths), first) / total
-    summed = np.add.reduceat(s, first)
-    return Cells(x, lengths[first], lengths[last], total, summed, baseline_share)
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE, merge_cells
 from contextcliff_dagster.analysis.curves.logistic_family import (
-    BASELINE_SHARE,
     cluster_dispersion,
     known_dispersion,
-    merge_cells,
 )
 from contextcliff_dagster.analysis.curves.profiled_plateau import profiled, two_levels
 from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
@@ -33,7 +32,7 @@ from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contextcliff_dagster.analysis.curves.logistic_family import Cells
+    from contextcliff_dagster.analysis.curves.cells import Cells
     from contextcliff_dagster.analysis.records.samples import Documents
 
     Floats = NDArray[np.float64]

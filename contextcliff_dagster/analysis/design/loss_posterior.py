@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from contextcliff_dagster.analysis.curves.logistic_family import BASELINE_SHARE, known_dispersion
+from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
+from contextcliff_dagster.analysis.curves.logistic_family import known_dispersion
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

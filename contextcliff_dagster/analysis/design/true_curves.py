@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.logistic_family import BASELINE_SHARE
+from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

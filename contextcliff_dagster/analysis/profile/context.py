@@ -21,8 +21,6 @@ class ProfileContext:
         window_tokens: the model's technical window, in its own tokens.
         score_name: name of the score in ``cliffs.json``.
         primary: which of ``em``, ``f1``, ``contained`` the score is; ``None`` for a custom one.
-        prompt_overhead_tokens: scaffold around the document, used for ``cap_prompt_tokens`` where
-            the records carry no ``prompt_tokens``.
         provenance: hashes, versions, seeds, times; copied into the result.
         warnings: sentences about the measurement, shown with those of the analysis.
         controls: the scored answers to the same questions without their document.
@@ -38,7 +36,6 @@ class ProfileContext:
     window_tokens: int | None = None
     score_name: str = "score"
     primary: str | None = None
-    prompt_overhead_tokens: int | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     created_at: str | None = None

@@ -129,9 +129,7 @@ def profile_model(
         "verdict": finding.verdict.value,
         "safe_cap_tokens": cap.tokens,
         "safe_cap_reason": cap.reason,
-        "cap_prompt_tokens": cap_in_prompt_tokens(
-            sample.calls, cap.tokens, context.prompt_overhead_tokens
-        ),
+        "cap_prompt_tokens": cap_in_prompt_tokens(sample.calls, cap.tokens),
         "critical_threshold": _critical_threshold(cliff, context.window_tokens),
         "confidence": settings.confidence,
         "tolerance": settings.tolerance,

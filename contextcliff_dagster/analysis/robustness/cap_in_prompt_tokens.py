@@ -10,20 +10,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def cap_in_prompt_tokens(calls: pd.DataFrame, cap: int | None, overhead: int | None) -> int | None:
-    """Prompt tokens of a call whose document has ``cap`` tokens; ``None`` where unknown.
+def cap_in_prompt_tokens(calls: pd.DataFrame, cap: int | None) -> int | None:
+    """Return the prompt tokens of a call whose document has ``cap`` tokens; ``None`` where unknown.
 
-    Read off a least-squares line of the recorded ``prompt_tokens`` on ``length_tokens`` (the two
-    tokenizers differ by a factor, the scaffold adds a constant); without records, ``cap`` +
-    ``overhead``.
+    Read off a least-squares line of the recorded ``prompt_tokens`` on ``length_tokens``: the two
+    tokenizers differ by a factor, the scaffold adds a constant.
     """
-    if cap is None:
-        return None
     line = prompt_line(calls)
-    if line is not None:
-        slope, constant = line
-        return max(int(constant + slope * cap), 0)
-    return None if overhead is None else cap + overhead
+    if cap is None or line is None:
+        return None
+    slope, constant = line
+    return max(int(constant + slope * cap), 0)
 
 
 def prompt_line(calls: pd.DataFrame) -> tuple[float, float] | None:

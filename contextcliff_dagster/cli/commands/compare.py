@@ -113,7 +113,7 @@ class Ref:
             StudyError: the model has no records in the campaign.
         """
         from contextcliff_dagster.analysis.comparison.comparison import Measured
-        from contextcliff_dagster.experiments.length_profile.profile_and_report import read_records
+        from contextcliff_dagster.experiments.common.record_tables import read_records
         from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 
         records = read_records(self.study, store, self.campaign)

@@ -54,12 +54,12 @@ def first_records(file: Path) -> list[Record]:
 def _of_json(file: Path) -> Iterator[Any]:
     """Items of an array; of an object its ``data``, or its members where they are papers."""
     stream = JsonStream(file)
-    if not stream.is_object():
+    if not stream.begins_with("{"):
         yield from (value for _, value in stream.values())
         return
     plain: dict[str, Any] = {}
     nested = False
-    for _, name, value in islice(stream.members("data"), 40):
+    for _, name, value in islice(stream.members({"data"}), 40):
         if isinstance(value, Mapping) and (name == "data" or "qas" in value):
             yield value
             nested = True

@@ -46,8 +46,8 @@ class SquadCorpus(BenchmarkCorpus):
     def records(self, file: Path) -> Iterator[tuple[str, Any]]:
         if file.suffix.lower() == ".json":
             stream = JsonStream(file)
-            if stream.is_object():
-                return ((place, v) for place, key, v in stream.members("data") if key == "data")
+            if stream.begins_with("{"):
+                return ((place, v) for place, key, v in stream.members({"data"}) if key == "data")
             return stream.values()
         return super().records(file)
 

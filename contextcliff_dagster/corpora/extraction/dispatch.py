@@ -8,8 +8,7 @@ from importlib import import_module
 
 from contextcliff_dagster.corpora.extraction.decoding import decoded
 from contextcliff_dagster.corpora.extraction.file_type import kind_of
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
-from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.safe_read import file_bytes
 from contextcliff_dagster.corpora.extraction.text_cleanup import tidied
 

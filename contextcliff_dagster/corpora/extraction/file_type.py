@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.decoding import is_utf16, looks_binary
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
+from contextcliff_dagster.corpora.extraction.results import RefusedError
 
 __all__ = ["kind_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-__all__ = ["KINDS", "Extracted", "Limits", "Unusable"]
+__all__ = ["KINDS", "Extracted", "Limits", "RefusedError", "Unusable"]
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
 """What a file can be read as."""
@@ -67,3 +67,7 @@ class Unusable:
 
     path: Path
     reason: str
+
+
+class RefusedError(Exception):
+    """Why no text can be had of a file: a clause whose subject is the file, see `Unusable`."""

@@ -7,8 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
-from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
 __all__ = ["file_bytes"]
 

@@ -21,8 +21,7 @@ from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.dispatch import read_file
 from contextcliff_dagster.corpora.extraction.ipc_messages import read_exactly, write_message
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
-from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
 __all__ = ["main"]
 

@@ -6,8 +6,7 @@ import zipfile
 import zlib
 from io import BytesIO
 
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
-from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
 __all__ = ["Packed"]
 

@@ -1,20 +1,22 @@
-"""A stream of JSON values: the items of one top-level array, or objects one after another."""
+"""A stream of JSON values: items of a top-level array, members of an object, or values in a row."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any, NoReturn
 
-from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.readers.text_lines import text_pieces
+from contextcliff_dagster.contracts import ContextCliffError, CorpusError
+from contextcliff_dagster.corpora.readers.text_lines import text_chunks
 
 __all__ = ["DECODER", "JsonStream"]
 
 _SPACE = " \t\r\n"
-_READ_AHEAD = 1 << 18
+_READ_AHEAD = 1 << 19
+_NUMBER_GOES_ON = 4
+"""A number so near the end of what was read may go on: 1 of 1.5, or of 1e-9."""
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -26,86 +28,99 @@ DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 class JsonStream:
-    """Parses piece by piece: the buffer holds the current value and what was read ahead."""
+    """Parses piece by piece: the buffer holds the current value and what was read ahead.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._pieces = text_pieces(path)
+    Args:
+        file: the file's bytes, from where they are to be read; ``path`` is opened when None.
+        error: what is raised, always with the path and where it can be with the line.
+        decoder: of the values.
+        longest: characters of the longest value that is read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        file: Any = None,
+        *,
+        error: type[ContextCliffError] = CorpusError,
+        decoder: json.JSONDecoder = DECODER,
+        longest: int | None = None,
+    ) -> None:
+        self._path, self._error, self._decoder, self._longest = path, error, decoder, longest
+        self._pieces = self._text(file)
         self._buffer = ""
         self._at = 0
         self._line = 1
 
+    def begins_with(self, character: str) -> bool:
+        """Whether this is the first character that is no white space; nothing is consumed."""
+        return self._skip(_SPACE) == character
+
     def values(self) -> Iterator[tuple[str, Any]]:
-        """(place, value) of every value.
+        """Yield (place, value) of every item of an array, or of every value in a row.
 
         Raises:
-            CorpusError: the text is not JSON, holds NaN, or ends too early; with the line.
+            ContextCliffError: the text is not JSON, holds NaN, or ends too early; with the line.
         """
-        in_array = self._skip(_SPACE) == "["
-        if in_array:
-            self._at += 1
+        if self.begins_with("["):
+            yield from self._items("its JSON array", "item")
+            self._end("the JSON array's end")
+            return
         count = 0
-        while (first := self._skip(_SPACE + "," if count else _SPACE)) not in ("", "]"):
+        while self._skip(_SPACE + "," if count else _SPACE):
             count += 1
             yield f"{self._path}, line {self._line} (item {count})", self._value(count)
-        if in_array and first == "":
-            raise CorpusError(
-                f"{self._path} ends inside its JSON array, after item {count}: it was cut off."
-            )
-        if first == "]":
-            self._at += 1
-            if not in_array or self._skip(_SPACE):
-                raise CorpusError(
-                    f"{self._path}, line {self._line} goes on after the JSON array's end."
-                )
 
-    def is_object(self) -> bool:
-        """Whether the text begins as an object; nothing of it is consumed."""
-        return self._skip(_SPACE) == "{"
+    def members(self, spread: Collection[str] = ()) -> Iterator[tuple[str, str, Any]]:
+        """Yield (place, name, value) of every member of one top-level object, one at a time.
 
-    def members(self, spread: str | None = None) -> Iterator[tuple[str, str, Any]]:
-        """(place, name, value) of every member of one top-level object, one at a time.
-
-        The items of the member ``spread``, where it is an array, come one by one under its name.
+        The items of a member in ``spread``, where it is an array, come one by one under its name.
 
         Raises:
-            CorpusError: as :meth:`values`; or the text is no object.
+            ContextCliffError: as :meth:`values`; or the text is no object.
         """
-        if self._skip(_SPACE) != "{":
-            raise CorpusError(f"{self._path}, line {self._line} does not begin a JSON object.")
+        if not self.begins_with("{"):
+            self._fail(f", line {self._line} does not begin a JSON object.")
         self._at += 1
         count = 0
-        while (first := self._skip(_SPACE + "," if count else _SPACE)) not in ("", "}"):
+        while self._goes_on("}", count, "its JSON object", "member"):
             count += 1
             place = f"{self._path}, line {self._line} (member {count})"
             name = self._value(count)
-            if not isinstance(name, str) or self._skip(_SPACE) != ":":
-                raise CorpusError(f"{place} is not JSON: a quoted name and a colon belong there.")
+            if not isinstance(name, str) or not self.begins_with(":"):
+                raise self._error(f"{place} is not JSON: a quoted name and a colon belong there.")
             self._at += 1
-            if self._skip(_SPACE) == "[" and name == spread:
-                self._at += 1
-                yield from ((where, name, value) for where, value in self._items(name))
+            if self.begins_with("[") and name in spread:
+                for where, value in self._items(repr(name), f"{name}, item"):
+                    yield where, name, value
             else:
                 yield place, name, self._value(count)
-        if first == "":
-            raise CorpusError(
-                f"{self._path} ends inside its JSON object, after member {count}: it was cut off."
-            )
-        self._at += 1
-        if self._skip(_SPACE):
-            raise CorpusError(f"{self._path}, line {self._line} goes on after the object's end.")
+        self._end("the object's end")
 
-    def _items(self, name: str) -> Iterator[tuple[str, Any]]:
-        """(place, value) of an array that was entered; steps over its end."""
-        count = 0
-        while (first := self._skip(_SPACE + "," if count else _SPACE)) not in ("", "]"):
-            count += 1
-            yield f"{self._path}, line {self._line} ({name}, item {count})", self._value(count)
-        if first == "":
-            raise CorpusError(
-                f"{self._path} ends inside {name!r}, after item {count}: it was cut off."
-            )
+    def _items(self, what: str, label: str) -> Iterator[tuple[str, Any]]:
+        """Yield (place, value) of the array that begins here; step over its end."""
         self._at += 1
+        count = 0
+        while self._goes_on("]", count, what, "item"):
+            count += 1
+            yield f"{self._path}, line {self._line} ({label} {count})", self._value(count)
+
+    def _goes_on(self, end: str, count: int, what: str, unit: str) -> bool:
+        """Step over the comma behind ``count`` values; whether another comes before ``end``."""
+        first = self._skip(_SPACE)
+        if count and first == ",":
+            self._at += 1
+            first = self._skip(_SPACE)
+        elif count and first not in (end, ""):
+            self._fail(f", line {self._line} is not JSON: {first!r} in place of a comma.")
+        if not first:
+            self._fail(f" ends inside {what}, after {unit} {count}: it was cut off.")
+        self._at += first == end
+        return first != end
+
+    def _end(self, what: str) -> None:
+        if self._skip(_SPACE):
+            self._fail(f", line {self._line} goes on after {what}.")
 
     def _skip(self, characters: str) -> str:
         """Step over these characters; the next one, or "" at the end."""
@@ -118,11 +133,23 @@ class JsonStream:
             if not self._read_on():
                 return ""
 
+    def _text(self, file: Any) -> Iterator[str]:
+        if file is not None:
+            yield from text_chunks(self._path, file, self._error)
+            return
+        try:
+            with self._path.open("rb") as opened:
+                yield from text_chunks(self._path, opened, self._error)
+        except OSError as error:
+            self._fail(f" cannot be read: {error.strerror or error}.", error)
+
     def _read_on(self) -> bool:
         """Drop what is consumed and at least double what is not; False at the end of the file."""
         pieces, size = [self._buffer[self._at :]], 0
+        if self._longest is not None and len(pieces[0]) > self._longest:
+            self._fail(f" holds a value of more than {self._longest >> 20} MB, which no answer is.")
         wanted = max(_READ_AHEAD, len(pieces[0]))
-        for _, text in self._pieces:
+        for text in self._pieces:
             pieces.append(text)
             size += len(text)
             if size >= wanted:
@@ -133,28 +160,26 @@ class JsonStream:
     def _value(self, count: int) -> Any:
         while True:
             try:
-                value, end = DECODER.raw_decode(self._buffer, self._at)
-                # A number that touches the buffer's end may have more digits to come.
-                if end == len(self._buffer):
-                    length = end - self._at
-                    if self._read_on():
-                        continue
-                    end = length
-                self._line += self._buffer.count("\n", self._at, end)
-                self._at = end
-                return value
-            except JSONDecodeError as fault:
+                value, end = self._decoder.raw_decode(self._buffer, self._at)
+            except JSONDecodeError as error:
                 # Unfinished text is reported where it starts or where the buffer ends.
-                unfinished = fault.msg.startswith("Unterminated")
-                unfinished = unfinished or fault.pos >= len(self._buffer) - 8
-                if not unfinished or not self._read_on():
-                    line = self._line + self._buffer.count("\n", self._at, fault.pos)
-                    raise CorpusError(
-                        f"{self._path}, line {line} is not JSON: {fault.msg} (item {count})."
-                    ) from fault
-            except ValueError as fault:
-                raise CorpusError(f"{self._path}, item {count}: {fault}.") from fault
-            except RecursionError as fault:
-                raise CorpusError(
-                    f"{self._path}, item {count} is nested too deeply to be an example."
-                ) from fault
+                unfinished = error.msg.startswith("Unterminated")
+                if (unfinished or error.pos >= len(self._buffer) - 12) and self._read_on():
+                    continue
+                line = self._line + self._buffer.count("\n", self._at, error.pos)
+                cut = unfinished or error.pos >= len(self._buffer)
+                where = f"item {count}): it was cut off" if cut else f"item {count})"
+                self._fail(f", line {line} is not JSON: {error.msg} ({where}.", error)
+            except ValueError as error:
+                self._fail(f", item {count}: {error}.", error)
+            except RecursionError as error:
+                self._fail(f", item {count} is nested too deeply to be an example.", error)
+            length = end - self._at
+            if len(self._buffer) - end < _NUMBER_GOES_ON and self._read_on():
+                continue
+            self._line += self._buffer.count("\n", self._at, self._at + length)
+            self._at += length
+            return value
+
+    def _fail(self, what: str, cause: Exception | None = None) -> NoReturn:
+        raise self._error(f"{self._path}{what}") from cause

@@ -1,68 +1,87 @@
-"""UTF-8 lines of a file with their numbers, read as bytes so that a bad byte has an address."""
+"""UTF-8 text of a file, by lines or by chunks, read as bytes so that a bad byte has an address."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.contracts import ContextCliffError, CorpusError
 
-__all__ = ["text_lines", "text_pieces"]
+__all__ = ["text_chunks", "text_lines"]
 
-_LONGEST_PIECE = 1 << 18
+_CHUNK = 1 << 19
 _UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number from 1, line with its own line end) of a UTF-8 file; a byte order mark is dropped.
+    """Yield (number from 1, line with its own line end) of a UTF-8 file, less a byte order mark.
 
     Raises:
         CorpusError: the file is binary or not UTF-8, with the line; or cannot be read.
     """
-    return _read(path, -1)
-
-
-def text_pieces(path: Path) -> Iterator[tuple[int, str]]:
-    """As :func:`text_lines`, but a line above 256 KiB comes in several pieces.
-
-    JSON is often written as one line, however large the file.
-    """
-    return _read(path, _LONGEST_PIECE)
-
-
-def _read(path: Path, longest: int) -> Iterator[tuple[int, str]]:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    number, before = 1, 0  # bytes of the line that were given to the decoder
     try:
         with path.open("rb") as file:
-            while True:
-                piece = file.readline(longest)
-                held = len(decoder.getstate()[0]) if before else 0
-                if not piece and not held:
-                    return
-                ends = piece.endswith(b"\n") or longest < 0 or len(piece) < longest
-                if number == 1 and before == 0:
-                    if piece.startswith(_UTF16_OR_32):
-                        raise CorpusError(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
-                    piece = piece.removeprefix(codecs.BOM_UTF8)
-                if b"\x00" in piece:
-                    raise CorpusError(
-                        f"{path}, line {number} holds NUL bytes: this is a binary file; "
-                        "give JSON Lines, JSON, CSV, TSV or Parquet."
-                    )
+            for number, line in enumerate(file, start=1):
+                if number == 1:
+                    line = _without_mark(path, line, CorpusError)
                 try:
-                    if ends and not held:
-                        yield number, piece.decode()
-                    else:
-                        yield number, decoder.decode(piece, final=ends)
-                except UnicodeDecodeError as fault:
-                    raise CorpusError(
-                        f"{path}, line {number} is not UTF-8 "
-                        f"(byte {before - held + fault.start + 1} of the line "
-                        f"is 0x{fault.object[fault.start]:02x}); save the file as UTF-8."
-                    ) from fault
-                before = 0 if ends else before + len(piece)
-                number += piece.endswith(b"\n")
-    except OSError as fault:
-        raise CorpusError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+                    if b"\x00" in line:
+                        raise _binary(path, number, CorpusError)
+                    yield number, line.decode()
+                except UnicodeDecodeError as error:
+                    raise _not_utf8(path, number, error.start + 1, error, CorpusError) from error
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterator[str]:
+    """Yield the text of the binary ``file`` in pieces, less a byte order mark.
+
+    JSON is often written as one line, however large the file. ``error`` is raised as
+    :func:`text_lines` raises CorpusError, with the same addresses.
+    """
+    decode = (decoder := codecs.getincrementaldecoder("utf-8")()).decode
+    line, before = 1, 0  # where a chunk begins: the line, and how many bytes of it came before
+    chunk = _without_mark(path, file.read(_CHUNK), error)
+    while True:
+        if (nul := chunk.find(b"\x00")) >= 0:
+            raise _binary(path, line + chunk.count(b"\n", 0, nul), error)
+        held = len(decoder.getstate()[0])
+        try:
+            yield decode(chunk, not chunk)
+        except UnicodeDecodeError as bad:
+            read = bad.object[: bad.start]
+            if b"\n" in read:
+                before, held = 0, read.rfind(b"\n") + 1
+            place = before - held + bad.start + 1
+            raise _not_utf8(path, line + read.count(b"\n"), place, bad, error) from bad
+        if not chunk:
+            return
+        line += chunk.count(b"\n")
+        ended = chunk.rfind(b"\n") + 1
+        before = len(chunk) - ended if ended else before + len(chunk)
+        chunk = file.read(_CHUNK)
+
+
+def _without_mark(path: Path, first: bytes, error: type[ContextCliffError]) -> bytes:
+    if first.startswith(_UTF16_OR_32):
+        raise error(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
+    return first.removeprefix(codecs.BOM_UTF8)
+
+
+def _binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextCliffError:
+    return error(
+        f"{path}, line {line} holds NUL bytes: this is a binary file; "
+        "give JSON Lines, JSON, CSV, TSV or Parquet."
+    )
+
+
+def _not_utf8(
+    path: Path, line: int, place: int, bad: UnicodeDecodeError, error: type[ContextCliffError]
+) -> ContextCliffError:
+    return error(
+        f"{path}, line {line} is not UTF-8 (byte {place} of the line "
+        f"is 0x{bad.object[bad.start]:02x}); save the file as UTF-8."
+    )

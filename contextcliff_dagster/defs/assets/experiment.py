@@ -8,18 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from contextcliff_dagster.defs import checks
 from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.asset_specs import (
+    FOLLOW_RECORDS,
     asset_key,
     described,
     group,
     single_run_asset,
     single_run_multi_asset,
 )
-from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.dagster_internals import (
+    SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION,
+)
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.partitions import (
     asked_partitions,
@@ -27,12 +29,11 @@ from contextcliff_dagster.defs.partitions import (
     experiment_partitions,
     partition_key,
 )
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.schedules import report_freshness
 from contextcliff_dagster.defs.ui import calls as show
 from contextcliff_dagster.defs.ui import experiments as ui
 from contextcliff_dagster.defs.ui.progress_log import Narrator
-from contextcliff_dagster.defs.watch import Watch
 from contextcliff_dagster.experiments.common.code_version import experiment_version
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
 from contextcliff_dagster.experiments.common.measurement import (

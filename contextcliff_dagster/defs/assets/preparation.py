@@ -7,8 +7,7 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.asset_specs import described, single_run_asset
-from contextcliff_dagster.defs.automation import FOLLOW_RECORDS
+from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, described, single_run_asset
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui import calls
 from contextcliff_dagster.defs.ui import sampling as show

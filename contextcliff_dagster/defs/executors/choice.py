@@ -64,7 +64,8 @@ def _find(name: str) -> dg.ExecutorDefinition:
 
 def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.ExecutorDefinition:
     import yaml
-    from dagster._config import resolve_to_config_type, validate_config
+
+    from contextcliff_dagster.defs.dagster_internals import resolve_to_config_type, validate_config
 
     try:
         settings: Any = yaml.safe_load(file.read_text(encoding="utf-8")) or {}

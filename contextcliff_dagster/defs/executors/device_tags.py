@@ -7,13 +7,12 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dagster._core.storage.tags import (
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.defs.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     MULTIDIMENSIONAL_PARTITION_PREFIX,
 )
-
-from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.defs.partitions import MODEL
 from contextcliff_dagster.inference.devices.discovery import Gpus, most
 from contextcliff_dagster.inference.models.registry import load_models

@@ -18,16 +18,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.executor_definition import multiple_process_executor_requirements
-from dagster._core.events import DagsterEvent, EngineEventData
-from dagster._core.execution.retries import RetryMode, get_retries_config
-from dagster._core.executor.step_delegating import (
+
+from contextcliff_dagster.defs.dagster_internals import (
     CheckStepHealthResult,
+    EngineEventData,
+    RetryMode,
     StepDelegatingExecutor,
     StepHandler,
     StepHandlerContext,
+    get_retries_config,
 )
-
 from contextcliff_dagster.defs.executors.devices_needed import gpus_left
 from contextcliff_dagster.inference.devices.discovery import require_devices
 
@@ -45,14 +45,16 @@ _LAUNCHER = "contextcliff_dagster.inference.devices.launch"
             description="Most steps of one run at a time; no limit when empty.",
         ),
     },
-    requirements=multiple_process_executor_requirements(),
+    requirements=dg.multiple_process_executor_requirements(),
 )
 def gpu_executor(init: dg.InitExecutorContext) -> StepDelegatingExecutor:
     """Steps as processes that lease whole devices by the tag ``contextcliff/gpus``."""
     config: Any = init.executor_config
+    retries = RetryMode.from_config(config["retries"])
+    assert retries is not None
     return GpuExecutor(
         LaunchedSteps(),
-        retries=dg._check.not_none(RetryMode.from_config(config["retries"])),
+        retries=retries,
         max_concurrent=config.get("max_concurrent"),
         sleep_seconds=0.2,
         check_step_health_interval_seconds=1,
@@ -63,7 +65,7 @@ class GpuExecutor(StepDelegatingExecutor):
     """As its base, but a run that asks for more devices than there are ends before its first
     step."""
 
-    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[DagsterEvent]:
+    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         run = plan_context.dagster_run
         for key in execution_plan.step_keys_to_execute:
             tags = execution_plan.get_step_by_key(key).tags
@@ -90,7 +92,7 @@ class LaunchedSteps(StepHandler):
     def name(self) -> str:
         return "GPU executor"
 
-    def launch_step(self, step_handler_context: StepHandlerContext) -> Iterator[DagsterEvent]:
+    def launch_step(self, step_handler_context: StepHandlerContext) -> Iterator[dg.DagsterEvent]:
         context, key = step_handler_context, _step_key(step_handler_context)
         run, arguments = context.dagster_run, context.execute_step_args
         gpus = gpus_left(key, context.step_tags[key], run)
@@ -109,7 +111,7 @@ class LaunchedSteps(StepHandler):
         )
         os.close(theirs)
         self._started[key] = _Started(process, ours)
-        yield DagsterEvent.step_worker_starting(
+        yield dg.DagsterEvent.step_worker_starting(
             context.get_step_context(key),
             f'Launching a process for "{key}".',
             metadata={"pid": dg.MetadataValue.text(str(process.pid))},
@@ -122,7 +124,7 @@ class LaunchedSteps(StepHandler):
         for sentence in _read(started.messages):
             started.said.append(sentence)
             step_context = step_handler_context.get_step_context(key)
-            DagsterEvent.engine_event(step_context, sentence, EngineEventData())
+            dg.DagsterEvent.engine_event(step_context, sentence, EngineEventData())
         code = started.process.poll()
         if code is None or code == 0:
             return CheckStepHealthResult.healthy()
@@ -132,11 +134,11 @@ class LaunchedSteps(StepHandler):
             return CheckStepHealthResult.healthy()
         return CheckStepHealthResult.unhealthy(_why(code, started.said))
 
-    def terminate_step(self, step_handler_context: StepHandlerContext) -> Iterator[DagsterEvent]:
+    def terminate_step(self, step_handler_context: StepHandlerContext) -> Iterator[dg.DagsterEvent]:
         key = _step_key(step_handler_context)
         if (started := self._started.get(key)) is None or started.process.poll() is not None:
             return
-        yield DagsterEvent.engine_event(
+        yield dg.DagsterEvent.engine_event(
             step_handler_context.get_step_context(key),
             f"Ending the process of step {key}.",
             EngineEventData(),

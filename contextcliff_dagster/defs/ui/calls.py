@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.data_version import NULL_EVENT_POINTER
 
+from contextcliff_dagster.defs.dagster_internals import NULL_EVENT_POINTER
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
 from contextcliff_dagster.inference.requests.outcome import MaybePaid

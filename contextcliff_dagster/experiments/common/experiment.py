@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.inference.requests.call_plan import SampleSource
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
+    from contextcliff_dagster.sampling.sample_source import SampleSource
     from contextcliff_dagster.studies import Study
 
 Rows = list[dict[str, Any]]
@@ -202,7 +202,7 @@ class Experiment(ABC):
         Raises:
             StoreError: there are none, or a table is damaged.
         """
-        from contextcliff_dagster.experiments.common.records import read_record_table
+        from contextcliff_dagster.experiments.common.record_tables import read_record_table
 
         return read_record_table(self.records, run.study, run.store, run.campaign)
 

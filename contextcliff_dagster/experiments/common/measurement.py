@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.models.registry import ModelEntry
-    from contextcliff_dagster.inference.requests.call_plan import PlannedSample, SampleSource
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.sampling.sample_source import PlannedSample, SampleSource
     from contextcliff_dagster.studies import Study
 
 EVERYTHING = sys.maxsize

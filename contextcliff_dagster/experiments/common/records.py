@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.experiments.common.measurement import EVERYTHING, ledger_rows
-from contextcliff_dagster.store import read_table, write_table
+from contextcliff_dagster.store import write_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas as pd
-    import pyarrow as pa
-
-    from contextcliff_dagster.contracts import Example, Table
+    from contextcliff_dagster.contracts import Example
     from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.store import Store
-    from contextcliff_dagster.studies import Study
 
 
 def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows: Rows) -> Rows:
@@ -82,31 +75,3 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> None:
                 write_table(file, by_cell[cell], experiment.records)
             else:
                 file.unlink(missing_ok=True)
-
-
-def table_files(store: Store, table: Table, study: str, campaign: str) -> list[Path]:
-    """Return the files of one table and campaign, of every model and cell."""
-    return sorted(store.campaign_dir(table.name, study, campaign).glob("model=*/bin=*/*.parquet"))
-
-
-def read_record_table(table: Table, study: Study, store: Store, campaign: str) -> pa.Table:
-    """Return all records of a campaign, of every model and cell.
-
-    Raises:
-        StoreError: there are none, or a table is damaged.
-    """
-    import pyarrow as pa
-
-    files = table_files(store, table, study.name, campaign)
-    if not files:
-        raise StoreError(
-            f"Study {study.name!r} has no {table.name.replace('_', ' ')} in campaign {campaign} "
-            f"yet; run `contextcliff report {study.name}`."
-        )
-    return pa.concat_tables(read_table(file, table) for file in files)
-
-
-def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows; None where nothing is known (pandas has NaN there in columns of numbers)."""
-    known = records.astype(object).where(records.notna(), None)
-    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]

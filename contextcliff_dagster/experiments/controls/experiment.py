@@ -13,11 +13,11 @@ from pydantic import AfterValidator
 from contextcliff_dagster.contracts import CONTROL_PREDICTIONS, CONTROL_RECORDS
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
 from contextcliff_dagster.experiments.common.measurement import EVERYTHING
+from contextcliff_dagster.experiments.common.record_tables import table_files
 from contextcliff_dagster.experiments.common.records import (
     examples_of,
     score_by_answers,
     score_campaign,
-    table_files,
 )
 from contextcliff_dagster.sampling.controls import CONTROLS, Control, ControlSource
 from contextcliff_dagster.store import read_table, slug

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.experiments.length_profile.profile_and_report import read_records
+from contextcliff_dagster.experiments.common.record_tables import read_records
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 

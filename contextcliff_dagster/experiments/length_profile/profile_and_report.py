@@ -15,8 +15,8 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.experiments.common.file_list import notes_on_files
 from contextcliff_dagster.experiments.common.measurement import EVERYTHING, write_predictions
-from contextcliff_dagster.experiments.common.records import (
-    read_record_table,
+from contextcliff_dagster.experiments.common.record_tables import (
+    read_records,
     record_rows,
     table_files,
 )
@@ -30,8 +30,7 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     read_cliffs,
 )
 from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_scaffold
-from contextcliff_dagster.store import Store, read_table, write_json, write_table
-from contextcliff_dagster.studies import Study
+from contextcliff_dagster.store import read_table, write_json, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,16 +124,6 @@ def renew_predictions(run: StudyRun, experiment: Experiment, places: Collection[
     for model in changed & measured:
         for bin in run.study.bin_keys:
             write_predictions(run, experiment, model, bin)
-
-
-def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
-    """Return all evaluation records of the campaign.
-
-    Raises:
-        StoreError: there are none, or a table is damaged.
-    """
-    records: pd.DataFrame = read_record_table(EVAL_RECORDS, study, store, campaign).to_pandas()
-    return records
 
 
 def profile_campaign(

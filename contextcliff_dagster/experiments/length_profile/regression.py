@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
-from contextcliff_dagster.experiments.length_profile.profile_and_report import read_records
+from contextcliff_dagster.experiments.common.record_tables import read_records
 from contextcliff_dagster.experiments.length_profile.profile_files import in_order, read_cliffs
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import LengthBin, StudyError
 from contextcliff_dagster.experiments.common.measurement import Asked, measure_cells
 from contextcliff_dagster.experiments.common.preparation import load_frozen
+from contextcliff_dagster.experiments.common.record_tables import read_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
-from contextcliff_dagster.experiments.length_profile.profile_and_report import (
-    read_records,
-    score_campaign,
-)
+from contextcliff_dagster.experiments.length_profile.profile_and_report import score_campaign
 from contextcliff_dagster.experiments.length_profile.profile_files import in_order, read_cliffs
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,

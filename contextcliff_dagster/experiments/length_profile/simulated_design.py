@@ -183,7 +183,7 @@ def _stretch(documents: Sequence[tuple[int, int]], wanted: int) -> list[tuple[in
 
 def read_pilot(study: Study, store: Store, manifest: Manifest | None) -> Pilot | None:
     """What the newest campaign with records says; None without any answers of this sample."""
-    from contextcliff_dagster.experiments.length_profile.profile_and_report import read_records
+    from contextcliff_dagster.experiments.common.record_tables import read_records
 
     campaign = _newest_records(study, store)
     if manifest is None or campaign is None:

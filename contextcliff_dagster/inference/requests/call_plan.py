@@ -5,31 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn, stable_hash
 from contextcliff_dagster.inference.requests.shared_document import SharedText, shared_text
-
-
-class PlannedSample(Protocol):
-    """One example with its place in the sample (`sampling.manifest.PlannedExample`)."""
-
-    @property
-    def example(self) -> Example: ...
-    @property
-    def length_tokens(self) -> int: ...
-    @property
-    def bin(self) -> str: ...
-    @property
-    def rank(self) -> int: ...
-
-
-class SampleSource(Protocol):
-    """What this room needs of a manifest (`sampling.manifest.Manifest`)."""
-
-    def planned(self, bin: str, n: int) -> Sequence[PlannedSample]: ...
-    def document_text(self, document_id: str) -> str: ...
+from contextcliff_dagster.sampling.sample_source import SampleSource
 
 
 @dataclass(frozen=True)

@@ -68,19 +68,18 @@ def carried_encodings() -> set[str]:
 
 
 def tiktoken_encoding(name: str) -> tiktoken.Encoding:
-    """tiktoken's own encoding.
+    """Return tiktoken's own encoding.
 
     Raises:
-        StudyError: tiktoken has no such encoding, or its vocabulary is not to be had here.
+        LookupError: tiktoken has no such encoding.
+        StudyError: its vocabulary is not on this machine and cannot be fetched.
     """
     import tiktoken
 
     if name in RANKS_SHA256 or name in SAME_RANKS:
         return _from_rank_file(name)
     if name not in encoding_names():
-        from contextcliff_dagster.sampling.tokenizers.catalogue import no_such_tokenizer
-
-        raise no_such_tokenizer(f"tiktoken:{name}")
+        raise LookupError(name)
     try:
         return tiktoken.get_encoding(name)
     except Exception as fault:  # requests, OSError, a hash mismatch: there is no vocabulary

@@ -2,10 +2,10 @@
 
 Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). The first of them
 are made by it, all others by ``fastokens``, which is five to sixty times faster
-(``benchmarks/length_map.py``) and is held against it before it counts (``checked_counting``). What
-that does not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the text
-alone: no special tokens are added, and truncation or padding saved in a tokenizer.json is switched
-off.
+(``benchmarks/length_map.py``) and is held against it before it counts (`cross_checked_counter`).
+What that does not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the
+text alone: no special tokens are added, and truncation or padding saved in a tokenizer.json is
+switched off.
 
 One thread counts, text by text: every thread of fastokens keeps a cache of 35 MB, and the length
 map is to stay small on machines of many cores.
@@ -34,6 +34,7 @@ from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
 from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     RANKS_SHA256,
     SAME_RANKS,
+    encoding_names,
     rank_file,
     tiktoken_encoding,
 )
@@ -68,7 +69,7 @@ def open_tokenizer(name: str) -> Tokenizer:
 
     Names: ``reference`` (that of the reference models), ``tiktoken:<encoding>``, ``file:<path of a
     tokenizer.json>`` and ``server:<URL>`` (the ``/tokenize`` of a running server; one of
-    models.yaml, by its name: `inference.server_tokenizers.open_any_tokenizer`).
+    models.yaml, by its name: `inference.models.tokenizers.open_any_tokenizer`).
 
     Raises:
         StudyError: the name is not one of these, its vocabulary is missing or unreadable, or the
@@ -80,6 +81,8 @@ def open_tokenizer(name: str) -> Tokenizer:
 
         return TokenizerJson(name, weights_path("reference-short") / "tokenizer.json")
     if kind == "tiktoken" and rest:
+        if rest not in encoding_names():
+            raise no_such_tokenizer(name)
         return TiktokenTokenizer(rest)
     if kind == "file" and rest:
         path = Path(rest).expanduser()

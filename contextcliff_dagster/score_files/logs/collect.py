@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs.answers import Answer, Log, LogOptions
 from contextcliff_dagster.score_files.logs.lengths import Lengths, digest
 from contextcliff_dagster.score_files.logs.notes import Tally, sentences

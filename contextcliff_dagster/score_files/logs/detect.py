@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import opened
-from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.logs import helmet, inspect_ai, lm_eval, longbench
 from contextcliff_dagster.score_files.logs.answers import Log, LogOptions
 from contextcliff_dagster.score_files.logs.collect import collect

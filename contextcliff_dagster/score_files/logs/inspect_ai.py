@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import opened
-from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,

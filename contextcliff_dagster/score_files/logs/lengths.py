@@ -6,9 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.column_values import MOST_TOKENS
 from contextcliff_dagster.score_files.columns import opened
-from contextcliff_dagster.score_files.errors import ScoreFileError
 from contextcliff_dagster.score_files.logs.answers import (
     DEFAULT_TOKENIZER,
     Answer,

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.score_files.errors import ScoreFileError
+from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs.json_walk import MOST_BYTES
 
 MOST_BYTES_IN_ALL = 32 << 30

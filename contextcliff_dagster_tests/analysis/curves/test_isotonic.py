@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from contextcliff_dagster.analysis.cliff.verdict import find_verdict
+from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.curves.isotonic import (
     FallingFits,
     isotonic_fits,
     loss_deviance,
     possible_crossings,
 )
-from contextcliff_dagster.analysis.curves.logistic_family import merge_cells
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 

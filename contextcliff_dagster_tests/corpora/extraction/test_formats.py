@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextcliff_dagster.corpora.extraction.formats import docx, epub, html, pdf
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
-from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.text_cleanup import tidied
 from contextcliff_dagster_tests.support.files import document_files as made
 

@@ -1,8 +1,9 @@
-"""Lines and pieces of them: the same text however long a line, and a bad byte has an address."""
+"""Lines and chunks: the same text however long a line, and a bad byte has an address."""
 
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,25 +12,28 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.readers.json_stream import JsonStream
-from contextcliff_dagster.corpora.readers.text_lines import text_lines, text_pieces
+from contextcliff_dagster.corpora.readers.text_lines import text_chunks, text_lines
+
+
+def chunks(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        yield from text_chunks(path, file, CorpusError)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])),
-    longest=st.integers(1, 9),
+    longest=st.integers(3, 9),
 )
-def test_pieces_are_the_lines_cut_up(
+def test_chunks_are_the_lines_cut_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, longest: int
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode())
-    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._LONGEST_PIECE", longest)
-    whole = list(text_lines(path))
-    joined: dict[int, str] = {}
-    for number, piece in text_pieces(path):
-        joined[number] = joined.get(number, "") + piece
-    assert {n: t for n, t in joined.items() if t} == {n: t for n, t in whole if t}
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", longest)
+    numbers, lines = zip(*text_lines(path), strict=True) if text else ((), ())
+    assert list(numbers) == list(range(1, len(lines) + 1))
+    assert "".join(lines) == "".join(chunks(path)) == text.removeprefix("\ufeff")
 
 
 @pytest.mark.parametrize("longest", [4, 5, 1 << 18])
@@ -38,11 +42,11 @@ def test_a_byte_order_mark_is_no_text(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffaé漢字".encode())
-    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._LONGEST_PIECE", longest)
-    assert "".join(piece for _, piece in text_pieces(path)) == "aé漢字"
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", longest)
+    assert "".join(chunks(path)) == "aé漢字"
 
 
-@pytest.mark.parametrize("longest", [1, 2, 3, 4, 1 << 18])
+@pytest.mark.parametrize("longest", [3, 4, 5, 1 << 18])
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
@@ -57,10 +61,11 @@ def test_a_bad_byte_has_the_same_address_in_both(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(raw)
-    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._LONGEST_PIECE", longest)
-    for read in (text_lines, text_pieces):
-        with pytest.raises(CorpusError, match=said):
-            list(read(path))
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", longest)
+    with pytest.raises(CorpusError, match=said):
+        list(text_lines(path))
+    with pytest.raises(CorpusError, match=said):
+        list(chunks(path))
 
 
 def test_json_in_one_line_is_not_held_as_a_whole(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contextcliff_dagster.corpora.readers import json_stream, text_lines
 from contextcliff_dagster.score_files import LogOptions, ScoreFileError, read_log
 from contextcliff_dagster.score_files.logs import json_walk, zip_members
 from contextcliff_dagster_tests.support.files.log_files import (
@@ -83,13 +84,15 @@ def test_json_logs_that_were_cut_off_or_hold_something_endless(
     path.write_text(whole[: len(whole) * 2 // 3], "utf-8")
     assert "was cut off" in refused(path)
     path.write_text(whole.replace('"target": "3",', '"target": 3 4,'), "utf-8")
-    assert "is not the JSON of a log" in refused(path)
+    assert "is not JSON" in refused(path)
     lines = write_lines(tmp_path / "a.jsonl", [lm_eval_row(1)])
     with lines.open("a") as file:
         file.write('{"doc_id": 2,\n')
     assert "row 2 is not one JSON object" in refused(lines)
     monkeypatch.setattr(json_walk, "MOST_BYTES", 1 << 12)
     monkeypatch.setattr(json_walk, "_CHUNK", 1 << 10)
+    monkeypatch.setattr(text_lines, "_CHUNK", 1 << 10)
+    monkeypatch.setattr(json_stream, "_READ_AHEAD", 1 << 10)
     endless = inspect_sample(1, input="x" * (1 << 16))
     assert "holds a value of more than" in refused(write_inspect_json(path, [endless]))
     with lines.open("a") as file:
@@ -144,7 +147,8 @@ _json = st.recursive(
 def test_walking_an_object_gives_its_members_piece_by_piece(
     value: dict[str, Any], indent: int | None, escaped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_walk, "_CHUNK", 3)
+    monkeypatch.setattr(text_lines, "_CHUNK", 3)
+    monkeypatch.setattr(json_stream, "_READ_AHEAD", 3)
     file = io.BytesIO(json.dumps(value, indent=indent, ensure_ascii=escaped).encode())
     lists = [name for name in value if isinstance(value[name], list)]
     found: dict[str, Any] = {name: [] for name in lists}

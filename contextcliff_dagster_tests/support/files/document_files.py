@@ -177,3 +177,17 @@ def pdf_of_stream(stream: bytes, *, packed: bool = False) -> bytes:
             b"/Length 11>>stream\n/X Do /X Do\nendstream",
         ]
     )
+
+
+SENTENCES = {
+    "cp1252": "L’été dernier — déjà vu ? « Ça va », dit-elle près de la forêt où nous étions.",
+    "cp1251": "Все счастливые семьи похожи друг на друга, каждая несчастливая по-своему.",
+    "koi8_r": "Все счастливые семьи похожи друг на друга, каждая несчастливая по-своему.",
+    "iso8859_2": "Zażółć gęślą jaźń. W Szczebrzeszynie chrząszcz brzmi w trzcinie i z tego słynie.",
+    "cp1253": "Η γρήγορη καφέ αλεπού πηδάει πάνω από το νωθρό σκυλί. Καλημέρα σας!",
+    "cp932": "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。",
+    "gb18030": "红楼梦第一回，甄士隐梦幻识通灵，贾雨村风尘怀闺秀。此开卷第一回也。",
+    "big5": "學而時習之，不亦說乎？有朋自遠方來，不亦樂乎？",
+    "cp949": "나는 오늘 아침에 일찍 일어나서 학교에 갔습니다. 날씨가 아주 좋았습니다.",
+}
+"""A sentence in each of the older encodings, by Python's name of it."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
-from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.zip_members import Packed
 
 __all__ = ["read"]

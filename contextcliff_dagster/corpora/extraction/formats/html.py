@@ -8,7 +8,7 @@ from typing import Any
 
 from contextcliff_dagster.corpora.extraction.decoding import decoded
 from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
+from contextcliff_dagster.corpora.extraction.results import RefusedError
 
 __all__ = ["Lines", "read", "text_of"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
-from contextcliff_dagster.corpora.extraction.results import Limits
+from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
 __all__ = ["read"]
 

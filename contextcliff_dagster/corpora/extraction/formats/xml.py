@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from xml.parsers import expat
 
-from contextcliff_dagster.corpora.extraction.refused import RefusedError
+from contextcliff_dagster.corpora.extraction.results import RefusedError
 
 __all__ = ["parse_xml"]
 

@@ -1,0 +1,216 @@
+"""How the code is laid out, in figures, each beside its limit.
+
+    python benchmarks/house.py [--list]
+
+Circles are of imports between modules at run time, wherever in a file they stand; imports for type
+checkers are left out. Lines are of the product: the package and tools/, without tests and schemas.
+`--list` names every circle, large folder, long file and long signature. Exit code 1 where a limit
+is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE, TESTS = "contextcliff_dagster", "contextcliff_dagster_tests"
+MOST_ROOMS, MOST_FILES, MANY_FILES = 12, 20, 16
+MOST_LINES, LONG_FILE, MOST_PARAMETERS = 51_300, 300, 6
+
+
+class Figure(NamedTuple):
+    """One line of the table; a ``limit`` of None is shown and not judged."""
+
+    name: str
+    value: int
+    limit: int | None
+    places: list[str]
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package and of tools/ by its name; a folder's is its `__init__`."""
+    named = {}
+    for folder in (PACKAGE, "tools"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return named
+
+
+def run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING`."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield from (other, *run_time_nodes(other))
+            continue
+        yield child
+        yield from run_time_nodes(child)
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Dotted paths of all imported modules and names."""
+    paths: set[str] = set()
+    for node in run_time_nodes(tree):
+        if isinstance(node, ast.Import):
+            paths.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            paths.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return paths
+
+
+def import_graph(trees: dict[str, ast.AST]) -> dict[str, set[str]]:
+    """module -> modules that it imports: the longest known prefix of what an import names."""
+    graph: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        graph[name] = set()
+        for path in imported(tree):
+            while path and path not in trees:
+                path = path.rpartition(".")[0]
+            if path and path != name:
+                graph[name].add(path)
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Sets of modules that import each other, directly or through others (Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    out: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            component = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(component) > 1:
+                out.append(sorted(component))
+
+    for name in sorted(graph):
+        if name not in index:
+            visit(name)
+    return sorted(out)
+
+
+def files_per_folder(paths: Iterable[Path]) -> dict[str, int]:
+    """Python files of each folder, largest first, `__init__` not counted."""
+    counts: dict[str, int] = {}
+    for path in paths:
+        if path.name != "__init__.py":
+            folder = path.parent.relative_to(ROOT).as_posix()
+            counts[folder] = counts.get(folder, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def inner_rooms(room: str) -> list[str]:
+    return sorted(path.parent.name for path in (ROOT / PACKAGE / room).glob("*/__init__.py"))
+
+
+def imports_of_tests(paths: Iterable[Path], allowed: tuple[str, ...]) -> list[str]:
+    """Imports of test modules, and of the tests' package but for ``allowed``, type checks too."""
+    places = []
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            places += [
+                f"{path.relative_to(ROOT)}:{node.lineno} imports {name}"
+                for name in names
+                if any(part.startswith("test_") for part in name.split("."))
+                or (name.startswith(TESTS) and not name.startswith(allowed))
+            ]
+    return places
+
+
+def long_signatures(named: dict[str, Path], trees: dict[str, ast.AST]) -> list[str]:
+    """Functions of more than six parameters, self not counted."""
+    places = []
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(one.arg not in ("self", "cls") for one in given)
+                if count > MOST_PARAMETERS:
+                    path = named[name].relative_to(ROOT)
+                    places.append(f"{count:>3} {path}:{node.lineno} {node.name}")
+    return sorted(places, reverse=True)
+
+
+def figures() -> list[Figure]:
+    named = modules()
+    trees: dict[str, ast.AST] = {
+        name: ast.parse(path.read_text(encoding="utf-8")) for name, path in named.items()
+    }
+    lines = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in named.values()
+    }
+    round_about = circles(import_graph(trees))
+    folders = files_per_folder(named.values())
+    counted = [f"{count:>3} {folder}" for folder, count in folders.items()]
+    of_tests = imports_of_tests(named.values(), ())
+    of_tests += imports_of_tests((ROOT / "benchmarks").glob("*.py"), (f"{TESTS}.support.",))
+    long = sorted(((n, path) for path, n in lines.items() if n > LONG_FILE), reverse=True)
+    wide = long_signatures(named, trees)
+    rooms = {room: inner_rooms(room) for room in ("inference", "analysis")}
+    return [
+        Figure("circles of modules", len(round_about), 0, [" <-> ".join(c) for c in round_about]),
+        *(
+            Figure(f"inner rooms of {room}", len(names), MOST_ROOMS, [", ".join(names)])
+            for room, names in rooms.items()
+        ),
+        Figure("files in the largest folder", max(folders.values()), MOST_FILES, counted[:5]),
+        Figure(
+            f"folders of more than {MANY_FILES} files",
+            sum(n > MANY_FILES for n in folders.values()),
+            None,
+            [line for line, n in zip(counted, folders.values(), strict=True) if n > MANY_FILES],
+        ),
+        Figure("imports of tests", len(of_tests), 0, of_tests),
+        Figure("lines of the product", sum(lines.values()), MOST_LINES, []),
+        Figure("modules of the product", len(named), None, []),
+        Figure(
+            f"files of more than {LONG_FILE} lines",
+            len(long),
+            None,
+            [f"{n:>4} {path}" for n, path in long],
+        ),
+        Figure(f"functions of more than {MOST_PARAMETERS} parameters", len(wide), None, wide),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="name what is counted")
+    everything = parser.parse_args().list
+    broken = False
+    print(f"{'figure':<38} {'value':>7} {'limit':>7}")
+    for name, value, limit, places in figures():
+        beyond = limit is not None and value > limit
+        broken |= beyond
+        shown = "" if limit is None else f"{limit:,}"
+        print(f"{name:<38} {value:>7,} {shown:>7}{'  broken' if beyond else ''}")
+        for place in places if everything or beyond else ():
+            print(f"    {place}")
+    sys.exit(int(broken))
+
+
+if __name__ == "__main__":
+    main()

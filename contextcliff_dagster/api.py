@@ -1,0 +1,87 @@
+"""The names to import in notebooks, scripts and packages of your own; addresses inside may change.
+
+A name is looked up in its room when it is first used, so that importing this module costs nothing.
+`contextcliff_dagster.policy` is the other public address: standard library only, for gateways.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.profile.context import ModelProfile as ModelProfile
+    from contextcliff_dagster.analysis.profile.context import ProfileContext as ProfileContext
+    from contextcliff_dagster.analysis.profile.model_profile import profile_model as profile_model
+    from contextcliff_dagster.analysis.profile.table_profile import profile_table as profile_table
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings as AnalysisSettings
+    from contextcliff_dagster.contracts import BudgetError as BudgetError
+    from contextcliff_dagster.contracts import ContextCliffError as ContextCliffError
+    from contextcliff_dagster.contracts import CorpusError as CorpusError
+    from contextcliff_dagster.contracts import Document as Document
+    from contextcliff_dagster.contracts import EngineError as EngineError
+    from contextcliff_dagster.contracts import Example as Example
+    from contextcliff_dagster.contracts import StoreError as StoreError
+    from contextcliff_dagster.contracts import StudyError as StudyError
+    from contextcliff_dagster.corpora.corpus import Entry as Entry
+    from contextcliff_dagster.corpora.corpus import StreamedCorpus as StreamedCorpus
+    from contextcliff_dagster.corpora.corpus import document_id as document_id
+    from contextcliff_dagster.corpora.corpus import options_hash as options_hash
+    from contextcliff_dagster.corpora.extraction import Extracted as Extracted
+    from contextcliff_dagster.corpora.extraction import Limits as Limits
+    from contextcliff_dagster.corpora.extraction import Unusable as Unusable
+    from contextcliff_dagster.corpora.extraction import extract_all as extract_all
+    from contextcliff_dagster.defs.run import prepare_study as prepare_study
+    from contextcliff_dagster.defs.run import profile_study as profile_study
+    from contextcliff_dagster.defs.run import rebuild_report as rebuild_report
+    from contextcliff_dagster.policy import AboveCapError as AboveCapError
+    from contextcliff_dagster.policy import ExpiredPolicyError as ExpiredPolicyError
+    from contextcliff_dagster.policy import ForeignPolicyError as ForeignPolicyError
+    from contextcliff_dagster.policy import PolicyError as PolicyError
+    from contextcliff_dagster.policy import SafeContext as SafeContext
+    from contextcliff_dagster.policy import guard as guard
+    from contextcliff_dagster.policy import load_policies as load_policies
+    from contextcliff_dagster.reporting.terminal import risk_report as risk_report
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer as open_tokenizer
+    from contextcliff_dagster.score_files import LogOptions as LogOptions
+    from contextcliff_dagster.score_files import ScoreFileError as ScoreFileError
+    from contextcliff_dagster.score_files import read_log as read_log
+    from contextcliff_dagster.score_files import read_records as read_records
+    from contextcliff_dagster.score_files import read_tables as read_tables
+    from contextcliff_dagster.studies import Study as Study
+    from contextcliff_dagster.studies import find_study as find_study
+    from contextcliff_dagster.studies import load_studies as load_studies
+    from contextcliff_dagster.studies import load_study as load_study
+
+_NAMES = {
+    "analysis.profile.context": "ModelProfile ProfileContext",
+    "analysis.profile.model_profile": "profile_model",
+    "analysis.profile.table_profile": "profile_table",
+    "analysis.records.settings": "AnalysisSettings",
+    "contracts": "BudgetError ContextCliffError CorpusError Document EngineError Example"
+    " StoreError StudyError",
+    "corpora.corpus": "Entry StreamedCorpus document_id options_hash",
+    "corpora.extraction": "Extracted Limits Unusable extract_all",
+    "defs.run": "prepare_study profile_study rebuild_report",
+    "policy": "AboveCapError ExpiredPolicyError ForeignPolicyError PolicyError SafeContext"
+    " guard load_policies",
+    "reporting.terminal": "risk_report",
+    "sampling.tokenizers.tokenizers": "open_tokenizer",
+    "score_files": "LogOptions ScoreFileError read_log read_records read_tables",
+    "studies": "Study find_study load_studies load_study",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"contextcliff_dagster.{_MODULES[name]}")
+    value = globals()[name] = getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,95 @@
+"""Everything private that is used of Dagster, each with its reason and when it may go.
+
+Belongs here: names out of `dagster._*`, which a minor release may move. No other file imports them.
+Does not belong here: anything that `import dagster as dg` offers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+# The shape of an executor's settings file is checked when definitions load, before a run starts.
+# Goes when an ExecutorDefinition validates a configuration by itself.
+from dagster._config import resolve_to_config_type, validate_config
+
+# A table written with its data version and its inputs' must also name the input's event, or Dagster
+# compares events instead of versions. Goes when AssetMaterialization takes input versions.
+from dagster._core.definitions.data_version import NULL_EVENT_POINTER
+
+# The mark of an output whose events are logged already: each finished bin logs its own, so that a
+# crash keeps it. Goes when a step may log its materializations and also end with an output.
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+
+# What `dg.materialize` raises where a blocking check fails; its sentence is replaced by ours. Goes
+# when `dagster` exports it.
+from dagster._core.errors import DagsterAssetCheckFailedError
+
+# An event of the executor itself (a step waits for a device). Goes when `dagster` exports it.
+from dagster._core.events import EngineEventData
+
+# An executor's `retries`, as Dagster's own executors take them. Goes when `dagster` exports them.
+from dagster._core.execution.retries import RetryMode, get_retries_config
+
+# The runs that are not over. Goes when DagsterRunStatus says which of its members those are.
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+
+# Names of the tags by which a run is told its partitions. Go when `dagster` exports them.
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    MULTIDIMENSIONAL_PARTITION_PREFIX,
+    PARTITION_NAME_TAG,
+)
+
+# Ticks of a schedule in its time zone, as the daemon counts them. Goes when ScheduleDefinition
+# lists its ticks.
+from dagster._utils.schedules import cron_string_iterator
+
+if TYPE_CHECKING:
+    from dagster._core.executor.step_delegating import (
+        CheckStepHealthResult,
+        StepDelegatingExecutor,
+        StepHandler,
+        StepHandlerContext,
+    )
+
+__all__ = [
+    "ASSET_PARTITION_RANGE_END_TAG",
+    "ASSET_PARTITION_RANGE_START_TAG",
+    "MULTIDIMENSIONAL_PARTITION_PREFIX",
+    "NOT_FINISHED_STATUSES",
+    "NULL_EVENT_POINTER",
+    "PARTITION_NAME_TAG",
+    "SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION",
+    "CheckStepHealthResult",
+    "DagsterAssetCheckFailedError",
+    "EngineEventData",
+    "RetryMode",
+    "StepDelegatingExecutor",
+    "StepHandler",
+    "StepHandlerContext",
+    "cron_string_iterator",
+    "get_retries_config",
+    "resolve_to_config_type",
+    "validate_config",
+]
+
+_STEP_DELEGATING = (
+    "CheckStepHealthResult",
+    "StepDelegatingExecutor",
+    "StepHandler",
+    "StepHandlerContext",
+)
+"""To start each step by a launcher of our own, as Dagster's executors for Kubernetes and Docker do.
+
+Imported when first used: `import dagster` does not load their module, and only the executor for
+GPUs wants it. Go when `dagster` exports them.
+"""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _STEP_DELEGATING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dagster._core.executor import step_delegating
+
+    return getattr(step_delegating, name)

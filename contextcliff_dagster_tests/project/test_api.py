@@ -1,0 +1,135 @@
+"""What docs tell people to import is in `contextcliff_dagster.api`, is there, and costs nothing."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster import api
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "studies/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "docker").glob("*.md")),
+]
+PUBLIC = {"contextcliff_dagster.api", "contextcliff_dagster.policy"}
+IMPORTS = re.compile(r"^ *from (contextcliff_dagster[\w.]*) import (\([^)]*\)|[^\n]*)", re.M)
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    return done.stdout.strip()
+
+
+def taught() -> list[tuple[str, str, str]]:
+    """(page, module, name) of every name that a page imports from the package."""
+    return [
+        (page.name, module, name.split(" as ")[0].strip())
+        for page in PAGES
+        for module, names in IMPORTS.findall(page.read_text(encoding="utf-8"))
+        for name in names.split("#")[0].strip("() \n").split(",")
+        if name.strip()
+    ]
+
+
+def test_pages_import_from_the_public_addresses_only() -> None:
+    assert {page for page, *_ in taught()} >= {"python.md", "analyze.md", "corpora.md", "policy.md"}
+    assert not [row for row in taught() if row[1] not in PUBLIC]
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"^ *import contextcliff_dagster", text, re.M), page
+
+
+def test_every_name_that_a_page_imports_is_there() -> None:
+    for page, module, name in taught():
+        assert hasattr(importlib.import_module(module), name), (page, name)
+        if module == "contextcliff_dagster.api":
+            assert name in api.__all__, (page, name)
+
+
+def test_every_module_that_a_page_runs_is_there() -> None:
+    command = re.compile(r"python -m ((?:contextcliff_dagster|tools)[\w.]*)")
+    for page in PAGES:
+        for module in command.findall(page.read_text(encoding="utf-8")):
+            assert find_spec(module), (page, module)
+
+
+def test_type_checkers_see_what_is_looked_up_at_run_time() -> None:
+    tree = ast.parse(Path(api.__file__).read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.asname: f"{node.module}.{alias.name}"
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == {
+        name: f"contextcliff_dagster.{module}.{name}" for name, module in api._MODULES.items()
+    }
+
+
+@pytest.mark.parametrize("name", api.__all__)
+def test_every_name_of_the_list_can_be_imported(name: str) -> None:
+    assert getattr(api, name).__name__ == name
+    assert name in dir(api)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'profile_everything'"):
+        _ = api.profile_everything
+
+
+def test_importing_it_loads_no_other_module_of_the_package() -> None:
+    loaded = run(
+        "import sys; before = set(sys.modules); import contextcliff_dagster.api; "
+        "print([m for m in set(sys.modules) - before "
+        "if m.partition('.')[0] not in sys.stdlib_module_names])"
+    )
+    assert sorted(ast.literal_eval(loaded)) == ["contextcliff_dagster", "contextcliff_dagster.api"]
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "warns"),
+    [
+        ("defs.run", "prepare_study profile_study rebuild_report", False),
+        ("reporting.terminal", "risk_report", False),
+        ("analysis.profile", "AnalysisSettings ProfileContext ModelProfile profile_model", True),
+        ("analysis.aggregated", "profile_table", True),
+        ("studies", "find_study load_study", False),
+        ("corpora.corpus", "Entry StreamedCorpus document_id options_hash", False),
+        ("corpora.extraction", "Limits Unusable extract_all", False),
+        ("score_files", "LogOptions read_log read_records read_tables", False),
+        ("contracts", "CorpusError Document Example", False),
+    ],
+)
+def test_addresses_that_pages_once_taught_still_work(module: str, names: str, warns: bool) -> None:
+    code = (
+        "import warnings; warnings.simplefilter('always')\n"
+        "with warnings.catch_warnings(record=True) as heard:\n"
+        f"    from contextcliff_dagster.{module} import {', '.join(names.split())}\n"
+        "print([str(w.message) for w in heard if 'contextcliff_dagster' in str(w.message)])\n"
+        "import contextcliff_dagster.api as api\n"
+        f"assert all(getattr(api, n) is globals()[n] for n in {names.split()})"
+    )
+    heard = ast.literal_eval(run(code))
+    assert bool(heard) == warns
+    assert all("from contextcliff_dagster.api instead" in message for message in heard)
+
+
+def test_the_former_command_of_the_launcher_still_works() -> None:
+    command = [sys.executable, "-W", "always", "-m", "contextcliff_dagster.inference.launch"]
+    done = subprocess.run(
+        [*command, "0", "--", "echo", "ran"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "ran\n"
+    assert "contextcliff_dagster.inference.devices.launch" in done.stderr
