@@ -1,5 +1,6 @@
-"""The tiny study of `support.tiny_study`, for the tests of this folder."""
+"""The tiny study of `support.tiny_study` and the ledgers of `support.ledgers`."""
 
+from contextcliff_dagster_tests.support.ledgers import ledger_at, postgres, postgres_server
 from contextcliff_dagster_tests.support.tiny_study import (
     instance,
     prepared,
@@ -9,4 +10,14 @@ from contextcliff_dagster_tests.support.tiny_study import (
     unrecorded,
 )
 
-__all__ = ["instance", "prepared", "run", "store", "study", "unrecorded"]
+__all__ = [
+    "instance",
+    "ledger_at",
+    "postgres",
+    "postgres_server",
+    "prepared",
+    "run",
+    "store",
+    "study",
+    "unrecorded",
+]

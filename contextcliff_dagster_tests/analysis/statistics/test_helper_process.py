@@ -102,7 +102,7 @@ def test_a_fault_leaves_the_other_tasks_undone() -> None:
 
 def test_it_ends_with_the_process_that_began_it() -> None:
     begins = (
-        "from contextcliff_dagster.analysis import beside as b\n"
+        "from contextcliff_dagster.analysis.statistics import helper_process as b\n"
         "b.begin(); print(b._running[0].pid, flush=True); import os; os._exit(1)"
     )
     done = subprocess.run([sys.executable, "-c", begins], capture_output=True, text=True)

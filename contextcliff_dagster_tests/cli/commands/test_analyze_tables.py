@@ -22,7 +22,7 @@ from contextcliff_dagster_tests.support.files.score_tables import (
 )
 from contextcliff_dagster_tests.support.terminal import call
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "analyze.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "analyze.md"
 
 
 def analyzed(path: Path, *options: str) -> dict[str, Any]:

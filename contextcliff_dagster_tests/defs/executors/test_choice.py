@@ -21,7 +21,7 @@ from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.tiny_study import TINY, Run
 
-EXECUTORS = Path(__file__).parents[2] / "docker" / "executors"
+EXECUTORS = Path(__file__).parents[3] / "docker" / "executors"
 INTEGRATIONS = {
     "docker": "dagster_docker",
     "k8s": "dagster_k8s",

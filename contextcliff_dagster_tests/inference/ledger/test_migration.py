@@ -111,7 +111,7 @@ def test_a_migration_that_is_killed_half_way_leaves_the_old_ledger(
     before = contents(old, 1)
     code = (
         "import os; from contextcliff_dagster_tests.inference.ledger.test_ledger import *\n"
-        "from contextcliff_dagster.inference import ledger_schema, postgres_schema\n"
+        "from contextcliff_dagster.inference.ledger import postgres_schema, schema\n"
         "def half(db, version):\n"
         "    for statement in schema.steps(version)[:2]: db.execute(statement)\n"
         "    getattr(getattr(db, '_db', None), 'flush', int)()\n"
