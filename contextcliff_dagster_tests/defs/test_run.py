@@ -23,6 +23,8 @@ from contextcliff_dagster.inference.ledger.campaigns import list_campaigns, new_
 from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster_tests.support.held_calls import hold_until_halted
+from contextcliff_dagster_tests.support.tiny_study import prompts_of
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 
@@ -259,17 +261,23 @@ def test_an_unreachable_endpoint_is_one_sentence_and_loses_nothing(
     assert rebuild_report(study).cliffs[0]["n"] == 12
 
 
-def test_a_run_that_is_asked_to_stop_keeps_what_it_has(study: Study, store: Store) -> None:
+def test_a_run_that_is_asked_to_stop_keeps_what_it_has(
+    study: Study, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bigger = study.with_samples(15)
+    first = prompts_of(bigger, "b00")
+    hold_until_halted(monkeypatch, lambda model, prompt: prompt.hash not in first)
+
     def first_bin_is_done() -> bool:
         return any(store.root.rglob("predictions.parquet"))
 
-    stopped = profile_study(study.with_samples(15), models=ONE_MODEL, stop=first_bin_is_done)
+    stopped = profile_study(bigger, models=ONE_MODEL, stop=first_bin_is_done)
     assert stopped.calls["reference-short"].stopped
     kept = stopped.cliffs[0]["n"]
     assert 15 <= kept < 45
-    resumed = profile_study(study.with_samples(15), models=ONE_MODEL)
+    resumed = profile_study(bigger, models=ONE_MODEL)
     assert resumed.cliffs[0]["n"] == 45
-    assert resumed.calls["reference-short"].sent <= 45 - kept
+    assert 0 < resumed.calls["reference-short"].sent <= 45 - kept
 
 
 def test_runs_are_recorded_where_an_instance_is_given(study: Study) -> None:

@@ -1,7 +1,8 @@
 """A measurement in a process of its own, to be killed.
 
 ``python -m contextcliff_dagster_tests.support.measuring_process JSON``, an object of `Told`'s
-fields. Prints ``ready`` when it is about to open the ledger, and the run's summary as JSON.
+fields. Prints ``ready`` when it is about to open the ledger, ``halted`` when it sends nothing more
+before all is answered, and the run's summary as JSON.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.inference.call_runner import CallRunner
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -98,8 +100,20 @@ def die_before_commit(number: int) -> None:
     Ledger.finish = counted  # type: ignore[method-assign]
 
 
+def announce_halt() -> None:
+    """Print ``halted`` as the run halts."""
+    halt = CallRunner.halt
+
+    def announced(self: CallRunner, asked: bool = False) -> None:
+        halt(self, asked)
+        print("halted", flush=True)
+
+    CallRunner.halt = announced  # type: ignore[method-assign]
+
+
 def main() -> int:
     told = Told(**json.loads(sys.argv[1]))
+    announce_halt()
     if told.die_after:
         die_before_commit(told.die_after)
     print("ready", flush=True)
