@@ -92,13 +92,12 @@ def test_a_second_profile_makes_no_call_and_gives_the_same_records(
     ]
 
 
-def test_everything_but_ledger_and_manifest_can_be_deleted(study: Study, store: Store) -> None:
-    profile_study(study, models=ONE_MODEL)
+def test_everything_but_ledger_and_manifest_can_be_deleted(measured: Study, store: Store) -> None:
     before = records(store, "tiny")
     for name in ("predictions", "eval_records", "profiles", "report", "preparation"):
         shutil.rmtree(store.root / "tiny" / name)
 
-    rebuilt = rebuild_report(study, models=ONE_MODEL)
+    rebuilt = rebuild_report(measured)
 
     assert rebuilt.calls == {}
     assert records(store, "tiny") == before
@@ -196,10 +195,9 @@ def test_reading_an_unchanged_source_again_keeps_the_manifest(filed: Study) -> N
     assert prepare_study(filed, reread=True).manifest.sha256 == frozen
 
 
-def test_another_seed_has_a_store_of_its_own(study: Study, store: Store) -> None:
-    profile_study(study, models=ONE_MODEL)
+def test_another_seed_has_a_store_of_its_own(measured: Study, store: Store) -> None:
     before = records(store, "tiny")
-    other = profile_study(study, models=ONE_MODEL, seed=5)
+    other = profile_study(measured, models=ONE_MODEL, seed=5)
     assert other.study.name == "tiny-seed-5"
     assert records(store, "tiny") == before
     documents = {row["document_id"] for row in before}

@@ -110,12 +110,11 @@ def test_a_pilot_after_a_full_run_shrinks_nothing(run: Run, prepared: None, stor
 
 @pytest.mark.parametrize("asked", ["reference-short", "reference-long"])
 def test_a_smaller_study_after_a_full_run_shrinks_nothing(
-    study: Study, store: Store, asked: str
+    measured: Study, store: Store, asked: str
 ) -> None:
     """As the command line asks with ``--model`` and ``--samples-per-bin``."""
-    profile_study(study)
     full = judged(store)
-    done = profile_study(study, models=[asked], samples_per_bin=2)
+    done = profile_study(measured, models=[asked], samples_per_bin=2)
     assert (done.calls[asked].planned, done.calls[asked].sent) == (6, 0)
     assert {cliffs["model"]: cliffs["n"] for cliffs in done.cliffs} == {
         "reference-short": 12,
