@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -12,11 +13,11 @@ from dagster import DagsterInstance
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def instance(dagster_home: Path) -> Any:
-    text = (ROOT / "dagster_home" / "dagster.yaml").read_text("utf-8")
-    (dagster_home / "dagster.yaml").write_text(text, "utf-8")
-    with DagsterInstance.get() as instance:
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterInstance]:
+    home = tmp_path_factory.mktemp("home")
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    with DagsterInstance.from_config(str(home)) as instance:
         yield instance
 
 

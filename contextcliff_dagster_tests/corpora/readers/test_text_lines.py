@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import CorpusError
@@ -14,7 +14,6 @@ from contextcliff_dagster.corpora.readers.json_stream import JsonStream
 from contextcliff_dagster.corpora.readers.text_lines import text_lines, text_pieces
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])),
     longest=st.integers(1, 9),
