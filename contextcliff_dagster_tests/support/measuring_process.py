@@ -14,7 +14,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, get_args
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.inference.call_runner import CallRunner
@@ -25,6 +25,8 @@ from contextcliff_dagster.inference.telemetry.progress import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample, openai_entry
 
+Death = Literal["while it started", "between answer and commit", "at work"]
+DEATHS: tuple[Death, ...] = get_args(Death)
 WHERE = {"study": "s", "campaign": "c"}
 
 
@@ -33,8 +35,9 @@ class Told:
     """What to measure: ``bins`` bins of ``documents`` with ``questions`` each, over ``url``.
 
     ``ledger``: the path of a file, or a PostgreSQL URL. ``entry``: changes to the model's entry.
-    ``die_after``: with K > 0 the process kills itself with SIGKILL after the K-th answer has
-    arrived and before it is committed.
+    ``die_after``: with K > 0 the process kills itself with SIGKILL at its K-th answer, as ``dies``
+    says: as it begins, after the answer has arrived and before it is committed, or thereafter, with
+    other calls in flight.
     """
 
     ledger: str
@@ -45,6 +48,7 @@ class Told:
     max_tokens: int = 300
     entry: dict[str, Any] = field(default_factory=dict)
     die_after: int = 0
+    dies: Death = "between answer and commit"
 
     def sample(self) -> LedgerSample:
         return LedgerSample(
@@ -100,6 +104,22 @@ def die_before_commit(number: int) -> None:
     Ledger.finish = counted  # type: ignore[method-assign]
 
 
+def die_after_commit(number: int) -> None:
+    """Die by SIGKILL as the ``number``-th answer is committed."""
+    answered = 0
+    finish = Ledger.finish
+
+    def counted(self: Ledger, *arguments: Any) -> Any:
+        nonlocal answered
+        answered += 1
+        noted = finish(self, *arguments)
+        if answered == number:
+            noted.add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        return noted
+
+    Ledger.finish = counted  # type: ignore[method-assign]
+
+
 def announce_halt() -> None:
     """Print ``halted`` as the run halts."""
     halt = CallRunner.halt
@@ -114,9 +134,13 @@ def announce_halt() -> None:
 def main() -> int:
     told = Told(**json.loads(sys.argv[1]))
     announce_halt()
-    if told.die_after:
+    if told.die_after and told.dies == "between answer and commit":
         die_before_commit(told.die_after)
+    elif told.die_after and told.dies == "at work":
+        die_after_commit(told.die_after)
     print("ready", flush=True)
+    if told.die_after and told.dies == "while it started":
+        os.kill(os.getpid(), signal.SIGKILL)
     try:
         summary = told.measure()
     except KeyboardInterrupt:
