@@ -6,6 +6,7 @@ VENV   ?= .venv
 PYTHON ?=
 ARGS   ?=
 SLOW   ?=
+NIGHTLY ?=
 COVERAGE ?=
 JOBS   ?= auto
 # uv, taken from PyPI through pip: 13 s for a cold install where pip took 144 s (two busy cores).
@@ -18,7 +19,7 @@ BIN     := $(VENV)/bin
 SOURCES := pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test ui lint types layers check local-model reference-models install install-dev install-reference install-log-tools clean
+.PHONY: help profile profile-local test test-durations ui lint types layers check local-model reference-models install install-dev install-reference install-log-tools clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -32,11 +33,16 @@ profile-local: local-model  ## measure a small real language model on Python fil
 	@start=$$(date +%s); $(BIN)/contextcliff profile local $(ARGS) || exit $$?; \
 	echo "Measured and reported in $$(( $$(date +%s) - start )) s."
 
-# Neighbours share what they measured, so they stay in one process until another has nothing to do.
+# Each worker begins with long tests; whoever is done takes over from the end of another's share.
 # Counting lines costs half as much again on Python 3.11, so it waits to be asked for.
-test: $(BIN)/.test  ## run the tests (SLOW=1: the long ones too; COVERAGE=1: lines reached; ARGS='-k word': some)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(if $(SLOW),,-m "not slow") \
-		$(if $(COVERAGE),--cov --cov-report=term) $(ARGS)
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
+	$(if $(NIGHTLY),--hypothesis-profile nightly) $(if $(COVERAGE),--cov --cov-report=term)
+
+test: $(BIN)/.test  ## run the tests (SLOW=1: the long ones too; NIGHTLY=1: ten times the random examples; COVERAGE=1: lines reached; ARGS='-k word': some)
+	$(PYTEST) $(if $(SLOW),,-m "not slow") $(ARGS)
+
+test-durations: $(BIN)/.test  ## run all tests and keep how long they take, by which they are ordered
+	$(PYTEST) --write-durations $(ARGS)
 
 ui: $(BIN)/.base  ## open the Dagster UI on http://127.0.0.1:3000 with the assets loaded
 	$(BIN)/contextcliff ui $(ARGS)

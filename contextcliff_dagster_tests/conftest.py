@@ -7,8 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from contextcliff_dagster_tests.support.memory import MEMORY, roomy
+from contextcliff_dagster_tests.support.order import Timing, ordered
 from contextcliff_dagster_tests.support.requirements import require
 
 # One thread for linear algebra, in the tests and in what they start: as many tests as cores run
@@ -21,6 +23,20 @@ for _library in ("OPENBLAS", "MKL", "OMP"):
 # profile makes hundreds. --basetemp or PYTEST_DEBUG_TEMPROOT says where else.
 if "PYTEST_DEBUG_TEMPROOT" not in os.environ and roomy(MEMORY):
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
+
+# Property tests are timed by nobody: other load of the machine is no fault of theirs. Each commit
+# is tried with the same few examples; `make test NIGHTLY=1` draws others, and ten times as many.
+settings.register_profile(
+    "commit",
+    max_examples=20,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile(
+    "nightly", settings.get_profile("commit"), max_examples=200, derandomize=False
+)
+settings.load_profile("commit")
 
 _KEPT = {
     "CONTEXTCLIFF_REQUIRE",
@@ -60,6 +76,24 @@ def contextcliff_home() -> Path:
 def dagster_home() -> Path:
     """The Dagster home of the running test."""
     return Path(os.environ["DAGSTER_HOME"])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-durations", action="store_true", help="keep how long tests take (support/order.py)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--write-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Timing())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    workers = getattr(config, "workerinput", {}).get("workercount")
+    if workers:  # one after the other the tests run as they stand in their files
+        items[:] = ordered(items, workers)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -24,6 +24,9 @@ def chosen_letter(answer: str) -> str | None:
 
     Read are a letter alone (``b``), a letter that begins the answer (``B) Paris``), and the last
     that the answer announces (``I first thought of A, but the answer is B``).
+
+    >>> [chosen_letter(answer) for answer in ("b", "B) Paris", "A or B", "the answer is C.")]
+    ['B', 'B', None, 'C']
     """
     if whole := _ALONE.fullmatch(answer):
         return whole[1].upper()

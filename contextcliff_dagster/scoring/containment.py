@@ -23,7 +23,11 @@ _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d"
 
 
 def contained(output: str, accepted: Sequence[str]) -> float:
-    """1.0 if one of the `accepted` answers stands in `output` as whole words, else 0.0."""
+    """1.0 if one of the `accepted` answers stands in `output` as whole words, else 0.0.
+
+    >>> contained("It is in aisle 12.", ["aisle 12"]), contained("aisle 120", ["aisle 12"])
+    (1.0, 0.0)
+    """
     haystack = Haystack(output)
     return float(any(haystack.holds(answer) for answer in accepted))
 

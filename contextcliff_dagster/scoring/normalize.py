@@ -39,7 +39,11 @@ def remove_punctuation(text: str) -> str:
 
 
 def normalize_answer(text: str) -> str:
-    """The form in which two answers are compared; see the module for the steps."""
+    """The form in which two answers are compared; see the module for the steps.
+
+    >>> normalize_answer("The  Red-Crate!")
+    'redcrate'
+    """
     lowered = unicodedata.normalize("NFC", text).lower()
     return " ".join(_ARTICLES.sub(" ", remove_punctuation(lowered)).split())
 

@@ -165,7 +165,11 @@ _NUMBER = re.compile(
 
 
 def numbers(text: str) -> list[Decimal]:
-    """The numbers in `text`, in order: signs, decimals, exponents, commas between thousands."""
+    """The numbers in `text`, in order: signs, decimals, exponents, commas between thousands.
+
+    >>> numbers("from -3 to 1,250.5, or 2e3")
+    [Decimal('-3'), Decimal('1250.5'), Decimal('2E+3')]
+    """
     found: list[Decimal] = []
     for match in _NUMBER.finditer(text):
         try:

@@ -24,7 +24,13 @@ def exact_match(answer: str, accepted: Sequence[str]) -> float:
 
 
 def token_f1(answer: str, accepted: Sequence[str]) -> float:
-    """The largest token F1 (0..1) of `answer` against the `accepted` answers."""
+    """The largest token F1 (0..1) of `answer` against the `accepted` answers.
+
+    >>> token_f1("the red crate", ["a red crate", "crate 7 of four"])
+    1.0
+    >>> token_f1("red crate", ["red"]) == 2 / 3
+    True
+    """
     return max((_f1(answer, gold) for gold in accepted), default=0.0)
 
 

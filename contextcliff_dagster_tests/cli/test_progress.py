@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextcliff_dagster.cli.progress import duration, money, note
 from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster_tests.support.held_calls import Gate
+from contextcliff_dagster_tests.support.records.calls import reference_server
 from contextcliff_dagster_tests.support.terminal import COMMAND
 
 
@@ -46,24 +50,32 @@ def test_units() -> None:
     ]
 
 
-def test_on_a_terminal_the_bar_moves_while_a_step_of_dagster_runs() -> None:
+def test_on_a_terminal_the_bar_moves_while_a_step_of_dagster_runs(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    gate.let(7)
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, "profile", "quick", "--samples-per-bin", "3", "--model", "reference-short"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    )
-    os.close(theirs)
     said = b""
-    while True:
-        try:
-            said += os.read(ours, 65536)
-        except OSError:  # how a terminal says that the other side has gone
-            break
-    assert process.wait(60) == 0
+    with reference_server(gate=gate) as url:
+        entry = {"engine": "openai", "model_id": "reference-short", "base_url": url}
+        served = {**entry, "concurrency": 1}
+        (tmp_path / "models.yaml").write_text(json.dumps({"models": {"served": served}}))
+        models = {"CONTEXTCLIFF_MODELS": str(tmp_path / "models.yaml")}
+        process = subprocess.Popen(
+            [*COMMAND, "profile", "quick", "--samples-per-bin", "3", "--model", "served"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+            env={**os.environ, **models, "TERM": "xterm", "COLUMNS": "100"},
+        )
+        os.close(theirs)
+        while True:
+            try:
+                said += os.read(ours, 65536)
+            except OSError:  # how a terminal says that the other side has gone
+                break
+            if b"7/15" in said:
+                gate.open()
+        assert process.wait(120) == 0, said
     seen = {int(done) for done in re.findall(rb"(\d+)/15", said)}
-    assert 15 in seen
-    assert len(seen) > 1, "it only showed the end"
+    assert {7, 15} <= seen
     assert b" left" in said

@@ -13,7 +13,6 @@ from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster_tests.support.tiny_study import Run
 
 
 def build(study: Study, store: Store) -> None:
@@ -34,10 +33,8 @@ def test_an_empty_store_has_empty_tables(study: Study, store: Store) -> None:
             assert database.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,)
 
 
-def test_sql_sees_records_and_verdicts(run: Run, study: Study, store: Store) -> None:
-    result = run()
-    build(study, store)
-    assert result.success
+def test_sql_sees_records_and_verdicts(measured: Study, store: Store) -> None:
+    build(measured, store)
     with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
         rows = database.execute(
             "SELECT model, count(*), avg(score) FROM eval_records GROUP BY model ORDER BY model"
@@ -53,15 +50,12 @@ def test_sql_sees_records_and_verdicts(run: Run, study: Study, store: Store) -> 
         assert mean[0] == pytest.approx(rows[1][2])
         assert database.execute("SELECT count(*) FROM cliffs").fetchone() == (2,)
     # Rebuilt whole: a second time gives the same, not twice as much.
-    build(study, store)
+    build(measured, store)
     with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
         assert database.execute("SELECT count(*) FROM cliffs").fetchone() == (2,)
 
 
-def test_sql_sees_files_from_before_a_column_was_there(
-    run: Run, study: Study, store: Store
-) -> None:
-    run()
+def test_sql_sees_files_from_before_a_column_was_there(measured: Study, store: Store) -> None:
     later = [column.name for column in PREDICTIONS.columns if column.later]
     files = sorted(store.root.glob("tiny/predictions/**/*.parquet"))
     for old in files[:-1]:
@@ -69,7 +63,7 @@ def test_sql_sees_files_from_before_a_column_was_there(
     for how_many in (files, files[:-1]):
         for gone in set(files) - set(how_many):
             gone.unlink()
-        build(study, store)
+        build(measured, store)
         with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
             asked = f"SELECT count(*), count({later[0]}) FROM predictions"
             found = database.execute(asked).fetchone()

@@ -23,6 +23,8 @@ from contextcliff_dagster.inference.ledger.campaigns import list_campaigns, new_
 from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster_tests.support.held_calls import hold_until_halted
+from contextcliff_dagster_tests.support.tiny_study import prompts_of
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 
@@ -90,13 +92,12 @@ def test_a_second_profile_makes_no_call_and_gives_the_same_records(
     ]
 
 
-def test_everything_but_ledger_and_manifest_can_be_deleted(study: Study, store: Store) -> None:
-    profile_study(study, models=ONE_MODEL)
+def test_everything_but_ledger_and_manifest_can_be_deleted(measured: Study, store: Store) -> None:
     before = records(store, "tiny")
     for name in ("predictions", "eval_records", "profiles", "report", "preparation"):
         shutil.rmtree(store.root / "tiny" / name)
 
-    rebuilt = rebuild_report(study, models=ONE_MODEL)
+    rebuilt = rebuild_report(measured)
 
     assert rebuilt.calls == {}
     assert records(store, "tiny") == before
@@ -194,10 +195,9 @@ def test_reading_an_unchanged_source_again_keeps_the_manifest(filed: Study) -> N
     assert prepare_study(filed, reread=True).manifest.sha256 == frozen
 
 
-def test_another_seed_has_a_store_of_its_own(study: Study, store: Store) -> None:
-    profile_study(study, models=ONE_MODEL)
+def test_another_seed_has_a_store_of_its_own(measured: Study, store: Store) -> None:
     before = records(store, "tiny")
-    other = profile_study(study, models=ONE_MODEL, seed=5)
+    other = profile_study(measured, models=ONE_MODEL, seed=5)
     assert other.study.name == "tiny-seed-5"
     assert records(store, "tiny") == before
     documents = {row["document_id"] for row in before}
@@ -259,17 +259,23 @@ def test_an_unreachable_endpoint_is_one_sentence_and_loses_nothing(
     assert rebuild_report(study).cliffs[0]["n"] == 12
 
 
-def test_a_run_that_is_asked_to_stop_keeps_what_it_has(study: Study, store: Store) -> None:
+def test_a_run_that_is_asked_to_stop_keeps_what_it_has(
+    study: Study, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bigger = study.with_samples(15)
+    first = prompts_of(bigger, "b00")
+    hold_until_halted(monkeypatch, lambda model, prompt: prompt.hash not in first)
+
     def first_bin_is_done() -> bool:
         return any(store.root.rglob("predictions.parquet"))
 
-    stopped = profile_study(study.with_samples(15), models=ONE_MODEL, stop=first_bin_is_done)
+    stopped = profile_study(bigger, models=ONE_MODEL, stop=first_bin_is_done)
     assert stopped.calls["reference-short"].stopped
     kept = stopped.cliffs[0]["n"]
     assert 15 <= kept < 45
-    resumed = profile_study(study.with_samples(15), models=ONE_MODEL)
+    resumed = profile_study(bigger, models=ONE_MODEL)
     assert resumed.cliffs[0]["n"] == 45
-    assert resumed.calls["reference-short"].sent <= 45 - kept
+    assert 0 < resumed.calls["reference-short"].sent <= 45 - kept
 
 
 def test_runs_are_recorded_where_an_instance_is_given(study: Study) -> None:

@@ -14,7 +14,8 @@ from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import new_campaign
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster_tests.support.tiny_study import Run
+from contextcliff_dagster_tests.support.held_calls import hold_until_halted
+from contextcliff_dagster_tests.support.tiny_study import Run, prompts_of
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 
@@ -109,12 +110,11 @@ def test_a_pilot_after_a_full_run_shrinks_nothing(run: Run, prepared: None, stor
 
 @pytest.mark.parametrize("asked", ["reference-short", "reference-long"])
 def test_a_smaller_study_after_a_full_run_shrinks_nothing(
-    study: Study, store: Store, asked: str
+    measured: Study, store: Store, asked: str
 ) -> None:
     """As the command line asks with ``--model`` and ``--samples-per-bin``."""
-    profile_study(study)
     full = judged(store)
-    done = profile_study(study, models=[asked], samples_per_bin=2)
+    done = profile_study(measured, models=[asked], samples_per_bin=2)
     assert (done.calls[asked].planned, done.calls[asked].sent) == (6, 0)
     assert {cliffs["model"]: cliffs["n"] for cliffs in done.cliffs} == {
         "reference-short": 12,
@@ -155,10 +155,19 @@ class Crash(Exception):
 
 
 def test_a_crash_in_the_middle_keeps_the_finished_bins(
-    run: Run, study: Study, store: Store, instance: dg.DagsterInstance
+    run: Run,
+    study: Study,
+    store: Store,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bigger = study.with_samples(15)
     run("raw_corpus", "length_map", "distribution_audit", "manifest", of=bigger)
+    first = prompts_of(bigger, "b00")
+    hold_until_halted(
+        monkeypatch,
+        lambda model, prompt: model == "reference-long" and prompt.hash not in first,
+    )
 
     def crash_in_the_second_model() -> bool:
         if "reference-long|b00" in rows_per_bin(store):
@@ -176,8 +185,8 @@ def test_a_crash_in_the_middle_keeps_the_finished_bins(
     run("predictions", of=bigger, watch=resumed)
     assert len(instance.get_materialized_partitions(PREDICTED)) == 6
     assert calls_sent(resumed)["reference-short"] == 0
-    # At least the calls of the finished bin had their answers; none is asked again.
-    assert 0 < calls_sent(resumed)["reference-long"] <= 30
+    # Those of the finished bin and those in flight had their answers; none is asked again.
+    assert 0 < calls_sent(resumed)["reference-long"] < 30
 
 
 def test_a_bin_is_materialized_once_per_run(run: Run, prepared: None) -> None:

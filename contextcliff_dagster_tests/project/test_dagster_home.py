@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import shutil
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -12,11 +12,11 @@ from dagster import DagsterInstance
 from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
 
-@pytest.fixture
-def instance(dagster_home: Path) -> Any:
-    text = (ROOT / "dagster_home" / "dagster.yaml").read_text("utf-8")
-    (dagster_home / "dagster.yaml").write_text(text, "utf-8")
-    with DagsterInstance.get() as instance:
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterInstance]:
+    home = tmp_path_factory.mktemp("home")
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    with DagsterInstance.from_config(str(home)) as instance:
         yield instance
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.reference.warehouse_documents import (
@@ -72,7 +72,6 @@ def test_the_answer_stands_in_the_document_where_the_evidence_position_says(
 
 
 @given(seeds)
-@settings(max_examples=20)
 def test_same_seed_same_bytes(seed: int) -> None:
     assert generate_ledger(seed) == generate_ledger(seed)
     assert list(iter_ledgers(seed, 5)) == list(iter_ledgers(seed, 8))[:5]

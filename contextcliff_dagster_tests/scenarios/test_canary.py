@@ -7,17 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.defs.run import prepare_study, profile_study
+from contextcliff_dagster.defs.run import profile_study
+from contextcliff_dagster.inference.telemetry.event_loop_lag import LoopLag
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.scenarios.test_truncation import point_at
 from contextcliff_dagster_tests.support.records.calls import unreliable_server
-from contextcliff_dagster_tests.support.tiny_study import TINY
+from contextcliff_dagster_tests.support.tiny_study import TINY, prompts_of
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 
 FACTOR = 3.0
+
+
+@pytest.fixture(autouse=True)
+def _own_loop_is_never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine calls that our own loop held up are left out, and no claim is left."""
+    monkeypatch.setattr(LoopLag, "worst_ms_since", lambda self, since: 0.0)
 
 
 @pytest.fixture
@@ -31,14 +38,8 @@ def wider(tmp_path: Path) -> Study:
 
 def shortest_prompt(study: Study, bin: str) -> int:
     """Tokens of it, without the server's template."""
-    manifest, count = prepare_study(study).manifest, open_tokenizer("reference").count
-    prompts = [
-        study.recipe().render(
-            manifest.document_text(planned.example.document_id), planned.example.question, 0
-        )
-        for planned in manifest.planned(bin, 12)
-    ]
-    return min(sum(map(count, prompt.contents())) for prompt in prompts)
+    count = open_tokenizer("reference").count
+    return min(sum(map(count, prompt.contents())) for prompt in prompts_of(study, bin).values())
 
 
 def test_slow_calls_beyond_a_length_are_seen_in_their_bin_and_no_other(
@@ -53,10 +54,10 @@ def test_slow_calls_beyond_a_length_are_seen_in_their_bin_and_no_other(
     folder = store.profile_dir("wider", done.campaign, "served")
     metrics = json.loads((folder / "metrics.json").read_text())
     found = metrics["latency"]["ttft"]
-    assert found["calls"] + found["excluded"]["own_queue"] == 48
-    assert found["excluded"]["cached"] == found["excluded"]["queued"] == 0
+    assert found["calls"] == 48
+    assert not any(found["excluded"].values())
     *normal, slow = [row["latency_excess"]["ttft"] for row in metrics["bins"]]
-    assert slow["median"] == pytest.approx(FACTOR - 1, abs=0.6)
+    assert slow["median"] == pytest.approx(FACTOR - 1, abs=0.3)
     assert slow["ci_low"] > 0.5
     assert all(row["median"] < 0.3 for row in normal)
     (said,) = [w for w in done.cliffs[0]["warnings"] if "the first token came" in w]

@@ -64,13 +64,6 @@ def files(store: Store, pattern: str) -> set[str]:
     }
 
 
-@pytest.fixture
-def both(study: Study) -> Study:
-    """The study, with both of its models measured."""
-    profile_study(study)
-    return study
-
-
 @pytest.mark.parametrize(
     "edit",
     [
@@ -80,9 +73,9 @@ def both(study: Study) -> Study:
     ids=["request", "sample"],
 )
 def test_answers_to_another_question_are_left_out_by_name(
-    edit: tuple[str, str], both: Study, store: Store, capsys: pytest.CaptureFixture[str]
+    edit: tuple[str, str], measured: Study, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = profile_study(changed(both, *edit), models=[SHORT])
+    done = profile_study(changed(measured, *edit), models=[SHORT])
     assert models(done) == [SHORT]
     [note] = done.notes
     assert note.startswith(f"Left out: {LONG}, which was measured in campaign ")
@@ -100,8 +93,8 @@ def test_answers_to_another_question_are_left_out_by_name(
     assert LONG not in said.replace(note, "")
 
 
-def test_the_command_in_the_note_measures_them_again(both: Study) -> None:
-    edited = other_request(both)
+def test_the_command_in_the_note_measures_them_again(measured: Study) -> None:
+    edited = other_request(measured)
     profile_study(edited, models=[SHORT])
     done = profile_study(edited, models=[LONG])
     assert done.calls[LONG].sent == 12
@@ -111,10 +104,10 @@ def test_the_command_in_the_note_measures_them_again(both: Study) -> None:
     assert "## Notes" not in done.report.md.read_text()
 
 
-def test_an_edit_taken_back_brings_everybody_back_without_a_call(both: Study) -> None:
-    before = read_profiled(both, Store.default(), rebuild_report(both).campaign, {})
-    profile_study(other_request(both))
-    back = profile_study(both, models=[SHORT])
+def test_an_edit_taken_back_brings_everybody_back_without_a_call(measured: Study) -> None:
+    before = read_profiled(measured, Store.default(), rebuild_report(measured).campaign, {})
+    profile_study(other_request(measured))
+    back = profile_study(measured, models=[SHORT])
     assert back.calls[SHORT].sent == 0
     assert models(back) == [SHORT, LONG]
     assert [c["bins"] for c in back.cliffs] == [c["bins"] for c in before.cliffs]
@@ -127,10 +120,12 @@ def sample_lengths(study: Study) -> dict[tuple[str, str], int]:
     return {(row["bin"], row["example_id"]): row["length_tokens"] for row in rows}
 
 
-def test_two_tokenizers_never_share_an_axis(both: Study, store: Store, tmp_path: Path) -> None:
-    before = sample_lengths(both)
+def test_two_tokenizers_never_share_an_axis(measured: Study, store: Store, tmp_path: Path) -> None:
+    before = sample_lengths(measured)
     (tmp_path / "words.json").write_text(json.dumps(WORDS), encoding="utf-8")
-    edited = changed(both, "tokenizer: reference", f"tokenizer: 'file:{tmp_path / 'words.json'}'")
+    edited = changed(
+        measured, "tokenizer: reference", f"tokenizer: 'file:{tmp_path / 'words.json'}'"
+    )
     done = profile_study(edited, models=[SHORT])
     lengths = sample_lengths(edited)
     assert not before.items() & lengths.items()
@@ -148,17 +143,17 @@ def test_two_tokenizers_never_share_an_axis(both: Study, store: Store, tmp_path:
     assert done.notes == ()
 
 
-def test_a_bigger_sample_keeps_the_other_model(both: Study) -> None:
-    done = profile_study(both.with_samples(6), models=[SHORT])
+def test_a_bigger_sample_keeps_the_other_model(measured: Study) -> None:
+    done = profile_study(measured.with_samples(6), models=[SHORT])
     assert {c["model"]: c["n"] for c in done.cliffs} == {SHORT: 18, LONG: 12}
     assert len({c["provenance"]["hashes"]["manifest"] for c in done.cliffs}) == 1
     assert done.notes == ()
 
 
-def test_an_edited_study_has_no_report_before_it_is_measured(both: Study, store: Store) -> None:
-    edited = other_request(both)
+def test_an_edited_study_has_no_report_before_it_is_measured(measured: Study, store: Store) -> None:
+    edited = other_request(measured)
     with pytest.raises(StoreError, match="for its current sample and request"):
         rebuild_report(edited)
     # Nothing of the old one is gone: the edit may be taken back.
     assert files(store, "cliffs.json") == files(store, "eval_records.parquet") == {SHORT, LONG}
-    assert models(rebuild_report(both)) == [SHORT, LONG]
+    assert models(rebuild_report(measured)) == [SHORT, LONG]

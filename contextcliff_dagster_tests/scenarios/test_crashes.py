@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.store import DatabaseUrl
+from contextcliff_dagster_tests.support.held_calls import Gate
 from contextcliff_dagster_tests.support.measuring_process import Told
 from contextcliff_dagster_tests.support.records.calls import read_log, reference_server
 
@@ -42,9 +43,14 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
     return summary
 
 
+def received(log: Path) -> list[str]:
+    """Hashes of the prompts that have reached the server, in their order."""
+    return [line["prompt_hash"] for line in read_log(log) if line["event"] == "received"]
+
+
 def wait_for_requests(process: subprocess.Popen[str], log: Path, count: int) -> None:
-    """Until the server has logged ``count`` lines, the measuring process still alive."""
-    while len(read_log(log)) < count:
+    """Until ``count`` requests have reached the server, the measuring process still alive."""
+    while len(received(log)) < count:
         assert process.poll() is None
         time.sleep(0.01)
 
@@ -54,31 +60,40 @@ def records(state: Path | DatabaseUrl) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 
-def paid(log: Path) -> Counter[str]:
-    return Counter(line["prompt_hash"] for line in read_log(log) if line["event"] == "received")
+def paid(log: Path, before: int = 0) -> Counter[str]:
+    """How often each prompt reached the server, the first ``before`` requests aside."""
+    return Counter(received(log)[before:])
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """Which calls the server may answer: all, until a test says otherwise."""
+    gate = Gate(tmp_path / "gate")
+    gate.open()
+    return gate
 
 
 def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbed_run(
-    tmp_path: Path, ledger_at: Path | DatabaseUrl
+    tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
 ) -> None:
     log = tmp_path / "log.jsonl"
     rng = random.Random(5)
-    with reference_server(log=log, delay_ms=30) as url:
+    with reference_server(log=log, gate=gate) as url:
         finish(start(tmp_path / "undisturbed.db", url))
         undisturbed = records(tmp_path / "undisturbed.db")
-        log.unlink()
-        log_url = url
-    with reference_server(
-        log=log, delay_ms=30, port=int(log_url.split(":")[2].split("/")[0])
-    ) as url:
+        assert len(received(log)) == CALLS
         deaths = [2, 0, 0]
         for death in deaths:
+            answered = rng.randint(1, 5)
+            if not death:
+                gate.let(len(received(log)) + answered)
             process = start(ledger_at, url, death)
             if not death:
-                wait_for_requests(process, log, len(read_log(log)) + rng.randint(1, 5))
+                wait_for_requests(process, log, len(received(log)) + answered + 1)
                 process.kill()
             process.wait(120)
             assert process.returncode == -signal.SIGKILL
+        gate.open()
         summary = finish(start(ledger_at, url))
         before = len(read_log(log))
         again = finish(start(ledger_at, url))
@@ -86,8 +101,9 @@ def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbe
     assert records(ledger_at) == undisturbed
     assert len(undisturbed) == CALLS
     assert again["cached"] == CALLS
-    sent_twice = sum(count - 1 for count in paid(log).values())
-    assert set(paid(log)) == {row["prompt_hash"] for row in undisturbed}
+    requests = paid(log, before=CALLS)
+    sent_twice = sum(count - 1 for count in requests.values())
+    assert set(requests) == {row["prompt_hash"] for row in undisturbed}
     # The orphans that are shown: calls in flight at a kill. Some of those never reached the server.
     assert 1 <= sent_twice <= summary["orphans"] <= 3 * len(deaths)
 
@@ -109,36 +125,42 @@ def test_two_runs_at_once_both_finish_and_no_call_is_paid_twice(
 
 @pytest.mark.slow
 def test_a_waiting_run_takes_over_when_the_other_is_killed(
-    tmp_path: Path, ledger_at: Path | DatabaseUrl
+    tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
 ) -> None:
     log = tmp_path / "log.jsonl"
-    with reference_server(log=log, delay_ms=400) as url:
+    gate.let(3)
+    with reference_server(log=log, gate=gate) as url:
         first, second = start(ledger_at, url), start(ledger_at, url)
         for process in (first, second):
             assert process.stdout is not None
             process.stdout.readline()
-        wait_for_requests(first, log, 4)
+        wait_for_requests(first, log, 3 + 2 * 3)  # each of them waits for three answers
         first.kill()
-        summary = finish(second)
         assert first.wait() == -signal.SIGKILL
+        gate.open()
+        summary = finish(second)
     assert len(records(ledger_at)) == CALLS
-    assert sum(count - 1 for count in paid(log).values()) <= summary["orphans"] <= 3
+    assert sum(count - 1 for count in paid(log).values()) == summary["orphans"] == 3
 
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(
-    tmp_path: Path, ledger_at: Path | DatabaseUrl
+    tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
 ) -> None:
     log = tmp_path / "log.jsonl"
-    with reference_server(log=log, delay_ms=150) as url:
+    gate.let(5)
+    with reference_server(log=log, gate=gate) as url:
         process = start(ledger_at, url)
         wait_for_requests(process, log, 8)
         process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        assert [process.stdout.readline().strip() for _ in range(2)] == ["ready", "halted"]
+        gate.open()
         out, _ = process.communicate(timeout=60)
-        assert (process.returncode, out.split()) == (130, ["ready", "interrupted"])
+        assert (process.returncode, out.split()) == (130, ["interrupted"])
         summary = finish(start(ledger_at, url))
     assert summary["orphans"] == 0
-    assert 0 < summary["cached"] < CALLS
+    assert summary["cached"] == 8
     assert all(count == 1 for count in paid(log).values())
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import dagster as dg
@@ -16,14 +15,22 @@ from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.test_run import records
+from contextcliff_dagster_tests.support.child_processes import wait_until
 
 pytestmark = pytest.mark.slow
 
-PROFILE = (
-    "import sys; from contextcliff_dagster.studies import find_study;"
-    "from contextcliff_dagster.defs.run import profile_study;"
-    "profile_study(find_study(sys.argv[1]))"
-)
+PROFILE = """
+import sys, pytest
+from contextcliff_dagster.defs.run import profile_study
+from contextcliff_dagster.studies import find_study
+from contextcliff_dagster_tests.support.held_calls import hold_until_halted
+from contextcliff_dagster_tests.support.tiny_study import prompts_of
+
+study = find_study(sys.argv[1])
+first = prompts_of(study, "b00")
+hold_until_halted(pytest.MonkeyPatch(), lambda model, prompt: prompt.hash not in first)
+profile_study(study)
+"""
 
 
 def test_kill_dash_nine_keeps_finished_bins_and_their_materializations(
@@ -36,25 +43,24 @@ def test_kill_dash_nine_keeps_finished_bins_and_their_materializations(
     path = tmp_path / "studies" / "tiny.yaml"
     path.write_text(path.read_text().replace("samples_per_bin: 4", "samples_per_bin: 15"))
     process = subprocess.Popen([sys.executable, "-c", PROFILE, str(path)], env=os.environ.copy())
-    deadline = time.monotonic() + 120
-    while not any(store.root.rglob("predictions.parquet")) and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+
+    def kept() -> set[str]:
+        with dg.DagsterInstance.from_config(str(dagster_home)) as instance:
+            return instance.get_materialized_partitions(dg.AssetKey(["tiny", "predictions"]))
+
     # The bin's event follows its file; both must be out before the kill is a test of them.
-    time.sleep(0.2)
+    wait_until(lambda: kept() or process.poll() is not None)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    assert process.wait() == -signal.SIGKILL
     finished = {p.parent.name for p in store.root.rglob("predictions.parquet")}
-    with dg.DagsterInstance.from_config(str(dagster_home)) as instance:
-        kept = instance.get_materialized_partitions(dg.AssetKey(["tiny", "predictions"]))
-    assert finished
-    assert len(kept) >= 1
+    assert finished == {"bin=b00"}
+    assert kept() == {"reference-short|b00"}
 
     from contextcliff_dagster.studies import load_study
 
     whole = load_study(path)
     resumed = profile_study(whole)
-    assert sum(s.sent for s in resumed.calls.values()) < 90
+    assert sum(s.sent for s in resumed.calls.values()) == 90 - 15
     with_kill = records(store, "tiny")
 
     undisturbed = Store(tmp_path / "undisturbed")

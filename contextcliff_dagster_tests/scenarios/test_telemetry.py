@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partialmethod
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -121,16 +123,21 @@ def test_while_calls_run_dagster_hears_every_second_how_far_they_are(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with unreliable_server(delay_ms=350) as url:
+    seconds, heard = itertools.count(), list[Progress]()
+    every_second = partialmethod(Narrator.__init__, clock=lambda: float(next(seconds)))
+    monkeypatch.setattr(Narrator, "__init__", every_second)
+    with unreliable_server(delay_ms=30) as url:
         point_at(tmp_path, url, monkeypatch, more=ONE_BY_ONE)
-        done = profile_study(study, models=SERVED, store=store, instance=instance)
+        done = profile_study(
+            study, models=SERVED, store=store, instance=instance,
+            on_progress=lambda _, progress: heard.append(progress),
+        )  # fmt: skip
     *along, (_, last) = observations(instance, study)
-    assert along  # twelve calls of a third of a second
-    assert len(along) <= done.calls["served"].seconds  # the first after a second
-    counts = [shown["calls"] for _, shown in along]
+    assert [shown["calls"] for _, shown in along] == [progress.done for progress in heard]
+    counts = [progress.done for progress in heard]
     assert counts == sorted(counts)
-    assert 0 < counts[-1] <= 12
-    assert all(shown["tokens_per_s"] > 0 for _, shown in along[1:])
+    assert counts[-1] == 12
+    assert all(shown["tokens_per_s"] > 0 for _, shown in along if shown["calls"])
     assert (last["model"], last["calls_sent"], last["campaign"]) == ("served", 12, done.campaign)
     summary = done.calls["served"]
     assert last["tokens"] == summary.prompt_tokens + summary.completion_tokens
@@ -172,9 +179,8 @@ def test_retries_and_what_was_perhaps_paid_are_on_the_bin_where_they_happened(
 
 
 def test_a_run_that_sends_nothing_observes_nothing(
-    study: Study, store: Store, instance: dg.DagsterInstance
+    measured: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:
-    profile_study(study, store=store)
-    profile_study(study, store=store, instance=instance)
-    assert observations(instance, study) == []
-    assert all("tokens_per_s" not in shown for shown in bins_shown(instance, study).values())
+    profile_study(measured, store=store, instance=instance)
+    assert observations(instance, measured) == []
+    assert all("tokens_per_s" not in shown for shown in bins_shown(instance, measured).values())

@@ -53,7 +53,7 @@ def ui(contextcliff_home: Path, tmp_path: Path) -> Iterator[str]:
             yield said.split(" at ")[1].split()[0]
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
+            process.wait(timeout=120)
 
 
 def rows_and_times(store: Store) -> dict[tuple[str, str], tuple[int, int]]:

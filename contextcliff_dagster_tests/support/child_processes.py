@@ -37,7 +37,7 @@ def alive(pid: int) -> bool:
     return bool(state.stdout.strip()) and not state.stdout.startswith("Z")
 
 
-def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
+def wait_until(true: Callable[[], object], seconds: float = 120) -> None:
     """Wait for something that can be observed. Raises TimeoutError."""
     until = time.monotonic() + seconds
     while not true():

@@ -19,7 +19,7 @@ from typing import Any
 
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
-from contextcliff_dagster_tests.support.measuring_process import Told
+from contextcliff_dagster_tests.support.measuring_process import DEATHS, Death, Told
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,
@@ -32,13 +32,13 @@ UNPAID = {"429", "500"}
 NOT_COMPARED = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at", "attempts"}
 """Times; and how many requests the process that finished a call needed, which faults decide."""
 _SPREAD = 0.75
-"""The kills come over this share of the requests that are to be expected."""
+"""The kills come over at most this share of the calls."""
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """``kills`` times one of ``processes`` dies, by SIGKILL from outside or by its own hand between
-    an answer and its commit, and is replaced; the server fails ``faults`` of the requests."""
+    """``kills`` times one of ``processes`` dies by SIGKILL, in one of the ways of `DEATHS`, and is
+    replaced; the server fails ``faults`` of the requests."""
 
     bins: int
     documents: int
@@ -69,72 +69,68 @@ class Crowd:
 class _Member:
     process: subprocess.Popen[str]
     output: Path
-    own_hand: bool
-
-    @property
-    def ready(self) -> bool:
-        return bool(self.output.stat().st_size)
+    dies: Death | None
 
 
 class _Crowd:
-    """The processes at work, and the deaths so far."""
+    """The processes at work, and the deaths so far.
+
+    Who is to die dies at a point of its own work, and healthy ones begin after the last death: no
+    machine is so slow that all is measured before.
+    """
 
     def __init__(self, crowd: Crowd, told: Told, log: Path, say: Callable[[str], None]) -> None:
         self._crowd, self._told, self._log, self._say = crowd, told, log, say
         self._folder = log.parent
         self._rng = random.Random(crowd.seed)
+        self._deaths = [self._rng.choice(DEATHS) for _ in range(crowd.kills)]
         self._started = 0
         self.deaths: Counter[str] = Counter()
         self.members: list[_Member] = []
         self.summaries: list[dict[str, Any]] = []
 
-    def start(self) -> None:
-        """One more; now and then one that will die by its own hand."""
-        left = self._crowd.kills - self.deaths.total() - sum(m.own_hand for m in self.members)
-        others = sum(not member.own_hand for member in self.members)
-        own_hand = left > 0 and others > 0 and self._rng.random() < 0.4
-        die_after = self._rng.randint(1, 8) if own_hand else 0
+    def _start(self) -> None:
+        """One more; the next that is to die, as long as there is one."""
+        dies = self._deaths.pop() if self._deaths else None
+        most = max(1, int(_SPREAD * self._crowd.calls / self._crowd.kills))
+        told = (
+            replace(self._told, dies=dies, die_after=self._rng.randint(1, most))
+            if dies
+            else self._told
+        )
         output = self._folder / f"process-{self._started}.out"
         self._started += 1
         with output.open("w") as stdout:
-            process = replace(self._told, die_after=die_after).start(stdout)
-        self.members.append(_Member(process, output, own_hand))
+            process = told.start(stdout)
+        self.members.append(_Member(process, output, dies))
 
     def run(self) -> None:
         """Until all kills are done and the last members have come to their end."""
-        crowd = self._crowd
-        between = _SPREAD * crowd.calls / (1 - crowd.faults) / crowd.kills
-        for _ in range(crowd.processes):
-            self.start()
+        for _ in range(self._crowd.processes):
+            self._start()
         while self.members:
             time.sleep(0.01)
             for member in [m for m in self.members if m.process.poll() is not None]:
                 self._ended(member)
-            done = self.deaths.total()
-            own = sum(member.own_hand for member in self.members)
-            if done + own < crowd.kills and lines_of(self._log) >= (done + 1) * between:
-                self._kill()
-        if self.deaths.total() != crowd.kills:
+        if self.deaths.total() != self._crowd.kills:
             raise AssertionError(f"all was measured after {dict(self.deaths)}: more calls are due")
 
-    def _kill(self) -> None:
-        victim = self._rng.choice([m for m in self.members if not m.own_hand])
-        how = "at work" if victim.ready else "while it started"
-        victim.process.kill()
-        victim.process.wait()
-        self._ended(victim, how)
-
-    def _ended(self, member: _Member, how: str = "between answer and commit") -> None:
+    def _ended(self, member: _Member) -> None:
         self.members.remove(member)
         code = member.process.returncode
         if code == 0:
             self.summaries.append(json.loads(member.output.read_text().splitlines()[-1]))
             return
-        if code != -signal.SIGKILL:
+        if code != -signal.SIGKILL or member.dies is None:
             raise AssertionError(f"a process ended with {code}: {member.output.read_text()}")
-        self.deaths[how] += 1
-        self._say(f"kill {self.deaths.total()} ({how}): {lines_of(self._log)} requests")
-        self.start()
+        self.deaths[member.dies] += 1
+        total = self.deaths.total()
+        self._say(f"kill {total} ({member.dies}): {lines_of(self._log)} requests")
+        if self._deaths:
+            self._start()
+        elif total == self._crowd.kills:
+            for _ in range(self._crowd.processes):
+                self._start()
 
 
 def disturbed(

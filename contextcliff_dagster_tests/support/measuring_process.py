@@ -1,7 +1,8 @@
 """A measurement in a process of its own, to be killed.
 
 ``python -m contextcliff_dagster_tests.support.measuring_process JSON``, an object of `Told`'s
-fields. Prints ``ready`` when it is about to open the ledger, and the run's summary as JSON.
+fields. Prints ``ready`` when it is about to open the ledger, ``halted`` when it sends nothing more
+before all is answered, and the run's summary as JSON.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, get_args
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.execution.run_calls import CallRunner
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
@@ -27,14 +29,19 @@ from contextcliff_dagster_tests.support.records.calls import (
     plan_of,
 )
 
+Death = Literal["while it started", "between answer and commit", "at work"]
+DEATHS: tuple[Death, ...] = get_args(Death)
+WHERE = {"study": "s", "campaign": "c"}
+
 
 @dataclass(frozen=True)
 class Told:
     """What to measure: ``bins`` bins of ``documents`` with ``questions`` each, over ``url``.
 
     ``ledger``: the path of a file, or a PostgreSQL URL. ``entry``: changes to the model's entry.
-    ``die_after``: with K > 0 the process kills itself with SIGKILL after the K-th answer has
-    arrived and before it is committed.
+    ``die_after``: with K > 0 the process kills itself with SIGKILL at its K-th answer, as ``dies``
+    says: as it begins, after the answer has arrived and before it is committed, or thereafter, with
+    other calls in flight.
     """
 
     ledger: str
@@ -45,6 +52,7 @@ class Told:
     max_tokens: int = 300
     entry: dict[str, Any] = field(default_factory=dict)
     die_after: int = 0
+    dies: Death = "between answer and commit"
 
     def sample(self) -> LedgerSample:
         return LedgerSample(
@@ -94,11 +102,43 @@ def die_before_commit(number: int) -> None:
     Ledger.finish = counted  # type: ignore[method-assign]
 
 
+def die_after_commit(number: int) -> None:
+    """Die by SIGKILL as the ``number``-th answer is committed."""
+    answered = 0
+    finish = Ledger.finish
+
+    def counted(self: Ledger, *arguments: Any) -> Any:
+        nonlocal answered
+        answered += 1
+        noted = finish(self, *arguments)
+        if answered == number:
+            noted.add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        return noted
+
+    Ledger.finish = counted  # type: ignore[method-assign]
+
+
+def announce_halt() -> None:
+    """Print ``halted`` as the run halts."""
+    halt = CallRunner.halt
+
+    def announced(self: CallRunner, asked: bool = False) -> None:
+        halt(self, asked)
+        print("halted", flush=True)
+
+    CallRunner.halt = announced  # type: ignore[method-assign]
+
+
 def main() -> int:
     told = Told(**json.loads(sys.argv[1]))
-    if told.die_after:
+    announce_halt()
+    if told.die_after and told.dies == "between answer and commit":
         die_before_commit(told.die_after)
+    elif told.die_after and told.dies == "at work":
+        die_after_commit(told.die_after)
     print("ready", flush=True)
+    if told.die_after and told.dies == "while it started":
+        os.kill(os.getpid(), signal.SIGKILL)
     try:
         summary = told.measure()
     except KeyboardInterrupt:

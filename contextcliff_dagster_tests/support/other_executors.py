@@ -61,9 +61,9 @@ class Started:
             process.terminate()
         for process in self.processes.values():
             with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(120)
             process.kill()
-            process.wait(20)
+            process.wait(120)
 
     def profile_tiny(self) -> list[dg.EventLogEntry]:
         """Launch the study as from the UI, wait for its end; what Dagster recorded of it."""

@@ -82,7 +82,7 @@ def running_postgres(database: str = "dagster") -> Iterator[PostgresServer]:
     def run(program: str, *arguments: str | Path) -> None:
         command = [str(programs / program), *map(str, arguments)]
         done = subprocess.run(
-            command, user=user, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+            command, user=user, cwd=folder, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
 

@@ -92,7 +92,7 @@ def served(model: str, *options: str) -> Iterator[str]:
         yield next(word for word in line.split() if word.startswith("http"))
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
 
 def assert_one_sentence(ended: Ended, *words: str) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.run import prepare_study
 from contextcliff_dagster.defs.studies import study_assets
+from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 
@@ -84,6 +86,18 @@ def run(study: Study, store: Store, instance: dg.DagsterInstance) -> Run:
         )
 
     return materialize
+
+
+def prompts_of(study: Study, bin: str) -> dict[str, Prompt]:
+    """The prompts of a bin's examples by their hashes, of the frozen manifest."""
+    manifest = prepare_study(study).manifest
+    prompts = [
+        study.recipe().render(
+            manifest.document_text(planned.example.document_id), planned.example.question
+        )
+        for planned in manifest.planned(bin, study.sampling.samples_per_bin)
+    ]
+    return {prompt.hash: prompt for prompt in prompts}
 
 
 @pytest.fixture

@@ -172,6 +172,10 @@ def isotonic_fits(n: Floats, s: Floats) -> tuple[Floats, Floats, Floats]:
     The latter two are (G, G): row i the cell, column t the split; meaningful for i < t and i >= t.
     By the max-min formula, mean_i = max over b >= i of min over a <= i of the mean of cells a..b,
     all splits at once by running extremes.
+
+    >>> whole, _, _ = isotonic_fits(np.array([10.0, 10.0, 10.0]), np.array([6.0, 8.0, 2.0]))
+    >>> whole.tolist()
+    [0.7, 0.7, 0.2]
     """
     count = len(n)
     cum_n, cum_s = np.concatenate([[0.0], np.cumsum(n)]), np.concatenate([[0.0], np.cumsum(s)])

@@ -42,6 +42,9 @@ def instability(replicate_sd: Floats) -> float | None:
 
     Args:
         replicate_sd: sample SD of each example's replicates, NaN for a single one.
+
+    >>> instability(np.array([0.25, 0.75, np.nan]))
+    0.5
     """
     known = replicate_sd[np.isfinite(replicate_sd)]
     return float(known.mean()) if len(known) else None

@@ -18,7 +18,11 @@ cost is not."""
 
 
 def chi_square_quantile(confidence: float) -> float:
-    """Quantile of chi-square with one degree of freedom: 3.84 at 0.95."""
+    """Quantile of chi-square with one degree of freedom.
+
+    >>> round(chi_square_quantile(0.95), 2)
+    3.84
+    """
     return NormalDist().inv_cdf(0.5 + 0.5 * confidence) ** 2
 
 
@@ -28,6 +32,9 @@ def deviance_quantile(confidence: float, degrees: int | None) -> float:
     Where it was estimated the deviance follows F(1, ``degrees``) rather than chi-square, hence the
     squared quantile of Student's t: 4.30 at 0.95 with 22 degrees of freedom (McCullagh and Nelder
     1989, Generalized Linear Models, section 4.5).
+
+    >>> round(deviance_quantile(0.95, 22), 2)
+    4.3
     """
     if degrees is None:
         return chi_square_quantile(confidence)
@@ -72,6 +79,10 @@ def exact_interval(hits: float, count: float, confidence: float) -> tuple[float,
 
     Both tails hold at most half of 1 - ``confidence``, whatever the chance (Clopper and Pearson
     1934, Biometrika 26, 404-413; by quantiles of the beta distribution): exact and a little wide.
+
+    >>> low, high = exact_interval(9, 10, 0.95)
+    >>> round(low, 3), round(high, 3)
+    (0.555, 0.997)
     """
     from scipy.special import betaincinv
 
@@ -82,7 +93,12 @@ def exact_interval(hits: float, count: float, confidence: float) -> tuple[float,
 
 
 def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float, float]:
-    """Interval of a mean on which ``count`` units agree: exact at 0 and 1, Wilson's between."""
+    """Interval of a mean on which ``count`` units agree: exact at 0 and 1, Wilson's between.
+
+    >>> low, high = agreeing_interval(0.5, 10, 0.95)
+    >>> round(low, 3), round(high, 3)
+    (0.237, 0.763)
+    """
     tail = 0.5 * (1.0 - confidence)
     if mean <= 1e-12:
         return 0.0, 1.0 - tail ** (1.0 / count)
@@ -101,6 +117,10 @@ def ratio_interval(
 
     Half a point is added to sums and 1 to counts, so that a sum of 0 has an interval; the variance
     is ``dispersion`` times the binomial one, ``quantile`` that of the squared standard error.
+
+    >>> low, high = ratio_interval(100, 45, 100, 90, 1.0, chi_square_quantile(0.95))
+    >>> round(low, 2), round(high, 2)
+    (0.37, 0.6)
     """
     p0, p1 = (low_s + 0.5) / (low_n + 1), (high_s + 0.5) / (high_n + 1)
     variance = dispersion * ((1 - p0) / (low_n * p0) + (1 - p1) / (high_n * p1))

@@ -114,7 +114,7 @@ def test_without_categories_nothing_is_assessed_and_with_them_nothing_else_chang
     assert set(plain["warnings"]) < set(audited["warnings"])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.permutations(["alpha", "beta", "gamma"]))
 def test_other_names_for_the_categories_change_nothing(names: list[str]) -> None:
     records = plant(3, np.linspace(0.2, 0.7, 10), HALF)
@@ -136,7 +136,6 @@ def _names(records: pd.DataFrame) -> list[str]:
     return sorted(records["kind"].unique())
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_one_category_is_the_curve_as_measured(seed: int, questions: int) -> None:
     rng = np.random.default_rng(seed)

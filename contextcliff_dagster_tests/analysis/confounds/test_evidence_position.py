@@ -120,7 +120,6 @@ def test_too_few_examples_are_named_and_none_at_all_is_no_curve() -> None:
     assert one_place.refused_because == "nearly all evidence stands at one place"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 3))
 def test_an_exchange_stays_within_its_length_bin_and_loses_nothing(
     seed: int, most: int, bins: int
@@ -146,7 +145,7 @@ def test_an_exchange_stays_within_its_length_bin_and_loses_nothing(
     assert sums[0] == pytest.approx(np.bincount(group, weights=residual, minlength=3))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_the_records_changes_nothing(shuffle: Any) -> None:
     records = plant(5, middle=0.3, questions=2, documents=60)

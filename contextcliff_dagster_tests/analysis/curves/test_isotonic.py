@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -37,7 +37,6 @@ def pooled(n: Floats, s: Floats) -> Floats:
     return np.concatenate([np.full(int(k), hits / trials) for trials, hits, k in blocks])
 
 
-@settings(deadline=None)
 @given(counts)
 def test_all_fits_at_once_equal_pooling_adjacent_violators(pairs: list[tuple[int, int]]) -> None:
     n, s = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
@@ -48,7 +47,6 @@ def test_all_fits_at_once_equal_pooling_adjacent_violators(pairs: list[tuple[int
         np.testing.assert_allclose(after[t:, t], pooled(n[t:], s[t:]))
 
 
-@settings(deadline=None)
 @given(counts, st.floats(0.02, 0.98), st.floats(0.0, 1.0))
 def test_the_likelihood_of_clipped_fits_is_that_of_the_curve_written_out(
     pairs: list[tuple[int, int]], level: float, loss: float
@@ -71,7 +69,6 @@ def test_the_likelihood_of_clipped_fits_is_that_of_the_curve_written_out(
     assert np.isclose(passing[-1], q(free.clip(held, level)))
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.floats(0.05, 0.95))
 def test_a_later_loss_is_never_easier_to_refute_nor_a_smaller_one_harder(
     seed: int, level: float
@@ -87,7 +84,6 @@ def test_a_later_loss_is_never_easier_to_refute_nor_a_smaller_one_harder(
     assert np.all(deviances[1] <= deviances[2] + 1e-6)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.9))
 def test_the_places_of_a_loss_shrink_with_the_limit_and_move_out_with_the_loss(
     seed: int, loss: float

@@ -42,7 +42,7 @@ def curve_of(losses: Losses, kind: Members, place: int, depth: float) -> Floats:
     return np.asarray(1 - depth * lost)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.floats(0.2, 0.9))
 def test_every_member_has_the_likelihood_of_its_best_plateau(seed: int, level: float) -> None:
     rng = np.random.default_rng(seed)
@@ -85,7 +85,6 @@ def test_the_cap_of_sure_scores_ends_right_before_the_loss() -> None:
         assert "nothing longer" in cap.reason
 
 
-@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.floats(0.3, 0.95))
 def test_more_confidence_and_an_estimated_dispersion_never_lengthen_a_cap(
     seed: int, level: float

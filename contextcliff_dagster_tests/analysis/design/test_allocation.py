@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.design.allocation import apportion, information, take_aim, weigh
@@ -67,7 +67,6 @@ def test_a_ramp_is_located_by_the_middle_of_its_fall() -> None:
     assert cells.starts[:-1] @ posterior.place == pytest.approx(0.55, abs=0.04)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.floats(0.0, 1.0), min_size=30, max_size=60),
     st.integers(0, 10_000),

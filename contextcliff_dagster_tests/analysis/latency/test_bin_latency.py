@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.latency.bin_latency import spread_of
@@ -48,7 +48,6 @@ def server(cost: tuple[float, float, float], lengths: Floats) -> Floats:
     return base + per_token * lengths + squared * lengths**2
 
 
-@settings(max_examples=25, deadline=None)
 @given(seeds, costs, st.integers(12, 300))
 def test_a_server_whose_time_is_its_length_has_no_excess(
     seed: int, cost: tuple[float, float, float], calls: int
@@ -57,7 +56,6 @@ def test_a_server_whose_time_is_its_length_has_no_excess(
     assert np.abs(excess(lengths, server(cost, lengths))).max() < 1e-3
 
 
-@settings(max_examples=25, deadline=None)
 @given(seeds, costs, st.floats(1.2, 5.0), st.floats(0.05, 0.3))
 def test_a_slow_tail_is_its_own_excess_and_nobody_elses(
     seed: int, cost: tuple[float, float, float], factor: float, share: float
@@ -69,7 +67,6 @@ def test_a_slow_tail_is_its_own_excess_and_nobody_elses(
     assert np.median(np.abs(found[~slow])) < 0.01
 
 
-@settings(max_examples=20, deadline=None)
 @given(seeds, costs, st.floats(0.01, 100))
 def test_the_unit_of_time_does_not_matter(
     seed: int, cost: tuple[float, float, float], unit: float

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
@@ -20,10 +20,6 @@ FAST = AnalysisSettings(resamples=100, permutations=99, second_opinions=False)
 THOROUGH = AnalysisSettings(resamples=100, permutations=99)
 UNSCORED = ("context_overflow", "transport_error", "invalid_truncated")
 patient = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=True,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking a profile takes minutes
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
@@ -45,7 +45,6 @@ def found(records: pd.DataFrame) -> TokenRatio:
     return ratio
 
 
-@settings(max_examples=40)
 @given(ratio=st.floats(0.5, 2.5), template=st.integers(0, 64), scaffold=st.integers(0, 400))
 def test_a_ratio_that_is_one_everywhere_is_found_and_is_no_warning(
     ratio: float, template: int, scaffold: int

@@ -15,6 +15,7 @@ import pytest
 
 from contextcliff_dagster.analysis.statistics import helper_process
 from contextcliff_dagster.analysis.statistics.change_points import change_points
+from contextcliff_dagster_tests.support.child_processes import wait_until
 
 STAIRS = np.repeat([0.9, 0.5, 0.1], 20) + np.tile([0.01, -0.01], 30)
 
@@ -42,15 +43,16 @@ def test_change_points_are_the_same_there_and_here() -> None:
     assert len(helper_process._running) == 1
 
 
-def test_many_calls_come_back_in_order_and_some_were_made_there() -> None:
-    tasks = [(number, 0.001) for number in range(200)]
+def test_many_calls_come_back_in_order_and_some_were_made_there(tmp_path: Path) -> None:
+    tasks = [(number, os.getpid(), None) for number in range(200)]
     assert helper_process.call_all(process_of, tasks) == [
         (number, os.getpid()) for number in range(200)
     ]
     helper_process.begin(__name__)
-    helper_process.call(process_of, 0, 0.0)  # it has imported what it needs
+    helper_process.call(process_of, 0, os.getpid(), None)  # it has imported what it needs
+    tasks = [(number, os.getpid(), tmp_path / "done there") for number in range(200)]
     found = helper_process.call_all(process_of, tasks)
-    assert [number for number, _ in found] == [number for number, _ in tasks]
+    assert [number for number, _ in found] == list(range(200))
     assert {process for _, process in found} == {os.getpid(), helper_process._running[0].pid}
 
 
@@ -63,7 +65,8 @@ def test_a_killed_process_costs_nothing_but_time() -> None:
     assert not helper_process._running
     helper_process.begin()
     os.kill(helper_process._running[-1].pid, signals.SIGKILL)
-    assert helper_process.call_all(process_of, [(1, 0.0), (2, 0.0)]) == [
+    tasks = [(number, os.getpid(), None) for number in (1, 2)]
+    assert helper_process.call_all(process_of, tasks) == [
         (1, os.getpid()),
         (2, os.getpid()),
     ]
@@ -119,9 +122,12 @@ def test_it_ends_with_the_process_that_began_it() -> None:
     pytest.fail(f"process {process} outlived the one that began it")
 
 
-def process_of(number: int, seconds: float) -> tuple[int, int]:
-    """The number, and who was asked."""
-    time.sleep(seconds)
+def process_of(number: int, ours: int, done_there: Path | None) -> tuple[int, int]:
+    """The number, and who was asked; process ``ours`` waits until the other has done one."""
+    if done_there is not None and os.getpid() == ours:
+        wait_until(done_there.exists)
+    elif done_there is not None:
+        done_there.touch()
     return number, os.getpid()
 
 

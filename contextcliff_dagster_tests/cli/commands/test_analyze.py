@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster_tests.support.files.score_tables import (
@@ -69,12 +69,10 @@ def test_nothing_but_a_length_and_a_score_is_needed(tmp_path: Path) -> None:
     assert (cliffs["verdict"], cliffs["n_documents"]) == ("cliff", None)
 
 
-UNTIMED = settings(
-    deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FEW_EXAMPLES = settings(max_examples=5)
 
 
-@UNTIMED
+@FEW_EXAMPLES
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_the_order_of_rows_does_not_matter(tmp_path: Path, seed: int, named: bool) -> None:
     records = answers(graded=True, per_bin=6)
@@ -89,7 +87,7 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path, seed: int, named: boo
     assert without_file(conforming(to / "a.json")) == without_file(conforming(to / "b.json"))
 
 
-@UNTIMED
+@FEW_EXAMPLES
 @given(st.integers(0, 1_000), st.sampled_from([5.0, 10.0, 100.0, 1_000.0]))
 def test_a_scale_changes_nothing(tmp_path: Path, seed: int, scale: float) -> None:
     records = answers(seed, graded=True, per_bin=6).round({"score": 4})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster_tests.support.files.score_tables import (
@@ -150,9 +150,7 @@ def test_a_huge_n_is_told_with_no_less_caution(tmp_path: Path) -> None:
     assert found["bins"][0]["ci_width"] < 0.001
 
 
-@settings(
-    deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=5)
 @given(st.permutations(range(6)), st.sampled_from([1.0, 100.0]))
 def test_order_and_scale_do_not_matter(tmp_path: Path, order: list[int], scale: float) -> None:
     table = means(40)

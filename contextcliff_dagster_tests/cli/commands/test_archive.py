@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
+from contextcliff_dagster_tests.support.measured_stores import FEW, FEW_CALLS
 from contextcliff_dagster_tests.support.terminal import Ended, assert_one_sentence, call, run
 
 Change = Callable[[pa.Table], pa.Table]
-MEASURE = ("profile", "quick", "--samples-per-bin", "3", "--model", "reference-short", "--json")
+MEASURE = ("profile", "quick", *FEW, "--json")
 
 
 def results(ended: Ended) -> list[dict[str, Any]]:
@@ -32,12 +34,9 @@ def results(ended: Ended) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(few_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a finished study; tests copy nothing into it."""
-    store = tmp_path_factory.mktemp("measured")
-    ended = call(*MEASURE, "--store", str(store))
-    assert ended.code == 0, ended.err
-    return store
+    return Path(shutil.copytree(few_store, tmp_path_factory.mktemp("measured") / "store"))
 
 
 def test_what_is_exported_and_imported_reports_the_same_without_a_call(
@@ -46,7 +45,7 @@ def test_what_is_exported_and_imported_reports_the_same_without_a_call(
     file, other = tmp_path / "study.zip", tmp_path / "other"
     assert call("export", "quick", str(file), "--store", str(measured)).code == 0
     taken = run("import", str(file), "--store", str(other), "--json")  # a process like a user's
-    assert json.loads(taken.out)["new_answers"] == 15
+    assert json.loads(taken.out)["new_answers"] == FEW_CALLS
     here = call("report", "quick", "--model", "reference-short", "--json", "--store", str(measured))
     there = call("report", "quick", "--model", "reference-short", "--json", "--store", str(other))
     assert results(there) == results(here)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from contextcliff_dagster.reference.card import weights_path
+from contextcliff_dagster_tests.support.measured_stores import made_once
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 STUDY = """\
@@ -38,16 +40,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def watched(
+    folder: Path, contextcliff_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The study is measured in its first campaign."""
+    source = made_once(
+        tmp_path_factory,
+        "watched",
+        lambda store: do("profile", "watched", "--yes", "--store", str(store)),
+    )
+    shutil.copytree(source, contextcliff_home, dirs_exist_ok=True)
+    return folder
+
+
 def do(*args: str) -> str:
     ended = call(*args)
     assert ended.code == 0, ended.err
     return ended.out
 
 
-def test_another_model_under_the_name_fails_at_the_first_run(folder: Path) -> None:
-    assert_one_sentence(call("baseline", "set", "watched"), "nothing measured")
+def test_another_model_under_the_name_fails_at_the_first_run(watched: Path) -> None:
     assert_one_sentence(call("baseline", "check", "watched"), "no pinned baseline")
-    do("profile", "watched", "--yes")
     assert "served" in do("baseline", "set", "watched")
     pinned = json.loads(do("baseline", "show", "watched", "--json"))
     assert "baseline itself" in do("baseline", "check", "watched")
@@ -60,7 +74,7 @@ def test_another_model_under_the_name_fails_at_the_first_run(folder: Path) -> No
 
     quiet = json.loads(do("profile", "watched", "--sentinel", "--json"))
     assert (quiet["shrunk"], quiet["models"]["served"]["n"]) == ([], 12)
-    serve(folder, "reference-short")
+    serve(watched, "reference-short")
     loud = call("profile", "watched", "--sentinel")
     assert loud.code == 3
     assert "served has shrunk" in loud.out
@@ -80,14 +94,16 @@ def test_another_model_under_the_name_fails_at_the_first_run(folder: Path) -> No
 
 
 def test_a_sentinel_needs_a_baseline_and_no_campaign(folder: Path) -> None:
+    assert_one_sentence(call("baseline", "set", "watched"), "nothing measured")
+    assert_one_sentence(call("baseline", "check", "watched"), "no pinned baseline")
     assert_one_sentence(call("profile", "watched", "--sentinel"), "baseline set watched")
     odd = call("profile", "watched", "--sentinel", "--campaign", "x")
     assert_one_sentence(odd, "--campaign")
     assert_one_sentence(call("campaign", "new", "watched", "--name", "sentinel-x"), "sentinel-x")
 
 
-def test_half_a_campaign_is_not_judged(folder: Path) -> None:
-    do("profile", "watched", "--yes")
+@pytest.mark.usefixtures("watched")
+def test_half_a_campaign_is_not_judged() -> None:
     do("baseline", "set", "watched")
     do("campaign", "new", "watched", "--name", "few")
     do("profile", "watched", "--samples-per-bin", "3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,10 @@ PAIR = ("reference-short", "reference-long")
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+def store(quick_store: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """`quick` in two campaigns; in the second one model only."""
-    store = str(tmp_path_factory.mktemp("measured"))
+    store = str(shutil.copytree(quick_store, tmp_path_factory.mktemp("measured") / "store"))
     for line in (
-        "profile quick",
         "campaign new quick --name again",
         "profile quick --model reference-short --samples-per-bin 4",
     ):

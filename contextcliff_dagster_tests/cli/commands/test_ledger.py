@@ -12,24 +12,17 @@ import pytest
 
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
+from contextcliff_dagster_tests.support.measured_stores import FEW, FEW_CALLS
 from contextcliff_dagster_tests.support.terminal import call
 
-PROFILE = ("profile", "quick", "--samples-per-bin", "2", "--model", "reference-short")
-CALLS = 10
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = tmp_path_factory.mktemp("measured")
-    ended = call(*PROFILE, "--store", str(store))
-    assert ended.code == 0, ended.err
-    return store
+PROFILE = ("profile", "quick", *FEW)
+CALLS = FEW_CALLS
 
 
 @pytest.fixture
-def store(measured: Path, tmp_path: Path) -> Path:
+def store(few_store: Path, tmp_path: Path) -> Path:
     """A store of one's own with the measured study, copied without its links."""
-    shutil.copytree(measured, tmp_path / "store")
+    shutil.copytree(few_store, tmp_path / "store")
     return tmp_path / "store"
 
 
@@ -53,7 +46,12 @@ def cliffs_of(store: Path, study: str) -> dict[str, dict[str, Any]]:
 
 def test_stats_count_what_was_measured(store: Path) -> None:
     said = json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)
-    assert (said["calls"], said["answers"], said["attempts"], said["orphans"]) == (10, 10, 10, 0)
+    assert (said["calls"], said["answers"], said["attempts"], said["orphans"]) == (
+        CALLS,
+        CALLS,
+        CALLS,
+        0,
+    )
     assert said["documents"] == CALLS
     assert said["bytes"] >= sum(said["table_bytes"].values()) > 0
     shown = call("ledger", "stats", "--store", str(store))
@@ -64,7 +62,7 @@ def test_stats_count_what_was_measured(store: Path) -> None:
 def test_verify_rebuilds_every_prompt_and_finds_what_is_spoiled(store: Path) -> None:
     sound = call("ledger", "verify", "--store", str(store))
     assert (sound.code, sound.err) == (0, "")
-    assert "10 prompts over 10 documents rebuilt byte for byte; 0 faults" in sound.out
+    assert f"{CALLS} prompts over {CALLS} documents rebuilt byte for byte; 0 faults" in sound.out
     with Ledger.open(Store(store).ledger) as ledger:
         ledger.write(lambda db: db.execute("UPDATE calls SET question = question || '?'"))
     spoiled = call("ledger", "verify", "--store", str(store), "--json")
@@ -98,7 +96,7 @@ def test_pruned_texts_are_nowhere_in_the_store_and_the_report_stands(store: Path
     assert {p: p.read_bytes() for p in reports} == reports
     verified = call("ledger", "verify", "--store", str(store))
     assert verified.code == 0
-    assert "10 are pruned" in verified.out
+    assert f"{CALLS} are pruned" in verified.out
 
 
 def test_a_model_whose_texts_are_gone_keeps_its_result_beside_another(store: Path) -> None:
@@ -141,7 +139,9 @@ def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
     assert ended.code == 2
     assert len(ended.sentences) == 1
     assert says in ended.err
-    assert json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)["calls"] == 10
+    assert (
+        json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)["calls"] == CALLS
+    )
 
 
 def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:

@@ -11,23 +11,16 @@ from contextcliff_dagster_tests.support.records.profiles import schema
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in which `quick` is measured."""
-    store = tmp_path_factory.mktemp("measured")
-    ended = call("profile", "quick", "--store", str(store))
-    assert ended.code == 0, ended.err
-    return store
-
-
-def test_the_cap_of_the_report_is_the_cap_that_is_enforced(store: Path, tmp_path: Path) -> None:
+def test_the_cap_of_the_report_is_the_cap_that_is_enforced(
+    quick_store: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "safe-context.json"
     of = ("--model", "reference-short")
-    ended = call("policy", "quick", *of, "--out", str(file), "--store", str(store))
+    ended = call("policy", "quick", *of, "--out", str(file), "--store", str(quick_store))
     assert (ended.code, ended.err) == (0, "")
     policy = json.loads(file.read_text())
     schema("safe-context").validate(policy)
-    (cliffs,) = (store / "quick" / "profiles").glob("*/reference-short/cliffs.json")
+    (cliffs,) = (quick_store / "quick" / "profiles").glob("*/reference-short/cliffs.json")
     cap = json.loads(cliffs.read_text())["safe_cap_tokens"]
     assert policy["safe_cap_tokens"] == cap
     assert call("guard", str(file), "--tokens", str(cap)).code == 0
@@ -41,9 +34,18 @@ def test_the_cap_of_the_report_is_the_cap_that_is_enforced(store: Path, tmp_path
     )
 
 
-def test_a_file_is_counted_as_the_study_counts(store: Path, tmp_path: Path) -> None:
+def test_a_file_is_counted_as_the_study_counts(quick_store: Path, tmp_path: Path) -> None:
     file, text = tmp_path / "p.json", tmp_path / "document.txt"
-    call("policy", "quick", "--model", "reference-long", "--out", str(file), "--store", str(store))
+    call(
+        "policy",
+        "quick",
+        "--model",
+        "reference-long",
+        "--out",
+        str(file),
+        "--store",
+        str(quick_store),
+    )
     cap = json.loads(file.read_text())["safe_cap_tokens"]
     text.write_text("1 " * 20)
     assert call("guard", str(file), "--file", str(text)).code == 0
@@ -57,8 +59,8 @@ def test_a_file_is_counted_as_the_study_counts(store: Path, tmp_path: Path) -> N
     assert_one_sentence(call("guard", str(file)), "tokens")
 
 
-def test_several_models_give_an_array(store: Path, tmp_path: Path) -> None:
-    ended = call("policy", "quick", "--out", "-", "--store", str(store))
+def test_several_models_give_an_array(quick_store: Path, tmp_path: Path) -> None:
+    ended = call("policy", "quick", "--out", "-", "--store", str(quick_store))
     found = json.loads(ended.out)
     schema("safe-context").validate(found)
     assert [policy["model"] for policy in found] == ["reference-short", "reference-long"]
@@ -68,11 +70,9 @@ def test_several_models_give_an_array(store: Path, tmp_path: Path) -> None:
     assert call("guard", str(file), "--tokens", "1", "--model", "reference-long").code == 0
 
 
-def test_without_a_cap_there_is_no_policy(tmp_path: Path) -> None:
-    few = ("quick", "--model", "reference-short", "--samples-per-bin", "3")
-    assert call("profile", *few).code == 0
+def test_without_a_cap_there_is_no_policy(few_store: Path, tmp_path: Path) -> None:
     file = tmp_path / "none.json"
-    ended = call("policy", "quick", "--out", str(file))
+    ended = call("policy", "quick", "--out", str(file), "--store", str(few_store))
     assert_one_sentence(ended, "insufficient_data", "reference-short")
     assert not file.exists()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster_tests.support.child_processes import wait_until
+from contextcliff_dagster_tests.support.held_calls import Gate
+from contextcliff_dagster_tests.support.records.calls import reference_server
 from contextcliff_dagster_tests.support.terminal import Ended, call, run, served, start
 
 QUICK = ("quick", "--samples-per-bin", "4")
@@ -58,20 +60,22 @@ def test_two_at_once_both_finish_and_pay_no_call_twice(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_cleanly_and_the_next_run_pays_only_the_rest(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
-    with served("reference-short", "--request-log", str(log), "--delay-ms", "250") as url:
+    gate = Gate(tmp_path / "gate")
+    gate.let(4)
+    with reference_server(log=log, gate=gate) as url:
         env = models_yaml(tmp_path, url)
         process = start("profile", *QUICK, "--model", "served", env=env)
-        deadline = time.monotonic() + 120
-        while received(log).total() < 5 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: received(log).total() >= 6)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        gate.let(6)  # the two that are in flight
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 130, err
         assert "Traceback" not in err
         assert err.strip().startswith("Interrupted: ")
         assert "contextcliff profile quick --samples-per-bin 4 --model served" in err
         before = received(log).total()
         assert before < PLANNED, "it was over before it could be interrupted"
+        gate.open()
 
         again = call("profile", *QUICK, "--model", "served", "--json", env=env)
         said = calls(again)

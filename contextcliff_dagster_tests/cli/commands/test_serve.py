@@ -42,7 +42,7 @@ def test_ui_opens_on_loopback_and_ends_with_ctrl_c() -> None:
         assert {"quick", "reference"} <= {node["assetKey"]["path"][0] for node in nodes}
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=90)
+        process.communicate(timeout=120)
     assert process.returncode == 0
     assert not answers(port), "the webserver outlived the command"
 
@@ -64,7 +64,7 @@ def test_serve_says_where_it_is_and_ends_quietly_with_ctrl_c() -> None:
     with urllib.request.urlopen(f"{url}/models", timeout=60) as response:
         assert json.load(response)["data"][0]["id"] == "reference-short"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "Traceback" not in err
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import CorpusError
@@ -70,9 +70,6 @@ def test_there_is_a_record_of_every_benchmark() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(WHOLE))
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 @given(data=st.data())
 def test_a_damaged_record_gives_an_example_or_one_sentence(
     kind: str, tmp_path: Path, data: st.DataObject

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from contextcliff_dagster.corpora.extraction import (
     Unusable,
     extract_all,
     extractor_version,
+    pool,
     worker_process,
 )
 from contextcliff_dagster_tests.support.child_processes import (
@@ -37,6 +37,26 @@ def endless(tmp_path: Path) -> Path:
     path = tmp_path / "endless.pdf"
     path.write_bytes(made.endless_pdf())
     return path
+
+
+class Clock:
+    """A clock of the test's own, that `tick` seconds pass by at every look."""
+
+    def __init__(self) -> None:
+        self.now, self.tick = 0.0, 0.0
+
+    def monotonic(self) -> float:
+        self.now += self.tick
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock by which files are waited for."""
+    clock = Clock()
+    for module in (pool, worker_process):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 def texts(folder: Path, n: int) -> list[Path]:
@@ -131,13 +151,14 @@ def test_a_file_that_takes_too_long_is_given_up(tmp_path: Path, endless: Path) -
     assert children() == []
 
 
-def test_a_file_that_is_waited_for_too_long_is_given_up(endless: Path) -> None:
-    stopped = threading.Thread(
-        target=lambda: (
-            wait_until(busy),
-            [os.kill(child, signal.SIGSTOP) for child in busy()],
-        )
-    )
+def test_a_file_that_is_waited_for_too_long_is_given_up(endless: Path, clock: Clock) -> None:
+    def stop() -> None:
+        wait_until(busy)
+        for child in busy():
+            os.kill(child, signal.SIGSTOP)
+        clock.tick = 0.5
+
+    stopped = threading.Thread(target=stop)
     stopped.start()
     limits = Limits(seconds=100, clock_seconds=4, workers=1)
     assert list(extract_all([endless], limits)) == [
@@ -146,14 +167,16 @@ def test_a_file_that_is_waited_for_too_long_is_given_up(endless: Path) -> None:
     stopped.join()
 
 
-def test_time_that_the_caller_takes_counts_for_no_file(tmp_path: Path, endless: Path) -> None:
+def test_time_that_the_caller_takes_counts_for_no_file(
+    tmp_path: Path, endless: Path, clock: Clock
+) -> None:
     limits = Limits(seconds=100, clock_seconds=2, workers=2)
     results = extract_all([*texts(tmp_path, 1), endless], limits)
     next(results)
-    time.sleep(2.5)  # longer than the second file may take
-    asked = time.monotonic()
+    clock.now += 2.5  # longer than the second file may take
+    asked, clock.tick = clock.now, 0.1
     assert next(results) == Unusable(endless, "took longer than 2 s by the clock")
-    assert time.monotonic() - asked > 1
+    assert clock.now - asked > 1
 
 
 MEMORY_REASON = "needs more than the 100 MB of memory allowed"

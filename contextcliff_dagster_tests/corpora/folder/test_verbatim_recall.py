@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.corpora.folder.verbatim_recall import (
@@ -89,7 +89,6 @@ def assert_sound(question: Recall, text: str) -> None:
 
 
 @given(TEXTS, st.booleans(), st.integers(1, 6), st.integers(0, 3))
-@settings(max_examples=400)
 def test_the_rest_is_the_only_continuation(text: str, code: bool, most: int, seed: int) -> None:
     questions = asked_of(text, code=code, most=most, seed=seed)
     assert len(questions) <= most
@@ -100,7 +99,6 @@ def test_the_rest_is_the_only_continuation(text: str, code: bool, most: int, see
 
 
 @given(st.text(max_size=600), st.booleans())
-@settings(max_examples=300)
 def test_any_text_gives_sound_questions_or_none(text: str, code: bool) -> None:
     for question in asked_of(text, code=code):
         assert_sound(question, text)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import CorpusError
@@ -20,7 +20,6 @@ def chunks(path: Path) -> Iterator[str]:
         yield from text_chunks(path, file, CorpusError)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])),
     longest=st.integers(3, 9),

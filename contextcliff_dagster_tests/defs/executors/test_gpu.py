@@ -113,7 +113,7 @@ def test_two_runs_get_different_devices_and_a_killed_step_gives_its_own_to_the_t
     assert not (runs.folder / "third.needs_one").exists()
 
     os.kill(doomed, signal.SIGKILL)
-    runs.until(lambda: f"pid {doomed}" not in str(holders()), "first", seconds=5)
+    runs.until(lambda: f"pid {doomed}" not in str(holders()), "first")
     assert runs.step("third")[1] == device
     assert runs.processes["first"].wait(LONG) == 1
     assert any("its process was ended by SIGKILL" in said for said in events("first"))
@@ -213,4 +213,4 @@ def test_the_step_of_a_killed_run_does_not_measure_on(runs: Runs) -> None:
     run = runs.start("one", "first")
     runs.step("first")
     run.kill()
-    runs.until(lambda: holders() == {}, "first", seconds=30)
+    runs.until(lambda: holders() == {}, "first")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
@@ -64,7 +64,6 @@ def test_the_oracle_asks_those_that_say_where_their_evidence_is_over_that_alone(
         assert 0 < p.length_tokens < whole.length_tokens / 3
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(min_size=1, max_size=60), st.data())
 def test_pieces_come_in_the_order_of_the_text_and_none_twice(
     text: str, data: st.DataObject

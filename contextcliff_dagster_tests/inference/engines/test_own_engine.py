@@ -10,7 +10,7 @@ import pytest
 from contextcliff_dagster.cli.commands.doctor import _engines_of_others
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.defs.run import profile_study
-from contextcliff_dagster.experiments.common.measurement import open_ledger
+from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.engines.registry import open_engine
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.models.engine_specs import engine_spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import time
@@ -16,6 +17,7 @@ from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster_tests.support.held_calls import Gate, hold_until_halted
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     faulty_server,
@@ -64,12 +66,15 @@ def test_the_deadline_ends_waiting_for_a_device_too(
     assert ledger.stats()["attempts"] == 0
 
 
-def test_stop_ends_the_run_and_keeps_what_was_in_flight(ledger: Ledger) -> None:
-    with reference_server(delay_ms=100) as url:
-        entry, sent = openai_entry(url, concurrency=2), ledger.stats
-        summary = run(ledger, entry, should_stop=lambda: sent()["attempts"] >= 3)
+def test_stop_ends_the_run_and_keeps_what_was_in_flight(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = itertools.count()
+    hold_until_halted(monkeypatch, lambda model, prompt: next(begun) >= 1)
+    entry = reference_entry(concurrency=2)
+    summary = run(ledger, entry, should_stop=lambda: ledger.stats()["attempts"] >= 3)
     assert summary.stopped
-    assert 0 < summary.answered < 18
+    assert summary.answered == 3, "one, and the two that were in flight"
     assert ledger.orphans() == []
     assert ledger.stats()["attempts"] == summary.answered
 
@@ -118,15 +123,17 @@ def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_pat
     ):
         pytest.skip("needs the right to mount a small file system")
     try:
-        filler = disk / "filler"
+        filler, gate = disk / "filler", Gate(tmp_path / "gate")
+        gate.let(5)
 
         def fill(progress: Progress) -> None:
             if progress.done >= 5 and not filler.exists():
                 with filler.open("wb", buffering=0) as file, suppress(OSError):
                     while True:
                         file.write(bytes(4096))
+                gate.open()
 
-        with reference_server(delay_ms=200) as url:
+        with reference_server(gate=gate) as url:
             entry = openai_entry(url, concurrency=2)
             with (
                 Ledger.open(disk / "state.db") as ledger,
@@ -136,7 +143,7 @@ def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_pat
             filler.unlink()
             with Ledger.open(disk / "state.db") as ledger:
                 kept = ledger.stats()
-                assert kept["answers"] == kept["attempts"] >= 6
+                assert kept["answers"] == kept["attempts"] == 7, "five, and two in flight"
                 assert kept["orphans"] == 0
                 summary = run(ledger, entry)
                 assert (summary.cached, summary.answered) == (kept["answers"], 18 - kept["answers"])

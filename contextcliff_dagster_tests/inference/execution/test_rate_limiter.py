@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.inference.execution.measure import measure
@@ -91,7 +91,6 @@ async def _crowd(most: int, room: int, calls: int, seed: int) -> dict[str, Any]:
     return {**seen, "seconds": loop.time(), "left": limiter.in_flight}
 
 
-@settings(max_examples=25, deadline=None)
 @given(most=st.integers(1, 48), room=st.integers(1, 48), seed=st.integers(0, 99))
 def test_a_crowded_server_is_filled_and_seldom_overrun(most: int, room: int, seed: int) -> None:
     calls = 40 * min(most, room)

@@ -18,6 +18,7 @@ from contextcliff_dagster.contracts import BudgetError, StoreError
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.run_calls import run_calls
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.ledger.prune import prune
 from contextcliff_dagster.inference.ledger.verify import verify
@@ -64,7 +65,7 @@ def converse(
                     for call in calls
                     if (said := answers[call.call_key].raw_output) is not None
                 ]
-            run_calls(calls, session=session, ledger=ledger, scope=scope, budget=budget)
+            run_calls(calls, session, ledger, scope, RunControl(budget))
             planned += calls
     return planned
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import BudgetError, StoreError
@@ -138,11 +138,6 @@ def test_calls_and_tokens_can_be_limited_too(sqlite_ledger: Ledger) -> None:
         begin(sqlite_ledger, CALLS[1], 0, Budget(tokens=15))
 
 
-@settings(
-    max_examples=20,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 @given(
     limit=st.floats(0.1, 3),
     prices=st.lists(

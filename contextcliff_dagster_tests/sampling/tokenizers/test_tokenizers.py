@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tiktoken_ext.openai_public
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
@@ -69,7 +69,6 @@ def encoding(name: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", RANKS_SHA256)
-@settings(max_examples=100)
 @given(st.lists(texts, min_size=1, max_size=4))
 def test_tiktoken_counts_are_tiktokens(name: str, given_texts: list[str]) -> None:
     ours, reference = encoding(name)
@@ -101,7 +100,6 @@ def test_texts_without_a_break_do_not_blow_up() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60)
 @given(given_texts=st.lists(texts, min_size=1, max_size=4))
 def test_tokenizer_json_counts_are_those_of_hugging_face(
     folder: Path, kind: str, given_texts: list[str]

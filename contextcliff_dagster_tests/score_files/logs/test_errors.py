@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.corpora.readers import json_stream, text_lines
@@ -136,9 +136,6 @@ _json = st.recursive(
 )
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 @given(
     value=st.dictionaries(st.text(max_size=4), _json, max_size=5),
     indent=st.sampled_from([None, 1]),

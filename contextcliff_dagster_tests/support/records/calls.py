@@ -20,6 +20,7 @@ from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
+from contextcliff_dagster_tests.support.held_calls import Gate
 
 RECIPE = Recipe(template="{document}{question}", max_output_tokens=8)
 
@@ -114,16 +115,22 @@ def running(*arguments: str, env: dict[str, str] | None = None) -> Iterator[str]
         yield process.stdout.readline().strip()
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 @contextmanager
 def reference_server(
-    name: str = "reference-short", log: Path | None = None, delay_ms: float = 0, port: int = 0
+    name: str = "reference-short",
+    log: Path | None = None,
+    delay_ms: float = 0,
+    port: int = 0,
+    gate: Gate | None = None,
 ) -> Iterator[str]:
-    """`contextcliff serve`, as a separate process."""
+    """`contextcliff serve`, as a separate process; ``gate`` decides which calls it answers."""
+    gated = "from contextcliff_dagster_tests.support.held_calls import answer_through;"
     code = (
         "import sys; from pathlib import Path;"
+        f"{f'{gated} answer_through(Path({str(gate.path)!r}));' if gate else ''}"
         "from contextcliff_dagster.inference.server.app import serve;"
         f"serve({name!r}, port={port}, delay_ms={delay_ms},"
         f" request_log=Path({str(log)!r}) if {log is not None} else None,"

@@ -8,7 +8,8 @@ Run as a module with a JSON object, and prints its base URL:
 - ``reads_at_most``: tokens of a prompt that are read, the rest is cut without a word;
 - ``usage``: false to report none; ``count_factor``: by how much it counts more tokens than ours;
 - ``ms_per_token``, ``slow_beyond``, ``slow_factor``: the first token comes after so many ms for
-  each prompt token, that many times as many for prompts longer than ``slow_beyond`` tokens;
+  each prompt token, that many times as many for prompts longer than ``slow_beyond`` tokens; and
+  that is the time that the server reports, by a clock that no other load of the machine moves;
 - ``log``: a file with one JSON line for every completion request, written before it is answered,
   with the tokens of its prompt by the server's count.
 
@@ -67,13 +68,17 @@ class UnreliableServer:
             return
         slower = self.slow_factor if tokens > self.slow_beyond else 1.0
         self.seated += 1
+        seconds = self.delay_s + slower * self.ms_per_token * tokens / 1000
         try:
-            await asyncio.sleep(self.delay_s + slower * self.ms_per_token * tokens / 1000)
+            await asyncio.sleep(seconds)
         finally:
             self.seated -= 1
         answer = wire.chunk("", role="assistant") + wire.chunk(str(int(prompt[:6], 16)))
         usage = wire.usage(min(tokens, self.reads_at_most), COMPLETION_TOKENS)
         told = usage if self.usage else b""
+        if self.ms_per_token:
+            timing = {"queue_time_ms": 0.0, "time_to_first_token_ms": seconds * 1000}
+            told += wire.event({"choices": [], "metrics": timing})
         writer.write(wire.STREAM + answer + wire.chunk(None, "stop") + told + wire.DONE)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

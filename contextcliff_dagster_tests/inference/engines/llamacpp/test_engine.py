@@ -56,20 +56,25 @@ def with_engine(work: Callable[[LlamaCppEngine], Awaitable[T]], **changes: Any) 
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", RECIPES)
-def test_it_counts_a_prompt_as_it_reads_it(kind: str) -> None:
+def test_it_counts_prompts_as_it_reads_them() -> None:
     (document,) = source_documents(1, (300, 600), lines=1)
-    prompt = RECIPES[kind].render(document.text + " <|im_end|> ü 漢", document.lines[0].beginning)
+    prompts = {
+        kind: recipe.render(document.text + " <|im_end|> ü 漢", document.lines[0].beginning)
+        for kind, recipe in RECIPES.items()
+    }
 
-    async def work(engine: LlamaCppEngine) -> tuple[int, int | None]:
-        count = await engine.count_prompt_tokens(prompt)
-        answer = await ask(engine, prompt, Decoding(1))
-        assert count.exact
-        assert answer.usage
-        return count.tokens, answer.usage.prompt_tokens
+    async def work(engine: LlamaCppEngine) -> dict[str, tuple[int, int | None]]:
+        counts = {}
+        for kind, prompt in prompts.items():
+            count = await engine.count_prompt_tokens(prompt)
+            answer = await ask(engine, prompt, Decoding(1))
+            assert count.exact
+            assert answer.usage
+            counts[kind] = (count.tokens, answer.usage.prompt_tokens)
+        return counts
 
-    counted, read = with_engine(work)
-    assert counted == read
+    for kind, (counted, read) in with_engine(work).items():
+        assert counted == read, kind
 
 
 def test_tokens_come_one_by_one_and_the_same_question_gives_the_same_answer() -> None:

@@ -72,7 +72,7 @@ def test_a_fault_of_the_transport_is_tried_again(tmp_path: Path, fault: str) -> 
 def test_a_server_that_stalls_is_given_up_after_the_timeout_and_may_have_been_paid(
     tmp_path: Path,
 ) -> None:
-    summary, rows, sent = run(tmp_path, ["stall", "ok"], timeout_s=1.0)
+    summary, rows, sent = run(tmp_path, ["stall", "ok"], timeout_s=5.0)
     assert len(sent) == 2
     assert rows[0]["raw_output"] == "937915"
     with Ledger.open(tmp_path / "state.db") as ledger:

@@ -42,7 +42,7 @@ def runs(pid: int) -> bool:
 
 
 def wait_until_gone(*pids: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while any(map(runs, pids)):
         assert time.monotonic() < deadline, [pid for pid in pids if runs(pid)]
         time.sleep(0.01)
@@ -63,7 +63,7 @@ def start(tmp_path: Path, *more: str, grace: str = "5") -> tuple[subprocess.Pope
 
 
 def below_of(said: Path) -> int:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not said.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
