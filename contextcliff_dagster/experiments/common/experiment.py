@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.inference.requests.call_plan import FollowUp
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
@@ -37,10 +38,13 @@ class Source:
     """Samples to ask, and columns that tell their rows from those of the other sources.
 
     ``columns``: name -> value, the same for every row; declared in the experiment's tables.
+    ``follow_up``: the call that rests on the answer to one (`inference.requests.call_plan`), where
+    examples are conversations; rows then come in the order of the steps.
     """
 
     samples: SampleSource
     columns: Mapping[str, str] = field(default_factory=dict)
+    follow_up: FollowUp | None = None
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
         (
             " ".join(source.columns.values()) or None,
             _call_plan(
-                *(run, experiment, source.samples, experiment.cells(run.study)),
+                *(run, experiment, source, experiment.cells(run.study)),
                 experiment.samples_per_cell(run.study),
             ),
         )
@@ -107,10 +107,9 @@ def measure_cells(
             cells = list(asked.cells)  # an empty cell says into which one it was merged
         if not cells:
             continue
-        samples = source.samples
         if asked.samples is not None:
-            samples = PerCellLimit(samples, asked.samples)
-        plan = _call_plan(run, experiment, samples, cells, n)
+            source = replace(source, samples=PerCellLimit(source.samples, asked.samples))
+        plan = _call_plan(run, experiment, source, cells, n)
         summary = measure(plan, entry, run.ledger, control, on_bin=end_of)
         total = summary if total is None else total.plus(summary)
         if total.stopped:
@@ -179,7 +178,7 @@ def models_left(
         model
         for model, cells in cells_of.items()
         if not all(
-            finished(_call_plan(run, experiment, source.samples, cells, n), model, run.ledger)
+            finished(_call_plan(run, experiment, source, cells, n), model, run.ledger)
             for source in sources
         )
     ]
@@ -197,7 +196,7 @@ def ledger_rows(
     """
     from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 
-    plan = _call_plan(run, experiment, source.samples, cells, EVERYTHING)
+    plan = _call_plan(run, experiment, source, cells, EVERYTHING)
     return [{**source.columns, **row} for row in prediction_rows(plan, model, run.ledger)]
 
 
@@ -216,13 +215,14 @@ def write_predictions(run: StudyRun, experiment: Experiment, model: str, cell: s
 
 
 def _call_plan(
-    run: StudyRun, experiment: Experiment, samples: SampleSource, cells: Sequence[str], n: int
+    run: StudyRun, experiment: Experiment, source: Source, cells: Sequence[str], n: int
 ) -> CallPlan:
     return CallPlan(
         study=run.study.name,
         campaign=run.campaign,
-        source=samples,
+        source=source.samples,
         recipe=experiment.recipe(run.study),
         bins=cells,
         n=n,
+        follow_up=source.follow_up,
     )

@@ -118,7 +118,7 @@ def estimate(
     """Return what measuring ``entries`` would take, without a call or a start of an engine.
 
     ``plans``: what is asked of each of them, by name; None names a study's own measurement. Each
-    has lines of its own.
+    has lines of its own. Calls that rest on answers that are not known yet are not in it.
     """
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
@@ -131,7 +131,9 @@ def estimate(
             identity = _likely_identity(entry, ledger, plan.study, plan.campaign)
             seen: set[str] = set()
             for name in plan.bins:
-                planned = replace(plan, bins=[name]).calls(identity.hash if identity else "")
+                planned = replace(plan, bins=[name]).calls(
+                    identity.hash if identity else "", ledger.outcomes if ledger else None
+                )
                 # Without its document a question may be that of another example: one call.
                 calls = [call for call in planned if call.call_key not in seen]
                 seen |= {call.call_key for call in calls} if control else set()

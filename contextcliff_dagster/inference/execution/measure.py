@@ -99,13 +99,40 @@ def measure(
             if control.on_wait and session.engine.window_tokens is None:
                 control.on_wait(unknown_window(entry.name))
             scope = Scope(study, campaign, entry.name, identity.hash)
-            calls = plan.calls(identity.hash)
-            return run_calls(calls, session, ledger, scope, control, on_bin=bin_ended)
+            return _run_steps(plan, session, ledger, scope, control, bin_ended)
     except WaitStopped:
         unsent = len(plan.calls(""))
         if not control.stop_requested:
             raise out_of_time(unsent) from None
         return RunSummary(planned=unsent, stopped=True)
+
+
+def _run_steps(
+    plan: CallPlan,
+    session: EngineSession,
+    ledger: Ledger,
+    scope: Scope,
+    control: RunControl,
+    bin_ended: Callable[[str], None],
+) -> RunSummary:
+    """Make the calls of ``plan``, then those that follow on their answers, until none does."""
+    if plan.follow_up is None:
+        calls = plan.calls(scope.identity_hash)
+        return run_calls(calls, session, ledger, scope, control, on_bin=bin_ended)
+    total = RunSummary(planned=0)
+    made: set[str] = set()
+    while True:
+        planned = plan.calls(scope.identity_hash, ledger.outcomes)
+        calls = [call for call in planned if call.call_key not in made]
+        if not calls:
+            break
+        total = total.plus(run_calls(calls, session, ledger, scope, control))
+        if total.stopped or control.stop_requested:
+            return replace(total, stopped=True)
+        made |= {call.call_key for call in calls}
+    for name in plan.bins:
+        bin_ended(name)
+    return total
 
 
 class Finished(NamedTuple):
@@ -124,7 +151,7 @@ def finished(plan: CallPlan, model: str, ledger: Ledger) -> Finished | None:
     recorded = recorded_identity(ledger, plan.study, plan.campaign, model)
     if recorded is None:
         return None
-    keys = {call.call_key for call in plan.calls(recorded.hash)}
+    keys = {call.call_key for call in plan.calls(recorded.hash, ledger.outcomes)}
     return Finished(recorded, len(keys)) if len(ledger.outcomes(keys)) == len(keys) else None
 
 

@@ -29,7 +29,7 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     identity = recorded_identity(ledger, study, campaign, model)
     if identity is None:
         return []
-    calls = plan.calls(identity.hash)
+    calls = plan.calls(identity.hash, ledger.outcomes)
     keys = [call.call_key for call in calls]
     outcomes = ledger.outcomes(keys)
     if gone := len(queries.pruned(ledger, outcomes)):

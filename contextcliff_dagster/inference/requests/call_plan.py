@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
+from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn, stable_hash
 from contextcliff_dagster.inference.requests.shared_document import SharedText, shared_text
 from contextcliff_dagster.sampling.sample_source import SampleSource
@@ -90,10 +91,18 @@ def follow_up(call: PlannedCall, answer: str, question: str, **notes: Any) -> Pl
     )
 
 
+FollowUp = Callable[[PlannedCall, Outcome], PlannedCall | None]
+Outcomes = Callable[[Iterable[str]], Mapping[str, Outcome]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlan:
     """The calls that a campaign of a study makes of any model: of each bin the first ``n`` examples
-    of ``source``, asked by ``recipe``."""
+    of ``source``, asked by ``recipe``.
+
+    ``follow_up``: the call that comes after one with this outcome (see the function of this name),
+    or None where a conversation ends; None: every example is asked once.
+    """
 
     study: str
     campaign: str
@@ -101,10 +110,26 @@ class CallPlan:
     recipe: Recipe
     bins: Sequence[str]
     n: int
+    follow_up: FollowUp | None = None
 
-    def calls(self, identity_hash: str) -> list[PlannedCall]:
-        """Return the calls of the model with this serving identity, in order (`plan_calls`)."""
-        return plan_calls(self.source, identity_hash, self.recipe, self.campaign, self.bins, self.n)
+    def calls(self, identity_hash: str, outcomes: Outcomes | None = None) -> list[PlannedCall]:
+        """Return the calls of the model with this serving identity, in order (`plan_calls`).
+
+        With ``outcomes`` (call keys -> what became of them, where known) also those that follow on
+        the answers so far, step by step: all first questions, then all second ones, and so on.
+        """
+        step = plan_calls(self.source, identity_hash, self.recipe, self.campaign, self.bins, self.n)
+        planned = list(step)
+        while step and self.follow_up is not None and outcomes is not None:
+            known = outcomes(call.call_key for call in step)
+            ended = [(call, known[call.call_key]) for call in step if call.call_key in known]
+            step = [
+                following
+                for call, outcome in ended
+                if (following := self.follow_up(call, outcome)) is not None
+            ]
+            planned += step
+        return planned
 
 
 def plan_calls(
