@@ -72,7 +72,7 @@ def plan_prune(
 def prune(
     ledger: Ledger, study: str, campaign: str | None = None, *, texts: bool = False
 ) -> PrunePlan:
-    """Remove the study (or one campaign of it), or with ``texts`` only what was read and said.
+    """Remove the study (or one campaign of it), or with ``texts`` only their texts.
 
     All at once or not at all; then the space is given back, so that no deleted text is left in the
     database's files. What was spent stays in the day's sum.
@@ -179,7 +179,7 @@ def _refuse_while_measured(ledger: Ledger, db: Database, plan: PrunePlan) -> Non
 
 
 def _blank(db: Database, plan: PrunePlan) -> None:
-    """Leave out what was read and said; who was asked when, for how much, stays."""
+    """Remove the texts; who was asked when, for how much, stays."""
     where, values = _where(plan)
     now = utc_now()
     calls = f"SELECT call_key FROM calls WHERE {where}"

@@ -201,6 +201,12 @@ def test_an_answer_with_any_character_comes_back_as_it_was(opened: Ledger) -> No
     assert opened.outcomes([CALLS[0].call_key])[CALLS[0].call_key].raw_output == said
 
 
+def test_placeholders_are_kept_apart_from_quoted_text_and_operators(opened: Ledger) -> None:
+    sql = """SELECT '?%s''?' || ?, 7 % 4 AS "100%?" WHERE 'a' LIKE '%' AND ? = 1"""
+    assert opened.read(sql, ("%s?", 1)) == [("?%s'?%s?", 3)]
+    assert opened.read("SELECT '?%s', 7 % 4") == [("?%s", 3)]
+
+
 def test_a_ledger_of_a_newer_version_is_refused_and_left_as_it_is(
     postgres: PostgresServer,
 ) -> None:
