@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.defs.resources import Watch
-from contextcliff_dagster.defs.run import Profiled, judged_assets, read_profiled
+from contextcliff_dagster.defs.run import Profiled, read_profiled
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 
@@ -66,9 +66,9 @@ def profile_targeted(
         BudgetError: not even the first round could be paid.
         ContextCliffError: one sentence; nothing measured is lost.
     """
-    from contextcliff_dagster.defs.studies import judging_ops
     from contextcliff_dagster.experiments.common import preparation
     from contextcliff_dagster.experiments.length_profile import adaptive_rounds
+    from contextcliff_dagster.experiments.registry import judged_assets, judging_ops
     from contextcliff_dagster.inference.execution.run_calls import out_of_time
 
     manifest = preparation.load_frozen(study, store)

@@ -155,8 +155,13 @@ def profile_study(
         ContextCliffError: one sentence; nothing measured is lost.
     """
     from contextcliff_dagster.defs.resources import Watch
-    from contextcliff_dagster.defs.studies import judging_ops, measuring_assets, partitioned
     from contextcliff_dagster.experiments.common import preparation
+    from contextcliff_dagster.experiments.registry import (
+        judged_assets,
+        judging_ops,
+        measuring_assets,
+        partitioned,
+    )
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
@@ -201,8 +206,13 @@ def rebuild_report(
     Raises:
         StudyError: nothing is measured yet.
     """
-    from contextcliff_dagster.defs.studies import judging_ops, measuring_assets, partitioned
     from contextcliff_dagster.experiments.common import preparation
+    from contextcliff_dagster.experiments.registry import (
+        judged_assets,
+        judging_ops,
+        measuring_assets,
+        partitioned,
+    )
 
     study, store = _as_asked(study, models, None, seed), store or Store.default()
     if study.has_corpus:
@@ -250,11 +260,11 @@ def read_profiled(
     Raises:
         StoreError: there are none.
     """
-    from contextcliff_dagster.defs.studies import partitioned
     from contextcliff_dagster.experiments.length_profile.profile_files import (
         read_cliffs,
         read_notes,
     )
+    from contextcliff_dagster.experiments.registry import partitioned
     from contextcliff_dagster.experiments.study_report import study_sections
     from contextcliff_dagster.reporting.report import ReportFiles
 

@@ -11,7 +11,11 @@ from contextcliff_dagster.defs.assets.experiment import experiment_assets, repor
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.experiments.common.experiment import Experiment
-from contextcliff_dagster.experiments.registry import asked_experiments
+from contextcliff_dagster.experiments.registry import (
+    asked_experiments,
+    measuring_assets,
+    partitioned,
+)
 from contextcliff_dagster.studies import Study
 
 
@@ -55,27 +59,6 @@ def job_name(study: Study, experiment: Experiment) -> str:
     """Return the name of the job that measures ``experiment`` and what is judged with it."""
     kind = "profile" if experiment.name == "length_profile" else experiment.name.replace("-", "_")
     return f"{kind}_{group(study)}"
-
-
-def partitioned(study: Study) -> list[Experiment]:
-    """Return the experiments with partitions of their own; guests share those of their host."""
-    return [one for one in asked_experiments(study) if one.host is None]
-
-
-def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
-    """Return the names of the assets that make calls: the experiment's, then its guests'."""
-    return [
-        name
-        for one in asked_experiments(study)
-        if experiment.name in (one.name, one.host)
-        for name in one.asset_names("predictions")
-    ]
-
-
-def judging_ops(experiment: Experiment) -> list[str]:
-    """Return the op names, without the study's, of records and result; the report is apart."""
-    result = experiment.result_op or experiment.asset_names("result")[0]
-    return [*experiment.asset_names("records"), result]
 
 
 def _profile_job(study: Study, experiment: Experiment) -> dg.UnresolvedAssetJobDefinition:

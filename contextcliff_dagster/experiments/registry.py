@@ -13,15 +13,6 @@ from contextcliff_dagster.studies.experiment_table import (
     load_experiment,
 )
 
-__all__ = [
-    "EXPERIMENTS",
-    "all_experiments",
-    "asked_experiments",
-    "experiment_tables",
-    "guests",
-    "load_experiment",
-]
-
 
 def all_experiments() -> tuple[Experiment, ...]:
     """Return every experiment there is, in the order of the table."""
@@ -31,7 +22,8 @@ def all_experiments() -> tuple[Experiment, ...]:
 def asked_experiments(study: Study) -> tuple[Experiment, ...]:
     """Return the experiments that ``study`` asks for, in the order in which they are measured."""
     # Only those that may be asked are loaded: most studies measure one.
-    names = [name for name in experiment_names() if name in ("length_profile", *study.sections)]
+    ours = [name for name in EXPERIMENTS if name in ("length_profile", *study.sections)]
+    names = dict.fromkeys([*ours, *study.sections])
     return tuple(one for name in names if (one := load_experiment(name)).is_asked(study))
 
 
@@ -44,3 +36,29 @@ def experiment_tables() -> list[Table]:
 def guests(host: Experiment) -> Sequence[Experiment]:
     """Return the experiments whose records are judged and reported with those of ``host``."""
     return [one for one in all_experiments() if one.host == host.name]
+
+
+def partitioned(study: Study) -> list[Experiment]:
+    """Return the experiments with partitions of their own; guests share those of their host."""
+    return [one for one in asked_experiments(study) if one.host is None]
+
+
+def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
+    """Return the names of the assets that make calls: the experiment's, then its guests'."""
+    return [
+        name
+        for one in asked_experiments(study)
+        if experiment.name in (one.name, one.host)
+        for name in one.asset_names("predictions")
+    ]
+
+
+def judging_ops(experiment: Experiment) -> list[str]:
+    """Return the op names, without the study's, of records and result; the report is apart."""
+    result = experiment.result_op or experiment.asset_names("result")[0]
+    return [*experiment.asset_names("records"), result]
+
+
+def judged_assets(experiment: Experiment) -> list[str]:
+    """Return the assets that are made of an experiment's predictions, without the report."""
+    return [*experiment.asset_names("records"), *experiment.asset_names("result")]

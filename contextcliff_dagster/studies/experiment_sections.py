@@ -8,7 +8,11 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
-from contextcliff_dagster.studies.experiment_table import experiment_names, load_experiment
+from contextcliff_dagster.studies.experiment_table import (
+    EXPERIMENTS,
+    experiment_names,
+    load_experiment,
+)
 
 Checked = TypeVar("Checked")
 
@@ -38,7 +42,8 @@ def check_sections(
     sections: dict[str, Any] = {}
     needed = True
     for key in data.keys() - plain.keys():
-        experiment = load_experiment(key) if key in experiment_names() else None
+        known = key in EXPERIMENTS or key in experiment_names()
+        experiment = load_experiment(key) if known else None
         if experiment is None or experiment.section is None:
             errors.append(InitErrorDetails(type="extra_forbidden", loc=(key,), input=data[key]))
             continue

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from contextcliff_dagster.contracts import StudyError
@@ -53,4 +52,6 @@ def load_experiment(name: str) -> Any:
 
 @cache
 def _installed() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
     return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}

@@ -42,16 +42,13 @@ from contextcliff_dagster.experiments.common.measurement import (
     write_predictions,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.registry import (
-    asked_experiments,
-    guests,
-    load_experiment,
-)
+from contextcliff_dagster.experiments.registry import asked_experiments, guests
 from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.experiment_table import load_experiment
 
 
 class MeasureConfig(dg.Config):

@@ -68,7 +68,7 @@ def result_metadata(
 def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
     """The verdicts in place; the picture and the whole text behind a click."""
     if files.png is not None:
-        from contextcliff_dagster.experiments.registry import load_experiment
+        from contextcliff_dagster.studies.experiment_table import load_experiment
 
         cliffs = load_experiment("length_profile").read_results(run)
         return length_profile.report_metadata(run.campaign, files.md, files.png, cliffs)
