@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 POLICY_VERSION = "1.0"
 Day = date  # the field `date` hides the type within the class
 EXPIRES_AFTER_DAYS = 90
-"""Hosted models change within months without a word; a cap older than that is a guess."""
+"""Hosted models change within months without notice; a cap older than that is a guess."""
 
 
 class PolicyError(ContextCliffError):
@@ -274,13 +274,13 @@ def load_policies(path: str | Path) -> list[SafeContext]:
     """
     try:
         found = json.loads(Path(path).read_bytes())
-    except OSError as fault:
+    except OSError as error:
         raise PolicyError(
-            f"Cannot read the policy {path} ({fault.strerror}); `contextcliff policy STUDY` "
+            f"Cannot read the policy {path} ({error.strerror}); `contextcliff policy STUDY` "
             "makes one."
-        ) from fault
-    except ValueError as fault:
-        raise PolicyError(f"{path} is not JSON ({fault}); export the policy again.") from fault
+        ) from error
+    except ValueError as error:
+        raise PolicyError(f"{path} is not JSON ({error}); export the policy again.") from error
     rows = found if isinstance(found, list) else [found]
     if not rows:
         raise PolicyError(f"{path} holds no policy; export it again.")
@@ -311,8 +311,8 @@ def _policy(row: Any, path: str | Path) -> SafeContext:
         )
         if not whole or not isinstance(policy.cap_prompt_tokens, int | None):
             raise TypeError("a cap is no whole number")
-    except (TypeError, ValueError) as fault:
-        raise PolicyError(f"{path} is damaged ({fault}); export the policy again.") from fault
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"{path} is damaged ({error}); export the policy again.") from error
     return policy
 
 

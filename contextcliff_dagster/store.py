@@ -222,7 +222,7 @@ class Store:
         return self.study_dir(study) / "report" / slug(campaign)
 
 
-def _sentence(path: Path, fault: OSError) -> str:
+def _sentence(path: Path, error: OSError) -> str:
     reason = {
         errno.ENOSPC: "the disk is full; free some space and run the same command again",
         errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
@@ -234,7 +234,7 @@ def _sentence(path: Path, fault: OSError) -> str:
         errno.ENOTDIR: "a file stands where a folder is needed; check CONTEXTCLIFF_HOME",
         errno.EISDIR: "it is a folder; name a file",
         errno.EEXIST: "a file stands where a folder is needed; check CONTEXTCLIFF_HOME",
-    }.get(fault.errno or 0, f"{fault.strerror or fault}; check CONTEXTCLIFF_HOME")
+    }.get(error.errno or 0, f"{error.strerror or error}; check CONTEXTCLIFF_HOME")
     return f"Cannot write {path}: {reason} (what is measured so far is kept)."
 
 
@@ -255,8 +255,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
-    except OSError as fault:
-        raise StoreError(_sentence(path, fault)) from fault
+    except OSError as error:
+        raise StoreError(_sentence(path, error)) from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -319,12 +319,12 @@ def read_table(path: Path, table: Table) -> pa.Table:
         # ParquetFile, not read_table: the latter adds hive columns (model=...) from the path.
         with pq.ParquetFile(path) as file:
             data = file.read()
-    except FileNotFoundError as fault:
+    except FileNotFoundError as error:
         raise StoreError(
             f"There is no {table.name} table at {path}; materialize it first."
-        ) from fault
-    except (pa.ArrowException, OSError) as fault:
+        ) from error
+    except (pa.ArrowException, OSError) as error:
         raise StoreError(
-            f"{path} cannot be read as Parquet ({fault}); delete it and rebuild."
-        ) from fault
+            f"{path} cannot be read as Parquet ({error}); delete it and rebuild."
+        ) from error
     return validate(data, table, str(path))

@@ -58,8 +58,8 @@ class FileCorpus(StreamedCorpus):
         try:
             with self.path.open("rb") as file:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as fault:
-            raise CorpusError(f"{self.path} cannot be read: {fault.strerror or fault}.") from fault
+        except OSError as error:
+            raise CorpusError(f"{self.path} cannot be read: {error.strerror or error}.") from error
         return options_hash("file", options, content)
 
     def entries(self) -> Iterator[Entry]:
@@ -93,10 +93,10 @@ def _checked_format(path: Path, named: str | None) -> str:
     try:
         with path.open("rb") as file:
             start = file.read(16)
-    except FileNotFoundError as fault:
-        raise CorpusError(f"There is no file {path}; check the corpus option 'path'.") from fault
-    except OSError as fault:
-        raise CorpusError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+    except FileNotFoundError as error:
+        raise CorpusError(f"There is no file {path}; check the corpus option 'path'.") from error
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not start:
         raise CorpusError(f"{path} is empty; give at least one row.")
     for magic, packing in _PACKED.items():
@@ -106,9 +106,9 @@ def _checked_format(path: Path, named: str | None) -> str:
     if chosen is None and start.startswith(b"PAR1"):
         chosen = "parquet"
     if chosen not in READERS:
-        said = f"format {named!r}" if named else f"ending {path.suffix!r}"
+        what = f"format {named!r}" if named else f"ending {path.suffix!r}"
         raise CorpusError(
-            f"{path}: {said} is not known; give option 'format' as one of {', '.join(READERS)}."
+            f"{path}: {what} is not known; give option 'format' as one of {', '.join(READERS)}."
         )
     if start.startswith(b"PAR1") != (chosen == "parquet"):
         raise CorpusError(

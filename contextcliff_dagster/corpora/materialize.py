@@ -167,12 +167,12 @@ def read_summary(directory: Path) -> CorpusSummary:
     path = directory / _SUMMARY
     try:
         return CorpusSummary(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as fault:
-        raise StoreError(f"There is no corpus in {directory}; materialize it first.") from fault
-    except (OSError, ValueError, TypeError) as fault:
+    except FileNotFoundError as error:
+        raise StoreError(f"There is no corpus in {directory}; materialize it first.") from error
+    except (OSError, ValueError, TypeError) as error:
         raise StoreError(
-            f"{path} is damaged ({fault}); delete it and materialize again."
-        ) from fault
+            f"{path} is damaged ({error}); delete it and materialize again."
+        ) from error
 
 
 def example_row(example: Example) -> dict[str, Any]:
@@ -233,10 +233,10 @@ class _Writer:
         )
         return self
 
-    def __exit__(self, *fault: Any) -> bool | None:
-        if fault[0] is None:
+    def __exit__(self, *error: Any) -> bool | None:
+        if error[0] is None:
             self._flush()
-        return self._stack.__exit__(*fault)
+        return self._stack.__exit__(*error)
 
     def add(self, row: dict[str, Any], size: int) -> None:
         self._pending.append(row)

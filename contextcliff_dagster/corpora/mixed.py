@@ -52,8 +52,8 @@ class MixedCorpus(StreamedCorpus):
                 )
             try:
                 self._parts[name] = open_part(kind, own)
-            except CorpusError as fault:
-                raise CorpusError(f"Part {name!r} of the corpus: {fault}") from fault
+            except CorpusError as error:
+                raise CorpusError(f"Part {name!r} of the corpus: {error}") from error
         self._options = {PARTS: parts}
 
     def fingerprint(self) -> str:
@@ -69,8 +69,8 @@ class MixedCorpus(StreamedCorpus):
             try:
                 for entry in part.entries():
                     yield _of_part(name, entry)
-            except CorpusError as fault:
-                raise CorpusError(f"Part {name!r} of the corpus: {fault}") from fault
+            except CorpusError as error:
+                raise CorpusError(f"Part {name!r} of the corpus: {error}") from error
 
     def account(self) -> Mapping[str, Any]:
         """The parts' accounts under their names, with one summary and all their cautions."""

@@ -67,8 +67,8 @@ class LedgerCorpus(StreamedCorpus):
         )
         try:
             next(self._ledgers())
-        except ValueError as fault:
-            raise CorpusError(f"The reference corpus cannot be generated: {fault}") from fault
+        except ValueError as error:
+            raise CorpusError(f"The reference corpus cannot be generated: {error}") from error
 
     def _ledgers(self) -> Iterator[Ledger]:
         from contextcliff_dagster.reference.warehouse_documents import iter_ledgers

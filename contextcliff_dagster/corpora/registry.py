@@ -52,9 +52,9 @@ def open_corpus(kind: str, options: Mapping[str, Any]) -> Corpus:
         )
     try:
         adapter: Callable[[Mapping[str, Any]], Corpus] = others[kind].load()
-    except Exception as fault:
+    except Exception as error:
         raise CorpusError(
-            f"Corpus kind {kind!r} ({others[kind].value}) cannot be imported: {fault}; mend or "
+            f"Corpus kind {kind!r} ({others[kind].value}) cannot be imported: {error}; mend or "
             "reinstall its package."
-        ) from fault
+        ) from error
     return adapter(options)

@@ -203,7 +203,7 @@ def _findings(
     margin = 0.05 * (wanted[1] - wanted[0])
     if low == high:
         refusals.append(
-            f"all documents are {low:,} tokens long, so length cannot be told from anything else: "
+            f"all documents are {low:,} tokens long, so no effect of length can be seen: "
             "add documents of other lengths"
         )
     elif target is not None and (low > target[0] + margin or high < target[1] - margin):

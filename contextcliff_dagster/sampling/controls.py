@@ -106,12 +106,12 @@ def _says_evidence(metadata: Mapping[str, Any]) -> bool:
     return EVIDENCE_SPANS in metadata or "evidence" in metadata
 
 
-def _spans(told: Any, document: str) -> list[tuple[int, int]]:
+def _spans(given: Any, document: str) -> list[tuple[int, int]]:
     # Fields of that name in a file of somebody's own may hold anything.
-    if not isinstance(told, list | tuple) or not told:
+    if not isinstance(given, list | tuple) or not given:
         return []
     spans = []
-    for pair in told:
+    for pair in given:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             return []
         start, end = pair
@@ -123,9 +123,9 @@ def _spans(told: Any, document: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _found(told: Any, document: str) -> list[tuple[int, int]]:
+def _found(given: Any, document: str) -> list[tuple[int, int]]:
     """Where the named texts first stand in the document; none where one does not."""
-    texts: Sequence[Any] = [told] if isinstance(told, str) else told or ()
+    texts: Sequence[Any] = [given] if isinstance(given, str) else given or ()
     if not isinstance(texts, list | tuple):
         return []
     spans = []

@@ -179,7 +179,7 @@ def _opened(path: Path) -> pq.ParquetFile:
 
     try:
         return pq.ParquetFile(path, pre_buffer=False)
-    except FileNotFoundError as fault:
-        raise StoreError(f"There is no corpus at {path}; materialize it first.") from fault
-    except (pa.ArrowException, OSError) as fault:
-        raise StoreError(f"{path} is damaged ({fault}); materialize the corpus again.") from fault
+    except FileNotFoundError as error:
+        raise StoreError(f"There is no corpus at {path}; materialize it first.") from error
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"{path} is damaged ({error}); materialize the corpus again.") from error

@@ -205,16 +205,16 @@ def load_manifest(directory: Path) -> Manifest:
             if hashlib.file_digest(file, "sha256").hexdigest() != of_documents:
                 raise ValueError("documents.parquet is not what its SHA-256 says")
         bins = [LengthBin(**b) for b in whole["bins"]]
-    except FileNotFoundError as fault:
+    except FileNotFoundError as error:
         raise StoreError(
-            f"There is no manifest in {directory} ({Path(fault.filename).name} is missing); "
+            f"There is no manifest in {directory} ({Path(error.filename).name} is missing); "
             "prepare the study first."
-        ) from fault
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
-            f"The manifest {path} is damaged ({fault}); delete its folder and prepare the study "
+            f"The manifest {path} is damaged ({error}); delete its folder and prepare the study "
             "again."
-        ) from fault
+        ) from error
     return Manifest(
         header={**whole["header"], "created_at": made},
         bins=tuple(bins),
@@ -246,10 +246,10 @@ def _rows_of(path: Path, key: str, wanted: Sequence[str]) -> pa.Table:
                 if pc.any(mask).as_py():
                     pieces.append(file.read_row_group(group, use_threads=False).filter(mask))
             found = pa.concat_tables(pieces) if pieces else file.schema_arrow.empty_table()
-    except FileNotFoundError as fault:
-        raise StoreError(f"There is no corpus at {path}; materialize it first.") from fault
-    except (pa.ArrowException, OSError) as fault:
-        raise StoreError(f"{path} is damaged ({fault}); materialize the corpus again.") from fault
+    except FileNotFoundError as error:
+        raise StoreError(f"There is no corpus at {path}; materialize it first.") from error
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"{path} is damaged ({error}); materialize the corpus again.") from error
     order = pc.index_in(names, value_set=found[key].combine_chunks())
     if order.null_count:
         raise StoreError(

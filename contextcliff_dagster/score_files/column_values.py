@@ -1,4 +1,4 @@
-"""Columns as numbers and names, each value that is neither told by its row."""
+"""Columns as numbers and names, each value that is neither refused by its row."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def texts(columns: Columns, name: str) -> pa.ChunkedArray:
             array = pc.cast(array, pa.int64(), safe=False)
     try:
         named = pc.cast(array, pa.string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as fault:
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise ScoreFileError(
             f"{columns.path}: column {name!r} holds {array.type}, no names."
-        ) from fault
+        ) from error
     return pc.if_else(pc.equal(named, ""), None, named)
 
 
 def refuse(columns: Columns, name: str, bad: Bools, why: str, rows: Any = None) -> None:
     """Raises:
-    ScoreFileError: a value is ``bad``; the first is told, with ``why`` behind its value.
+    ScoreFileError: a value is ``bad``; the first is named, with ``why`` behind its value.
     """
     if not bad.any():
         return
@@ -140,6 +140,6 @@ def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
     trimmed = pc.utf8_lower(pc.utf8_trim_whitespace(array)).to_pandas()
     trimmed = trimmed.replace({"true": "1", "false": "0", "": None})
     found = pd.to_numeric(trimmed, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    told = trimmed.notna().to_numpy() & (trimmed != "nan").fillna(False).to_numpy(bool)
-    refuse(columns, name, np.isnan(found) & told, ", no number")
+    stated = trimmed.notna().to_numpy() & (trimmed != "nan").fillna(False).to_numpy(bool)
+    refuse(columns, name, np.isnan(found) & stated, ", no number")
     return np.asarray(found, dtype=np.float64)

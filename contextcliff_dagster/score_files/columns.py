@@ -70,8 +70,8 @@ def read_columns(path: Path, texts: Collection[str], numbers: Collection[str]) -
         columns = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}[kind](
             path, frozenset(texts), frozenset(numbers)
         )
-    except OSError as fault:
-        raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+    except OSError as error:
+        raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not columns.rows:
         raise ScoreFileError(f"{path} holds no rows: give at least two of different lengths.")
     return columns
@@ -92,10 +92,10 @@ def _kind(path: Path) -> str:
         raise ScoreFileError(f"{path} is a folder; name the files in it.")
     try:
         start = _first_bytes(path, 64)
-    except FileNotFoundError as fault:
-        raise ScoreFileError(f"There is no file {path}.") from fault
-    except OSError as fault:
-        raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+    except FileNotFoundError as error:
+        raise ScoreFileError(f"There is no file {path}.") from error
+    except OSError as error:
+        raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not start.removeprefix(_BOM).strip():
         raise ScoreFileError(f"{path} is empty: give at least two rows of different lengths.")
     if start.startswith(_UTF16_OR_32):
@@ -138,9 +138,9 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
     skipped = head.index(first)  # blank lines before the header
     try:
         line = first.decode()
-    except UnicodeDecodeError as fault:
+    except UnicodeDecodeError as error:
         raise ScoreFileError(f"The header of {path} is not UTF-8; save the file as UTF-8.") from (
-            fault
+            error
         )
     delimiter = "\t" if path.name.lower().split(".")[1:2] == ["tsv"] else _delimiter(line)
     header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
@@ -255,9 +255,9 @@ def _parquet(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Colu
             return Columns(
                 path, tuple(found), {n: table[n] for n in wanted}, file.metadata.num_rows
             )
-    except (pa.ArrowException, OSError) as fault:
-        reason = str(fault).splitlines()[0]
-        raise ScoreFileError(f"{path} is not readable Parquet: {reason}") from fault
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ScoreFileError(f"{path} is not readable Parquet: {reason}") from error
 
 
 def _plain(path: Path, values: dict[str, list[Any]], found: list[str], rows: int) -> Columns:

@@ -68,5 +68,5 @@ def need_two_lengths(path: Path, found: OfModel) -> None:
     if (seen == seen[0]).all():
         raise ScoreFileError(
             f"{path}: everything{of_model} was measured at one length, {seen[0]:,.0f} tokens; "
-            "nothing can be said about length without at least two."
+            "an effect of length needs at least two."
         )

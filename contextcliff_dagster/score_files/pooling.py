@@ -13,7 +13,7 @@ from contextcliff_dagster.score_files.records import ScoreRecords
 def pooled(files: Sequence[tuple[Path, Sequence[ScoreRecords]]]) -> list[ScoreRecords]:
     """The records of all ``files`` by model, in order of the models' names.
 
-    Examples of logs that share a name are repeats of one; those of other files are told apart by
+    Examples of logs that share a name are repeats of one; those of other files are distinguished by
     their file. Files that name no model are of one.
 
     Raises:

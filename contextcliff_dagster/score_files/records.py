@@ -129,7 +129,7 @@ def _frame(columns: Columns, scale: float, counted: CountedTexts | None) -> pd.D
     if "inter_evidence_tokens" in data:
         below = data["inter_evidence_tokens"] < 0
         refuse(columns, "inter_evidence_tokens", below, "; a distance counts tokens from 0")
-    if "replicate" in columns.arrays:  # numbers or names, it is only told apart
+    if "replicate" in columns.arrays:  # numbers or names, they are only distinguished
         data["replicate"] = pd.factorize(texts(columns, "replicate").to_pandas(), sort=True)[0]
     for name in _FACTS:
         if name in columns.arrays:
@@ -182,8 +182,9 @@ def rows_by_name(names: Any) -> list[tuple[str, Any]]:
 
 def _records(model: str | None, frame: pd.DataFrame) -> ScoreRecords:
     task, tokenizer = (_only(frame, name) for name in _FACTS)
-    told = ["tokenizer"] if task is None else [*_FACTS]  # several tasks are categories of questions
-    frame = frame.drop(columns=[name for name in told if name in frame.columns])
+    # Several tasks are categories of questions.
+    facts = ["tokenizer"] if task is None else [*_FACTS]
+    frame = frame.drop(columns=[name for name in facts if name in frame.columns])
     return ScoreRecords(model, frame, task, tokenizer)
 
 

@@ -62,12 +62,12 @@ def read_csv(
                     )
                 for name, place in places.items():
                     values[name].append(fields[place].strip() or None)
-        except UnicodeDecodeError as fault:
+        except UnicodeDecodeError as error:
             raise ScoreFileError(
                 f"{path}, near row {rows + 1}, is not UTF-8; save it as UTF-8."
-            ) from fault
-        except csv.Error as fault:
-            raise ScoreFileError(f"{path}, row {rows + 1}: {fault}.") from fault
+            ) from error
+        except csv.Error as error:
+            raise ScoreFileError(f"{path}, row {rows + 1}: {error}.") from error
     return {name: as_array(column) for name, column in values.items()}, rows
 
 
@@ -99,13 +99,13 @@ def objects_of(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
             try:
                 try:
                     yield orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
-                except orjson.JSONDecodeError:  # of NaN, which is told by its row later
+                except orjson.JSONDecodeError:  # of NaN, which is refused by its row later
                     yield json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError) as fault:
-                reason = getattr(fault, "msg", None) or str(fault)
+            except (ValueError, RecursionError) as error:
+                reason = getattr(error, "msg", None) or str(error)
                 raise ScoreFileError(
                     f"{path}, row {count} is not one JSON object: {reason}."
-                ) from fault
+                ) from error
 
 
 def read_json_array(
@@ -122,10 +122,10 @@ def read_json_array(
     try:
         try:
             items = orjson.loads(content)
-        except orjson.JSONDecodeError:  # of NaN, which is told by its row later
+        except orjson.JSONDecodeError:  # of NaN, which is refused by its row later
             items = json.loads(content)
-    except (ValueError, RecursionError) as fault:
-        raise ScoreFileError(f"{path} is not JSON: {fault}.") from fault
+    except (ValueError, RecursionError) as error:
+        raise ScoreFileError(f"{path} is not JSON: {error}.") from error
     return _fields(path, iter(items), wanted)
 
 

@@ -1,4 +1,4 @@
-"""From what a model said to what it is worth: parsing, normalisation, scores, failure tags.
+"""From a model's output to its score: parsing, normalisation, scores, failure tags.
 
 Here belongs every judgement of one output against its accepted answers. Statistics over many
 records belong to `analysis`; asking a model, and recording that nothing came back, to `inference`.

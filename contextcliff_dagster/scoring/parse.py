@@ -46,14 +46,14 @@ _PAIRS = (("**", "**"), ('"', '"'), ("'", "'"), ("`", "`"), ("\u201c", "\u201d")
 class ParsedAnswer:
     """What was taken out of one raw output.
 
-    `text` is None where there is no answer to score, and `fault` then says why. `visible` is the
+    `text` is None where there is no answer to score, and `error` then says why. `visible` is the
     output without closed reasoning blocks and markers: containment and failure tags look at it.
     `value` is the JSON value behind `text`, where a schema was asked for and kept.
     """
 
     text: str | None
     visible: str
-    fault: str | None = None
+    error: str | None = None
     value: Any = None
 
 
@@ -152,8 +152,8 @@ def _parse_json(text: str, visible: str, schema: Mapping[str, Any]) -> ParsedAns
         return ParsedAnswer(None, visible, f"the output is not JSON: {str(error)[:200]}")
     misfit = next(iter(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value)), None)
     if misfit is not None:
-        fault = f"the JSON does not fit the schema: {misfit.message[:200]}"
-        return ParsedAnswer(None, visible, fault)
+        reason = f"the JSON does not fit the schema: {misfit.message[:200]}"
+        return ParsedAnswer(None, visible, reason)
     value = _answer_value(value, schema)
     answer = value if isinstance(value, str) else canonical_json(value)
     return ParsedAnswer(answer, visible, value=value)
@@ -181,8 +181,8 @@ def _validator(schema: str) -> Any:
     kind = validator_for(document)
     try:
         kind.check_schema(document)
-    except SchemaError as fault:
+    except SchemaError as error:
         raise StudyError(
-            f"The study's output_schema is not a JSON Schema: {fault.message}; correct it."
-        ) from fault
+            f"The study's output_schema is not a JSON Schema: {error.message}; correct it."
+        ) from error
     return kind(document)

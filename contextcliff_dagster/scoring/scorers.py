@@ -123,11 +123,11 @@ def open_scorer(name: str) -> Scorer:
         )
     try:
         function = custom[name].load()
-    except Exception as fault:
+    except Exception as error:
         raise StudyError(
-            f"Scorer {name!r} ({custom[name].value}) cannot be imported: {fault}; mend or "
+            f"Scorer {name!r} ({custom[name].value}) cannot be imported: {error}; mend or "
             "reinstall its package."
-        ) from fault
+        ) from error
     return _custom_scorer(name, function)
 
 
@@ -142,11 +142,11 @@ def _custom_scorer(name: str, function: Callable[[str, Sequence[str]], Any]) -> 
                 if isinstance(result, tuple)
                 else Scores(float(result), float(result), float(result))
             )
-        except Exception as fault:
+        except Exception as error:
             raise StudyError(
                 f"Scorer {name!r} failed on the answer {parsed.text[:60]!r}: "
-                f"{type(fault).__name__}: {fault}; mend it, no call is repeated."
-            ) from fault
+                f"{type(error).__name__}: {error}; mend it, no call is repeated."
+            ) from error
         if not all(0.0 <= value <= 1.0 for value in scores):
             raise StudyError(
                 f"Scorer {name!r} gave {tuple(scores)} for the answer {parsed.text[:60]!r}: "

@@ -103,7 +103,7 @@ def tag_failure(
     """
     if not has_content(parsed.visible):
         return FailureTag.EMPTY
-    if asks_schema and parsed.fault is not None:
+    if asks_schema and parsed.error is not None:
         return FailureTag.SCHEMA_VIOLATION
     answer = parsed.text if parsed.text is not None else parsed.visible
     if not has_content(answer):

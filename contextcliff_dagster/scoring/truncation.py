@@ -1,4 +1,4 @@
-"""Prompts that a server shortened without a word, told from all calls of a model.
+"""Prompts that a server shortened silently, found from all calls of a model.
 
 Each answer whose server counted fewer prompt tokens than were sent is set apart as it comes in
 (`invalid_truncated`). That needs a count of our own. Without one a cut still shows in the calls
@@ -59,7 +59,7 @@ class Truncation:
 
     @property
     def share(self) -> float:
-        """Calls cut without a word, of all that were answered."""
+        """Calls cut silently, of all that were answered."""
         return (self.marked + self.at_ceiling) / self.calls if self.calls else 0.0
 
     @property
@@ -127,22 +127,22 @@ def refusal(found: Truncation, study: str) -> str:
 
 def unchecked(found: Truncation) -> list[str]:
     """Sentences for the report where a cut might have gone unnoticed, or did not matter."""
-    said = []
+    sentences = []
     answers = found.calls - found.marked
     if found.without_usage:
-        said.append(
+        sentences.append(
             f"The server of {found.model} reported no prompt tokens for {found.without_usage:,} of "
-            f"{answers:,} answers: whether it cut those prompts without a word cannot be told."
+            f"{answers:,} answers: whether it cut those prompts silently is unknown."
         )
     if found.without_own_count:
-        said.append(
+        sentences.append(
             f"For {found.without_own_count:,} of {answers:,} answers there is no token count of "
             "our own (tokenizer in models.yaml): only a cut at one fixed length would be noticed."
         )
     if found.at_ceiling:
-        said.append(
+        sentences.append(
             f"{found.at_ceiling:,} of {answers:,} answers are to prompts that the server all read "
             f"as {found.ceiling_tokens or 0:,} tokens, though the documents differ in length: "
             "probably cut, and scored all the same."
         )
-    return said
+    return sentences

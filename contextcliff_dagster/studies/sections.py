@@ -170,8 +170,8 @@ class CronSection(Section):
 
         try:
             ZoneInfo(self.timezone)
-        except (ZoneInfoNotFoundError, ValueError) as fault:
-            raise ValueError("'timezone' is none; write e.g. UTC or Europe/Zurich") from fault
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError("'timezone' is none; write e.g. UTC or Europe/Zurich") from error
         return self
 
 

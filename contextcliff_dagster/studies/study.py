@@ -213,14 +213,14 @@ class Study(Section):
         path = self._folder / Path(file).expanduser()
         try:
             return path.read_text(encoding="utf-8")
-        except FileNotFoundError as fault:
+        except FileNotFoundError as error:
             raise StudyError(
                 f"Study {self.name!r} names {path} as prompt.{key}, but there is no such file."
-            ) from fault
-        except (OSError, UnicodeDecodeError) as fault:
+            ) from error
+        except (OSError, UnicodeDecodeError) as error:
             raise StudyError(
-                f"Study {self.name!r}: {path} (prompt.{key}) is not readable UTF-8 text: {fault}."
-            ) from fault
+                f"Study {self.name!r}: {path} (prompt.{key}) is not readable UTF-8 text: {error}."
+            ) from error
 
     def analysis_settings(self) -> AnalysisSettings:
         from contextcliff_dagster.analysis.records.settings import AnalysisSettings
@@ -317,8 +317,8 @@ class Study(Section):
         """
         try:
             copy = Study.model_validate({**dict(self), **values})
-        except ValidationError as fault:
-            first = fault.errors(include_url=False)[0]
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
             key = ".".join(map(str, first["loc"]))
             what = str(first["msg"]).removeprefix("Value error, ")
             raise StudyError(

@@ -42,7 +42,7 @@ SCHEMA = {
 )
 def test_the_answer_is_taken_out(raw: str, text: str) -> None:
     parsed = parse_answer(raw)
-    assert (parsed.text, parsed.fault) == (text, None)
+    assert (parsed.text, parsed.error) == (text, None)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_the_answer_is_taken_out(raw: str, text: str) -> None:
 def test_where_there_is_no_answer_the_parser_says_why(raw: str | None) -> None:
     parsed = parse_answer(raw)
     assert parsed.text is None
-    assert parsed.fault
+    assert parsed.error
 
 
 def test_reasoning_that_never_ends_is_no_answer() -> None:
     parsed = parse_answer("<think>The record of SKU-482 says 937915, but")
     assert parsed.text is None
-    assert parsed.fault is not None
-    assert "reasoning" in parsed.fault
+    assert parsed.error is not None
+    assert "reasoning" in parsed.error
 
 
 def test_a_prefix_that_the_server_repeats_is_removed_once() -> None:
@@ -102,7 +102,7 @@ def test_without_an_answer_key_it_is_the_only_required_one_or_the_whole() -> Non
 def test_what_does_not_fit_the_schema_is_a_parse_failure(raw: str) -> None:
     parsed = parse_answer(raw, output_schema=SCHEMA)
     assert parsed.text is None
-    assert parsed.fault
+    assert parsed.error
 
 
 def test_a_broken_schema_is_the_studys_fault() -> None:
@@ -113,7 +113,7 @@ def test_a_broken_schema_is_the_studys_fault() -> None:
 @given(st.text())
 def test_any_text_is_parsed(raw: str) -> None:
     parsed = parse_answer(raw)
-    assert (parsed.text is None) == (parsed.fault is not None)
+    assert (parsed.text is None) == (parsed.error is not None)
     if parsed.text is not None:
         assert parsed.text in raw or "<" in raw
 

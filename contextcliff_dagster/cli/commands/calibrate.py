@@ -123,22 +123,22 @@ def calibrate(
     from contextcliff_dagster.analysis.design.error_rates import calibrate as simulate
     from contextcliff_dagster.experiments.length_profile.design_error_rates import as_result, keep
     from contextcliff_dagster.experiments.length_profile.simulated_design import (
-        Wishes,
+        DesignOverrides,
         plain_plan,
         study_plan,
     )
     from contextcliff_dagster.studies import find_study
 
     binary = None if score is None else score == "binary"
-    wishes = Wishes(per_bin, bins, questions, binary, correlation, baseline)
+    overrides = DesignOverrides(per_bin, bins, questions, binary, correlation, baseline)
     store = Store.default()
     chosen = None if study is None else find_study(study)
     settings = _settings(chosen, tolerance, confidence)
-    based = plain_plan(wishes) if chosen is None else study_plan(chosen, store, wishes)
+    basis = plain_plan(overrides) if chosen is None else study_plan(chosen, store, overrides)
     start = time.monotonic()
     with _shown(simulations) as on_progress:
         found = simulate(
-            based.plan,
+            basis.plan,
             settings,
             simulations=simulations,
             seed=seed,
@@ -146,9 +146,9 @@ def calibrate(
             on_progress=on_progress,
         )
     took = time.monotonic() - start
-    result = as_result(based, found, settings, None if chosen is None else chosen.name)
+    result = as_result(basis, found, settings, None if chosen is None else chosen.name)
     kept = None
-    if chosen is not None and based.own and settings == _settings(chosen, None, None):
+    if chosen is not None and basis.own and settings == _settings(chosen, None, None):
         kept = keep(store, chosen, result)
     if as_json:
         print_json({**result, "kept": None if kept is None else str(kept)})
@@ -158,7 +158,7 @@ def calibrate(
         return
     if kept is None:
         click.echo(f"Not kept: study {chosen.name} has another design; change its file to use it.")
-    elif based.frozen:
+    elif basis.frozen:
         click.echo(f"Kept: {kept}; the report of study {chosen.name} quotes it.")
     else:
         click.echo(

@@ -122,8 +122,8 @@ class BenchmarkCorpus(StreamedCorpus):
             try:
                 with file.open("rb") as opened:
                     content.update(hashlib.file_digest(opened, "sha256").digest())
-            except OSError as fault:
-                raise CorpusError(f"{file} cannot be read: {fault.strerror or fault}.") from fault
+            except OSError as error:
+                raise CorpusError(f"{file} cannot be read: {error.strerror or error}.") from error
         return options_hash(self.name, {**self.chosen, "tasks": self._tasks}, content.hexdigest())
 
     def account(self) -> dict[str, Any]:
@@ -207,10 +207,10 @@ class BenchmarkCorpus(StreamedCorpus):
             identity = document_id(asked.text)
             content = json.dumps([identity, question, answers, asked.task], ensure_ascii=False)
             derived = hashlib.sha256(content.encode()).hexdigest()[:32]
-        except UnicodeEncodeError as fault:
+        except UnicodeEncodeError as error:
             raise CorpusError(
                 f"{place} holds half a surrogate pair, which is no character; write it as UTF-8."
-            ) from fault
+            ) from error
         example = Example(
             asked.identity or derived, identity, question, answers, asked.task, metadata
         )

@@ -78,7 +78,7 @@ def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
             ):
                 yield title, sentences
             case _:
-                raise record.fault(f"paragraph {number} is not a title with a list of sentences")
+                raise record.error(f"paragraph {number} is not a title with a list of sentences")
 
 
 def _facts(record: Item) -> Iterator[tuple[str, int]]:
@@ -87,7 +87,7 @@ def _facts(record: Item) -> Iterator[tuple[str, int]]:
             case [str(title), int(sentence)] | (str(title), int(sentence)):
                 yield title, sentence
             case _:
-                raise record.fault(f"supporting fact {number} is not a title with a number")
+                raise record.error(f"supporting fact {number} is not a title with a number")
 
 
 def _put_down(
@@ -105,5 +105,5 @@ def _put_down(
             # Where a title comes twice, the first one counts.
             spans.setdefault((title, number), (start, start + len(sentence)))
     if not spans:
-        raise record.fault("'context' holds no sentence")
+        raise record.error("'context' holds no sentence")
     return whole.text, spans

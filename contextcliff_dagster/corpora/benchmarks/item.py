@@ -31,7 +31,7 @@ class Item:
         """
         found = self._field(key)
         if not isinstance(found, str) or not found.strip():
-            raise self.fault(f"{key!r} is not text with something in it")
+            raise self.error(f"{key!r} is not text with something in it")
         return found
 
     def label(self, key: str) -> str:
@@ -47,13 +47,13 @@ class Item:
         if isinstance(found, float) and found.is_integer():
             found = int(found)
         if isinstance(found, bool) or not isinstance(found, int):
-            raise self.fault(f"{key!r} is not a whole number")
+            raise self.error(f"{key!r} is not a whole number")
         return found
 
     def sequence(self, key: str) -> list[Any]:
         found = self._field(key)
         if not isinstance(found, list):
-            raise self.fault(f"{key!r} is not a list")
+            raise self.error(f"{key!r} is not a list")
         return found
 
     def texts(self, key: str) -> list[str]:
@@ -61,7 +61,7 @@ class Item:
         found = self._field(key)
         found = [found] if isinstance(found, str) else found
         if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            raise self.fault(f"{key!r} is neither text nor a list of texts")
+            raise self.error(f"{key!r} is neither text nor a list of texts")
         return [one for one in found if one.strip()]
 
     def item(self, key: str) -> Item:
@@ -71,11 +71,11 @@ class Item:
         for number, value in enumerate(self.sequence(key), start=1):
             yield Item(value, f"{self.place}, {key} {number}")
 
-    def fault(self, what: str) -> CorpusError:
+    def error(self, what: str) -> CorpusError:
         return CorpusError(f"{self.place}: {what}; mend it, or check that it is this benchmark's.")
 
     def _field(self, key: str) -> Any:
         found = self.value.get(key)
         if found is None:
-            raise self.fault(f"there is no {key!r}")
+            raise self.error(f"there is no {key!r}")
         return found

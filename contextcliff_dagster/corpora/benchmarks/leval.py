@@ -43,12 +43,12 @@ class LEvalCorpus(BenchmarkCorpus):
         text = record.text("input")
         questions, outputs = record.sequence("instructions"), record.sequence("outputs")
         if len(questions) != len(outputs):
-            raise record.fault(f"{len(questions)} 'instructions' have {len(outputs)} 'outputs'")
+            raise record.error(f"{len(questions)} 'instructions' have {len(outputs)} 'outputs'")
         for number, (question, output) in enumerate(zip(questions, outputs, strict=True), start=1):
             if not isinstance(question, str) or not question.strip():
-                raise record.fault(f"instruction {number} is not text with something in it")
+                raise record.error(f"instruction {number} is not text with something in it")
             if not isinstance(output, str) or not output.strip():
-                raise record.fault(f"output {number} is not text with something in it")
+                raise record.error(f"output {number} is not text with something in it")
             if len(output) > 200 and self.chosen["longest_answer"] == "short":
                 yield LeftOut("with an answer above 200 characters")
                 continue

@@ -68,7 +68,7 @@ class LongBenchCorpus(BenchmarkCorpus):
             return
         # A set that is not known may be of any making: better asked about than measured.
         if task not in NATURAL and task not in MANUFACTURED:
-            raise record.fault(f"'dataset' is {task[:40]!r}, which is none of LongBench's")
+            raise record.error(f"'dataset' is {task[:40]!r}, which is none of LongBench's")
         answers: tuple[str, ...] = tuple(record.texts("answers"))
         if not answers:
             yield LeftOut("without an answer in this file")
@@ -77,7 +77,7 @@ class LongBenchCorpus(BenchmarkCorpus):
             answers = tuple(answer for answer in answers if answer.lower() != "unanswerable")
         given = record.label("input")
         if not given and task not in _QUESTIONS:
-            raise record.fault("there is no 'input'")
+            raise record.error("there is no 'input'")
         yield Asked(
             text=record.text("context"),
             question=_QUESTIONS.get(task, "{input}").replace("{input}", given),

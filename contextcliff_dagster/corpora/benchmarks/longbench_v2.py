@@ -31,7 +31,7 @@ class LongBenchV2Corpus(BenchmarkCorpus):
         options = [record.text(f"choice_{letter}") for letter in "ABCD"]
         answer = record.text("answer").strip()
         if answer not in ("A", "B", "C", "D"):
-            raise record.fault(f"'answer' is {answer[:20]!r}, not one of A, B, C, D")
+            raise record.error(f"'answer' is {answer[:20]!r}, not one of A, B, C, D")
         yield Asked(
             text=record.text("context"),
             question=choice_question(record.text("question"), options),

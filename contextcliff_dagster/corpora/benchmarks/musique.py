@@ -44,7 +44,7 @@ class MuSiQueCorpus(BenchmarkCorpus):
             index = paragraph.whole("idx") if "idx" in paragraph else number
             spans[index] = start, start + len(body)
         if not spans:
-            raise record.fault("'paragraphs' is empty")
+            raise record.error("'paragraphs' is empty")
         answers = () if not answerable else self._answers(record)
         hops = list(record.items("question_decomposition"))
         # Of a question without an answer the paragraph of some hop is not among the twenty.

@@ -48,8 +48,8 @@ class QasperCorpus(BenchmarkCorpus):
             if not given:
                 yield LeftOut("without an answer in this file")
                 continue
-            answered = [(answer, *_said(answer)) for answer in given if not _silent(answer)]
-            answers = tuple(said for _, said, _ in answered)
+            answered = [(answer, *_reply(answer)) for answer in given if not _silent(answer)]
+            answers = tuple(text for _, text, _ in answered)
             spans = _evidence(text, answered[0][0]) if answered else []
             yield Asked(
                 text=text,
@@ -82,7 +82,7 @@ def _silent(answer: Item) -> bool:
     return answer.value.get("unanswerable") is True
 
 
-def _said(answer: Item) -> tuple[str, str]:
+def _reply(answer: Item) -> tuple[str, str]:
     """An annotator's answer, and which kind it is."""
     if spans := _spans(answer):
         return ", ".join(spans), "extractive"

@@ -44,7 +44,7 @@ class QualityCorpus(BenchmarkCorpus):
             options = question.texts("options")
             right = question.whole("gold_label") - 1
             if not 0 <= right < len(options):
-                raise question.fault(
+                raise question.error(
                     f"'gold_label' is {right + 1}, of {len(options)} options that are not blank"
                 )
             yield Asked(

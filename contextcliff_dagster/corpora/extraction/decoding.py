@@ -1,4 +1,4 @@
-"""Bytes to characters: which encoding a text is in, and what is said of it."""
+"""Bytes to characters: which encoding a text is in, and the note on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MULTIBYTE = re.compile("[^\x00-\x7f\ufffd]")
 
 
 def is_utf16(data: bytes) -> str | None:
-    """``utf-16-le`` or ``utf-16-be`` where that is what it is, told without a mark, or None.
+    """``utf-16-le`` or ``utf-16-be`` where that is what it is, recognised without a mark, or None.
 
     Told by the NUL that is every other byte of anything with spaces and line ends in it.
     """

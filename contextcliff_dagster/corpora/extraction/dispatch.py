@@ -38,14 +38,14 @@ def read_file(path: bytes, limits: Limits) -> tuple[str, str, list[str]]:
         return tidied(reader.read(data, limits, notes), notes), kind, notes
     except (RefusedError, MemoryError):
         raise
-    except RecursionError as fault:
-        raise RefusedError(f"cannot be read as {kind}: it is nested too deeply") from fault
-    except Exception as fault:
+    except RecursionError as error:
+        raise RefusedError(f"cannot be read as {kind}: it is nested too deeply") from error
+    except Exception as error:
         # Parsers fail in ways of their own; whatever it is, it is this file's.
-        raise RefusedError(f"cannot be read as {kind}: {_told(fault)}") from fault
+        raise RefusedError(f"cannot be read as {kind}: {_in_one_line(error)}") from error
 
 
-def _told(fault: Exception) -> str:
+def _in_one_line(error: Exception) -> str:
     """A parser's complaint in one line, the same in every run."""
-    line = _ADDRESS.sub("", " ".join(str(fault).split())).rstrip(".")
-    return f"{type(fault).__name__}: {line[:150]}" if line else type(fault).__name__
+    line = _ADDRESS.sub("", " ".join(str(error).split())).rstrip(".")
+    return f"{type(error).__name__}: {line[:150]}" if line else type(error).__name__

@@ -1,4 +1,4 @@
-"""What a file holds, told by its bytes; its name decides among texts only."""
+"""What a file holds, by its bytes; its name decides among texts only."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def _packed(data: bytes) -> str:
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             names = set(archive.namelist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError) as fault:
-        raise RefusedError("is a broken ZIP archive (DOCX and EPUB are such)") from fault
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError) as error:
+        raise RefusedError("is a broken ZIP archive (DOCX and EPUB are such)") from error
     if "META-INF/container.xml" in names:
         return "epub"
     if "[Content_Types].xml" in names:

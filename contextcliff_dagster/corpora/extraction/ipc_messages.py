@@ -83,8 +83,8 @@ class MessageReader:
             return None
         try:
             header = json.loads(buffer[_LENGTHS.size : start])
-        except ValueError as fault:
-            raise GarbledError from fault
+        except ValueError as error:
+            raise GarbledError from error
         if not isinstance(header, dict):
             raise GarbledError
         body = bytes(memoryview(buffer)[start : start + n_body])

@@ -38,14 +38,14 @@ def file_bytes(path: bytes, limits: Limits) -> bytes:
         # Without O_NONBLOCK, opening a named pipe waits for somebody to write into it.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(path, flags)
-    except OSError as fault:
-        raise RefusedError(_told(path, fault)) from fault
-    except ValueError as fault:  # there is a NUL in its name
-        raise RefusedError("is no longer there") from fault
+    except OSError as error:
+        raise RefusedError(_reason(path, error)) from error
+    except ValueError as error:  # there is a NUL in its name
+        raise RefusedError("is no longer there") from error
     try:
         return _read(descriptor, limits)
-    except OSError as fault:
-        raise RefusedError(_told(path, fault)) from fault
+    except OSError as error:
+        raise RefusedError(_reason(path, error)) from error
     finally:
         os.close(descriptor)
 
@@ -60,7 +60,7 @@ def _read(descriptor: int, limits: Limits) -> bytes:
             f"is {before.st_size / 1e6:,.0f} MB large, more than the {limits.file_mb:,g} MB allowed"
         )
     data = bytearray()
-    # Read up to the end: files of /proc are said to be empty, and others grow meanwhile.
+    # Read up to the end: files of /proc report a size of 0, and others grow meanwhile.
     while piece := os.read(descriptor, _PIECE):
         data += piece
         if len(data) > most:
@@ -73,7 +73,7 @@ def _read(descriptor: int, limits: Limits) -> bytes:
     return bytes(data)
 
 
-def _told(path: bytes, fault: OSError) -> str:
-    if fault.errno == errno.ENOENT and Path(os.fsdecode(path)).is_symlink():
+def _reason(path: bytes, error: OSError) -> str:
+    if error.errno == errno.ENOENT and Path(os.fsdecode(path)).is_symlink():
         return "is a symbolic link to nothing"
-    return _FAULTS.get(fault.errno or 0, f"cannot be read: {fault.strerror or fault}")
+    return _FAULTS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")

@@ -1,4 +1,4 @@
-"""The little that is done to every text, and what is said of it."""
+"""The little that is done to every text, and the note on it."""
 
 from __future__ import annotations
 

@@ -165,7 +165,8 @@ class WorkerProcess:
         code = self._process.wait()
         self.end()
         if not self._ready and code >= 0:
-            last = complaint.decode("utf-8", "replace").strip().splitlines() or [_told(code)]
+            lines = complaint.decode("utf-8", "replace").strip().splitlines()
+            last = lines or [_exit_reason(code)]
             raise CorpusError(
                 f"A process for reading documents cannot be started: {last[-1]}; reinstall "
                 "contextcliff-dagster, or free some memory."
@@ -174,7 +175,7 @@ class WorkerProcess:
             return None
         if code == -signal.SIGXCPU:
             return self._lost(f"takes more than the {self._limits.seconds:,g} s allowed")
-        reason = _told(code)
+        reason = _exit_reason(code)
         if code == -signal.SIGABRT:  # so libraries end that get no memory: PDFium does
             reason += f", most likely as it {self._too_much()}"
         return self._lost(reason, again=True)
@@ -212,12 +213,12 @@ def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int, int, int]:
             cwd="/",  # it keeps no folder from being unmounted, and dumps nothing into any
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
-    except OSError as fault:
+    except OSError as error:
         for descriptor in (ours_requests, ours_lifeline, ours_answers):
             os.close(descriptor)
         raise CorpusError(
-            f"A process for reading documents cannot be started: {fault.strerror or fault}."
-        ) from fault
+            f"A process for reading documents cannot be started: {error.strerror or error}."
+        ) from error
     finally:
         for descriptor in (theirs_requests, theirs_lifeline, theirs_answers):
             os.close(descriptor)
@@ -225,7 +226,7 @@ def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int, int, int]:
     return process, ours_requests, ours_lifeline, ours_answers
 
 
-def _told(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code == -signal.SIGKILL:
         return "had its reader killed from outside, perhaps for want of memory on this machine"
     with suppress(ValueError):
@@ -235,5 +236,5 @@ def _told(code: int) -> str:
 
 def _resident_mb(pid: int) -> float:
     """Memory of a process, in MB; 0 where it is gone."""
-    told = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
-    return float(told.stdout.strip() or 0) * 1024 / 1e6
+    listed = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
+    return float(listed.stdout.strip() or 0) * 1024 / 1e6

@@ -21,8 +21,8 @@ class Packed:
     def __init__(self, data: bytes, limits: Limits) -> None:
         try:
             self._archive = zipfile.ZipFile(BytesIO(data))
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError) as fault:
-            raise RefusedError("is a broken ZIP archive") from fault
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError) as error:
+            raise RefusedError("is a broken ZIP archive") from error
         self._left = self._most = int(limits.unpacked_mb * 1e6)
         self.names = set(self._archive.namelist())
 
@@ -35,12 +35,12 @@ class Packed:
         try:
             with self._archive.open(name) as member:
                 data = member.read(self._left + 1)
-        except KeyError as fault:
-            raise RefusedError(f"is incomplete: {name} is missing in it") from fault
-        except RuntimeError as fault:  # zipfile's way to say that it wants a password
-            raise RefusedError("is encrypted") from fault
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as fault:
-            raise RefusedError(f"is damaged: {name} in it cannot be unpacked") from fault
+        except KeyError as error:
+            raise RefusedError(f"is incomplete: {name} is missing in it") from error
+        except RuntimeError as error:  # zipfile's way to say that it wants a password
+            raise RefusedError("is encrypted") from error
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as error:
+            raise RefusedError(f"is damaged: {name} in it cannot be unpacked") from error
         if len(data) > self._left:
             raise RefusedError(f"unpacks to more than the {self._most / 1e6:,g} MB allowed")
         self._left -= len(data)

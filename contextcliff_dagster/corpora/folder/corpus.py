@@ -219,8 +219,8 @@ class FolderCorpus(StreamedCorpus):
                 return f"{size} bytes"
             with path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as fault:
-            return str(fault.strerror or fault)
+        except OSError as error:
+            return str(error.strerror or error)
 
     def _is_table(self, file: Found) -> bool:
         """Whether the file holds questions and so is no document: the study's own, or left over."""

@@ -103,10 +103,10 @@ def listed(counts: Mapping[str, Any]) -> str:
     formats = ", ".join(f"{n:,} {kind}" for kind, n in counts["formats"].items())
     left_out = ", ".join(f"{n:,} {_words(reason, n)}" for reason, n in counts["left_out"].items())
     found = counts["found"]
-    said = f"{found:,} file{'s' * (found != 1)} found, {counts['used']:,} used"
+    sentence = f"{found:,} file{'s' * (found != 1)} found, {counts['used']:,} used"
     if formats:
-        said += f" ({formats})"
-    return f"{said}; left out: {left_out}" if left_out else said
+        sentence += f" ({formats})"
+    return f"{sentence}; left out: {left_out}" if left_out else sentence
 
 
 def _words(reason: str, n: int) -> str:
@@ -125,11 +125,12 @@ def account_of(
     """
     files = counted(fates)
     made = f"{used:,} question{'s' * (used != 1)}"
-    said = f"{made} from {table}" if table else f"{made} of verbatim recall, made from the texts"
+    source = f"from {table}" if table else "of verbatim recall, made from the texts"
+    sentence = f"{made} {source}"
     if gone := sum(lost.values()):
-        said += f", {gone:,} more on documents that are left out"
+        sentence += f", {gone:,} more on documents that are left out"
     account: dict[str, Any] = {
-        "summary": f"{listed(files)}. {said}.",
+        "summary": f"{listed(files)}. {sentence}.",
         "files": files,
         "questions": {"used": used, "lost": dict(sorted(lost.items()))},
         "list": FILE_LIST,

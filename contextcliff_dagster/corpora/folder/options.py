@@ -74,5 +74,5 @@ def checked_limits(given: Mapping[Any, Any]) -> Limits:
             )
     try:
         return Limits(**given)
-    except ValueError as fault:
-        raise CorpusError(f"Option 'limits': {fault}") from fault
+    except ValueError as error:
+        raise CorpusError(f"Option 'limits': {error}") from error

@@ -186,18 +186,18 @@ def match_documents(
 def _unknown(
     row: _Row, name: str, known: Sequence[str], left_out: Sequence[Fate], home: Path
 ) -> CorpusError:
-    said = f"{row.place} names the document {row.document!r}"
+    begins = f"{row.place} names the document {row.document!r}"
     for fate in left_out:
         file = _plain(fate.file)
         if name == file or (file.endswith("/") and name.startswith(file)):
             return CorpusError(
-                f"{said}, but {fate.file} {fate.reason}; move it, or drop the question."
+                f"{begins}, but {fate.file} {fate.reason}; move it, or drop the question."
             )
     near = difflib.get_close_matches(name, known, n=1) or [
         one for one in known if one.lower() == name.lower() or one.rsplit(".", 1)[0] == name
     ]
     hint = f"did you mean {near[0]!r}?" if near else "correct the name or drop the row."
-    return CorpusError(f"{said}, which is not in {home}; {hint}")
+    return CorpusError(f"{begins}, which is not in {home}; {hint}")
 
 
 def _below(name: str, home: Path) -> str:

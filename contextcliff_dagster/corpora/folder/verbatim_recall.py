@@ -70,11 +70,11 @@ class _Whole:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._told = letters(text)
+        self._letters = letters(text)
         self._blanks_as_one = _BLANKS.sub(" ", text)
 
     def holds_once(self, part: str) -> bool:
-        return _once(letters(part), self._told) and _once(part, self._blanks_as_one)
+        return _once(letters(part), self._letters) and _once(part, self._blanks_as_one)
 
 
 class _Span(NamedTuple):
@@ -207,9 +207,9 @@ def _cut(whole: _Whole, span: _Span) -> Recall | None:
 def _says_something(part: str) -> bool:
     """Whether there are words, more than marks and figures."""
     wide = sum(map(_is_wide, part))
-    told = sum(character.isalpha() for character in part)
+    spelled = sum(character.isalpha() for character in part)
     filled = len(part) - part.count(" ")
-    return 2 * told > filled and (wide >= 5 or len(_WORD.findall(part)) >= 2)
+    return 2 * spelled > filled and (wide >= 5 or len(_WORD.findall(part)) >= 2)
 
 
 def _cuts(statement: str) -> list[int]:

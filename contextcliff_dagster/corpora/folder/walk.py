@@ -61,8 +61,8 @@ def walk(path: Path) -> Walked:
         try:
             with os.scandir(folder) as listing:
                 entries = list(listing)
-        except OSError as fault:
-            reason = f"cannot be listed: {fault.strerror or fault}"
+        except OSError as error:
+            reason = f"cannot be listed: {error.strerror or error}"
             walked.left_out.append(Fate(above, "unreadable", reason))
             continue
         for entry in entries:
@@ -81,8 +81,8 @@ def walk(path: Path) -> Walked:
                     mode = entry.stat(follow_symlinks=False).st_mode
                     what = next((kind for test, kind in _KINDS if test(mode)), "something else")
                     walked.left_out.append(Fate(name, "not_a_file", f"is no file but {what}"))
-            except OSError as fault:
-                reason = f"cannot be looked at: {fault.strerror or fault}"
+            except OSError as error:
+                reason = f"cannot be looked at: {error.strerror or error}"
                 walked.left_out.append(Fate(name, "unreadable", reason))
     _judge_links(walked, links)
     walked.found.sort()

@@ -96,8 +96,8 @@ class PythonSourceCorpus(StreamedCorpus):
             content.update(file.name.encode() + b"\0")
             try:
                 content.update(hashlib.sha256(self._bytes(file)).digest())
-            except SkippedFileError as fault:
-                content.update(fault.reason.encode())
+            except SkippedFileError as error:
+                content.update(error.reason.encode())
         options = {
             **self._limits,
             "kinds": self._kinds,
@@ -127,8 +127,8 @@ class PythonSourceCorpus(StreamedCorpus):
             read += 1
             try:
                 entries = self._entries_of(file, seen)
-            except SkippedFileError as fault:
-                skipped[fault.reason] += 1
+            except SkippedFileError as error:
+                skipped[error.reason] += 1
                 continue
             yield from entries
         if not seen:
@@ -175,8 +175,8 @@ class PythonSourceCorpus(StreamedCorpus):
                 order,
                 cast(int, self._limits["questions_per_document"]),
             )
-        except RecursionError as fault:  # a tree that could just be built
-            raise SkippedFileError("too_deep") from fault
+        except RecursionError as error:  # a tree that could just be built
+            raise SkippedFileError("too_deep") from error
         if not questions:
             raise SkippedFileError("no_question")
         seen.add(identity)

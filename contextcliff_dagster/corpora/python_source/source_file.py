@@ -49,8 +49,8 @@ def read_bytes(path: Path, min_bytes: int, max_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
-    except OSError as fault:
-        raise SkippedFileError("unreadable") from fault
+    except OSError as error:
+        raise SkippedFileError("unreadable") from error
     if len(content) > max_bytes:
         raise SkippedFileError("too_long")
     if not content.strip():
@@ -72,8 +72,8 @@ def read_text(content: bytes) -> str:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         text = content.decode(encoding)
         text.encode()  # unicode_escape, for one, can make half a surrogate pair
-    except (SyntaxError, UnicodeError, LookupError, ValueError, AssertionError) as fault:
-        raise SkippedFileError("not_text") from fault
+    except (SyntaxError, UnicodeError, LookupError, ValueError, AssertionError) as error:
+        raise SkippedFileError("not_text") from error
     if not isinstance(text, str) or "\0" in text:
         raise SkippedFileError("not_text")
     if max(map(len, _BREAK.split(text))) > LONGEST_LINE:
@@ -91,7 +91,7 @@ def parse(text: str) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes and the like in files that are not ours
             return ast.parse(text)
-    except (RecursionError, MemoryError) as fault:
-        raise SkippedFileError("too_deep") from fault
-    except (SyntaxError, ValueError) as fault:
-        raise SkippedFileError("not_python") from fault
+    except (RecursionError, MemoryError) as error:
+        raise SkippedFileError("too_deep") from error
+    except (SyntaxError, ValueError) as error:
+        raise SkippedFileError("not_python") from error

@@ -65,10 +65,10 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
                 raise CorpusError(
                     f"{shown} ended after {size:,} of {int(wanted):,} bytes; try again."
                 )
-    except (OSError, HTTPException, ValueError) as fault:
+    except (OSError, HTTPException, ValueError) as error:
         # Texts of other faults may repeat the whole address.
-        why = f"{fault.code} {fault.reason}" if isinstance(fault, HTTPError) else ""
-        why = why or str(getattr(fault, "reason", "") or type(fault).__name__)
+        why = f"{error.code} {error.reason}" if isinstance(error, HTTPError) else ""
+        why = why or str(getattr(error, "reason", "") or type(error).__name__)
         raise CorpusError(
             f"{shown} cannot be downloaded ({why}); download it by other means and name the file."
         ) from None

@@ -67,10 +67,10 @@ class RowReader:
             identity = document_id(text)
             given = self._id(row, place)
             content = json.dumps([identity, question, answers, task], ensure_ascii=False).encode()
-        except UnicodeEncodeError as fault:
+        except UnicodeEncodeError as error:
             raise CorpusError(
                 f"{place} holds half a surrogate pair, which is no character; write it as UTF-8."
-            ) from fault
+            ) from error
         example = Example(
             example_id=given or hashlib.sha256(content).hexdigest()[:32],
             document_id=identity,
@@ -142,10 +142,10 @@ class RowReader:
             )
         try:
             "".join(answers).encode()
-        except UnicodeEncodeError as fault:
+        except UnicodeEncodeError as error:
             raise CorpusError(
                 f"{place} has an answer with half a surrogate pair; write it as UTF-8."
-            ) from fault
+            ) from error
         return answers
 
     def _metadata(self, row: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -210,9 +210,9 @@ def _number(value: Any, kind: type[int] | type[float], field: str, place: str) -
         number = float(value)
         if not math.isfinite(number) or (kind is int and number != int(number)):
             raise ValueError
-    except (TypeError, ValueError) as fault:
+    except (TypeError, ValueError) as error:
         wanted = "a whole number" if kind is int else "a number"
-        raise CorpusError(f"{place} has {field} {value!r}; it must be {wanted}.") from fault
+        raise CorpusError(f"{place} has {field} {value!r}; it must be {wanted}.") from error
     return kind(number)
 
 

@@ -29,14 +29,14 @@ def json_lines(path: Path) -> Rows:
         place = f"{path}, line {number}"
         try:
             yield place, DECODER.decode(line.strip())
-        except JSONDecodeError as fault:
+        except JSONDecodeError as error:
             raise CorpusError(
-                f"{place} is not one JSON object: {fault.msg} at column {fault.colno}."
-            ) from fault
-        except ValueError as fault:
-            raise CorpusError(f"{place}: {fault}.") from fault
-        except RecursionError as fault:
-            raise CorpusError(f"{place} is nested too deeply to be an example.") from fault
+                f"{place} is not one JSON object: {error.msg} at column {error.colno}."
+            ) from error
+        except ValueError as error:
+            raise CorpusError(f"{place}: {error}.") from error
+        except RecursionError as error:
+            raise CorpusError(f"{place} is nested too deeply to be an example.") from error
 
 
 def json_values(path: Path) -> Rows:
@@ -55,8 +55,8 @@ def delimited(path: Path, delimiter: str) -> Rows:
     while True:
         try:
             fields = next(reader, None)
-        except csv.Error as fault:
-            raise CorpusError(f"{path}, line {start}: {fault}.") from fault
+        except csv.Error as error:
+            raise CorpusError(f"{path}, line {start}: {error}.") from error
         if fields is None:
             return
         place = f"{path}, line {start}"
@@ -100,13 +100,13 @@ def parquet(path: Path) -> Rows:
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}, row {number}", row
-    except UnicodeDecodeError as fault:
-        raise CorpusError(f"{path}, after row {number}: a text column is not UTF-8.") from fault
-    except (pa.ArrowException, OSError) as fault:
-        message = str(fault).splitlines()[0]
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path}, after row {number}: a text column is not UTF-8.") from error
+    except (pa.ArrowException, OSError) as error:
+        message = str(error).splitlines()[0]
         raise CorpusError(
             f"{path} is not readable Parquet (after row {number}): {message}"
-        ) from fault
+        ) from error
 
 
 READERS: dict[str, Callable[[Path], Rows]] = {

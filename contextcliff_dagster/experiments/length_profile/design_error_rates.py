@@ -22,7 +22,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.error_rates import Calibration
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.experiments.length_profile.simulated_design import Based
+    from contextcliff_dagster.experiments.length_profile.simulated_design import DesignBasis
     from contextcliff_dagster.sampling.manifest import Manifest
 
 _NEARLY = 0.1
@@ -30,7 +30,7 @@ _NEARLY = 0.1
 
 
 def as_result(
-    based: Based, calibration: Calibration, settings: AnalysisSettings, study: str | None
+    basis: DesignBasis, calibration: Calibration, settings: AnalysisSettings, study: str | None
 ) -> dict[str, Any]:
     """The JSON object: what was simulated, with what, and what came of it."""
     from contextcliff_dagster.analysis.design.error_rates import describe
@@ -39,8 +39,8 @@ def as_result(
         "schema_version": SCHEMA_VERSION,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "study": study,
-        "design": describe(based.plan),
-        "sources": based.sources,
+        "design": describe(basis.plan),
+        "sources": basis.sources,
         "tolerance": settings.tolerance,
         "confidence": settings.confidence,
         **calibration.to_dict(),

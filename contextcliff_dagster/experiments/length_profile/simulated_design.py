@@ -28,8 +28,8 @@ Sample = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the person said of the design; None: as the study, its sample or its records have it."""
+class DesignOverrides:
+    """What replaces parts of the design; None: as the study, its sample or its records have it."""
 
     per_bin: int | None = None
     bins: int | None = None
@@ -40,7 +40,7 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Based:
+class DesignBasis:
     """``plan`` and, in words, where its parts come from.
 
     ``own``: the study's own sample, or the design that a study without one asks for; ``frozen``:
@@ -66,30 +66,30 @@ class Pilot:
     binary: bool
 
 
-def plain_plan(wishes: Wishes) -> Based:
+def plain_plan(overrides: DesignOverrides) -> DesignBasis:
     """The plan of a design that no study has."""
     from contextcliff_dagster.analysis.design.error_rates import Plan
     from contextcliff_dagster.analysis.design.simulation import Design
 
-    per_bin, bins = wishes.per_bin or 20, wishes.bins or 10
+    per_bin, bins = overrides.per_bin or 20, overrides.bins or 10
     design = Design(
         bins=bins,
         per_bin=per_bin,
-        questions=wishes.questions or (1, 1),
+        questions=overrides.questions or (1, 1),
         pool=max(_POOL, 2 * bins * per_bin),
-        binary=True if wishes.binary is None else wishes.binary,
-        correlation=CORRELATION if wishes.correlation is None else wishes.correlation,
+        binary=True if overrides.binary is None else overrides.binary,
+        correlation=CORRELATION if overrides.correlation is None else overrides.correlation,
     )
-    baseline = BASELINE if wishes.baseline is None else wishes.baseline
+    baseline = BASELINE if overrides.baseline is None else overrides.baseline
     sources = {
         "sample": "log-normal lengths",
-        "baseline": "assumed" if wishes.baseline is None else "given",
-        "correlation": "assumed" if wishes.correlation is None else "given",
+        "baseline": "assumed" if overrides.baseline is None else "given",
+        "correlation": "assumed" if overrides.correlation is None else "given",
     }
-    return Based(Plan(design, baseline), sources, own=False, frozen=False)
+    return DesignBasis(Plan(design, baseline), sources, own=False, frozen=False)
 
 
-def study_plan(study: Study, store: Store, wishes: Wishes) -> Based:
+def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> DesignBasis:
     """The plan of ``study``: its frozen sample and its newest records where there are any.
 
     Raises:
@@ -100,7 +100,7 @@ def study_plan(study: Study, store: Store, wishes: Wishes) -> Based:
 
     manifest = find_frozen(as_drawn(study, store), store)
     pilot = read_pilot(study, store, manifest)
-    if pilot is not None and wishes.baseline is None and pilot.baseline < LEAST_BASELINE:
+    if pilot is not None and overrides.baseline is None and pilot.baseline < LEAST_BASELINE:
         raise StudyError(
             f"The baseline measured in campaign {pilot.campaign} is {pilot.baseline:.2f}: below "
             f"{LEAST_BASELINE:.2f} every verdict is `floor`, whatever the design; mend the task or "
@@ -109,30 +109,30 @@ def study_plan(study: Study, store: Store, wishes: Wishes) -> Based:
     binary = study.scoring.primary != "f1"
     if pilot is not None:
         binary = pilot.binary
-    wished = replace(
-        wishes,
-        per_bin=wishes.per_bin or study.sampling.samples_per_bin,
-        bins=wishes.bins or study.bins.count,
-        questions=wishes.questions or (1, study.sampling.questions_per_document),
-        binary=binary if wishes.binary is None else wishes.binary,
+    overridden = replace(
+        overrides,
+        per_bin=overrides.per_bin or study.sampling.samples_per_bin,
+        bins=overrides.bins or study.bins.count,
+        questions=overrides.questions or (1, study.sampling.questions_per_document),
+        binary=binary if overrides.binary is None else overrides.binary,
     )
-    based = plain_plan(wished)
-    design = replace(based.plan.design, replicates=study.prompt.replicates)
-    sources = dict(based.sources)
-    baseline = based.plan.baseline
-    if pilot is not None and wishes.baseline is None:
+    basis = plain_plan(overridden)
+    design = replace(basis.plan.design, replicates=study.prompt.replicates)
+    sources = dict(basis.sources)
+    baseline = basis.plan.baseline
+    if pilot is not None and overrides.baseline is None:
         baseline = min(pilot.baseline, MOST_BASELINE)
         sources["baseline"] = (
             f"estimated from {pilot.examples:,} answers of {', '.join(pilot.models)} in campaign "
             f"{pilot.campaign}"
         )
-    if pilot is not None and wishes.correlation is None:
+    if pilot is not None and overrides.correlation is None:
         sources["correlation"] = pilot.correlation_words
         if pilot.correlation is not None:
             design = replace(design, correlation=pilot.correlation)
     sample, stretched = None, False
     if manifest is not None:
-        if wishes.bins is None and wishes.questions is None:
+        if overrides.bins is None and overrides.questions is None:
             sample, stretched = frozen_sample(manifest, design.per_bin)
             sources["sample"] = "the study's frozen sample" + (
                 ", its lengths spread over more documents" if stretched else ""
@@ -141,13 +141,13 @@ def study_plan(study: Study, store: Store, wishes: Wishes) -> Based:
             lengths = np.array(manifest.examples["length_tokens"].to_pylist(), np.float64)
             design = replace(design, log_sd=float(np.log(np.maximum(lengths, 1.0)).std()))
             sources["sample"] = "log-normal lengths as spread as the study's frozen sample"
-    as_planned = wishes.bins is None and wishes.questions is None and design.binary == binary
+    as_planned = overrides.bins is None and overrides.questions is None and design.binary == binary
     if manifest is None:
         enough = design.per_bin == study.sampling.samples_per_bin
     else:
         enough = sample is not None and not stretched
-    plan = replace(based.plan, design=design, baseline=baseline, sample=sample)
-    return Based(plan, sources, own=as_planned and enough, frozen=manifest is not None)
+    plan = replace(basis.plan, design=design, baseline=baseline, sample=sample)
+    return DesignBasis(plan, sources, own=as_planned and enough, frozen=manifest is not None)
 
 
 def frozen_sample(manifest: Manifest, per_bin: int) -> tuple[Sample, bool]:

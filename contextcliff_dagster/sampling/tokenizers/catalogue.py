@@ -73,7 +73,7 @@ _MODELS = {
 
 
 def no_such_tokenizer(name: str, models: Iterable[str] = ()) -> StudyError:
-    """The fault that ``name`` is no tokenizer, with what may have been meant.
+    """The error that ``name`` is no tokenizer, with what may have been meant.
 
     Args:
         models: names that may follow ``server:``, where they are known.

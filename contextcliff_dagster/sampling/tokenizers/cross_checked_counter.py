@@ -130,14 +130,14 @@ class CheckedCounter:
             reference = self._reference = self._load_reference()
         try:
             return reference(texts)
-        except BaseException as fault:
-            if type(fault).__name__ != "PanicException":  # pyo3's, which is no Exception
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # pyo3's, which is no Exception
                 raise
             longest = max(map(len, texts))
             raise StudyError(
                 f"{self._names[0]} cannot count a document of up to {longest:,} characters (it "
                 "breaks on very long runs of spaces, or without any); leave such a document out."
-            ) from fault
+            ) from error
 
     def _compare(self, text: str) -> None:
         with self._lock:
@@ -150,10 +150,10 @@ class CheckedCounter:
             # Never both in memory: the vocabulary of a large model takes 60 to 200 MB in each.
             self._reference = None
             _give_back()
-            fast, fault = self._loaded()
+            fast, error = self._loaded()
             _give_back()
             if fast is None:
-                self._verdict = f"because {self._names[1]} {fault}"
+                self._verdict = f"because {self._names[1]} {error}"
                 return
             wrong = sum(
                 _count_or_none(fast, one) != n for one, n in zip(texts, wanted, strict=True)
@@ -178,8 +178,8 @@ class CheckedCounter:
             return self._load_fast(), "does not read this kind of vocabulary"
         except StudyError:
             raise
-        except Exception as fault:
-            return None, f"does not load here ({type(fault).__name__})"
+        except Exception as error:
+            return None, f"does not load here ({type(error).__name__})"
 
 
 def _give_back() -> None:

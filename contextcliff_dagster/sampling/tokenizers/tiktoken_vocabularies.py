@@ -82,8 +82,8 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
         raise LookupError(name)
     try:
         return tiktoken.get_encoding(name)
-    except Exception as fault:  # requests, OSError, a hash mismatch: there is no vocabulary
-        raise _not_to_be_had(name, fault) from fault
+    except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
+        raise _not_to_be_had(name, error) from error
 
 
 def _packed(encoding: str) -> Path | None:
@@ -103,10 +103,10 @@ def _carried(encoding: str) -> bytes | None:
         return None
     try:
         return gzip.decompress(packed.read_bytes())
-    except (OSError, EOFError) as fault:
+    except (OSError, EOFError) as error:
         raise StudyError(
-            f"The vocabulary {packed} is damaged ({fault}); install bpe-openai again."
-        ) from fault
+            f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
+        ) from error
 
 
 def _cached_or_fetched(encoding: str) -> bytes:
@@ -118,8 +118,8 @@ def _cached_or_fetched(encoding: str) -> bytes:
         # The address and its pinned hash stay tiktoken's; the file is wanted before it is parsed.
         public.load_tiktoken_bpe = tiktoken.load.read_file_cached
         return bytes(public.ENCODING_CONSTRUCTORS[encoding]()["mergeable_ranks"])
-    except Exception as fault:  # requests, OSError, a hash mismatch: there is no vocabulary
-        raise _not_to_be_had(encoding, fault) from fault
+    except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
+        raise _not_to_be_had(encoding, error) from error
     finally:
         public.load_tiktoken_bpe = original
 
@@ -141,7 +141,7 @@ def _from_rank_file(name: str) -> tiktoken.Encoding:
         public.load_tiktoken_bpe = original
 
 
-def _not_to_be_had(encoding: str, fault: Exception) -> StudyError:
+def _not_to_be_had(encoding: str, error: Exception) -> StudyError:
     without = (
         "install bpe-openai, which carries it"
         if encoding in RANKS_SHA256
@@ -149,5 +149,5 @@ def _not_to_be_had(encoding: str, fault: Exception) -> StudyError:
     )
     return StudyError(
         f"The vocabulary of tiktoken's {encoding!r} is not on this machine and cannot be "
-        f"fetched ({type(fault).__name__}); connect once, or {without}."
+        f"fetched ({type(error).__name__}); connect once, or {without}."
     )

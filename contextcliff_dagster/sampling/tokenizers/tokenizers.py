@@ -135,12 +135,12 @@ class TokenizerJson(_Local):
     def _content(self) -> bytes:
         try:
             return self._path.read_bytes()
-        except OSError as fault:
+        except OSError as error:
             exists = self._path.exists()
-            reason = str(fault.strerror) if exists else "there is no such file"
+            reason = str(error.strerror) if exists else "there is no such file"
             raise StudyError(
                 f"Tokenizer {self.name!r} cannot be read from {self._path}: {reason}."
-            ) from fault
+            ) from error
 
     def _text(self) -> str:
         content = self._content()
@@ -151,8 +151,8 @@ class TokenizerJson(_Local):
             )
         try:
             return content.decode()
-        except UnicodeDecodeError as fault:
-            raise StudyError(f"Tokenizer {self.name!r}: {self._path} {_NOT_A_TOKENIZER}") from fault
+        except UnicodeDecodeError as error:
+            raise StudyError(f"Tokenizer {self.name!r}: {self._path} {_NOT_A_TOKENIZER}") from error
 
     def _load_reference(self) -> CountMany:
         tokenizer = _load_tokenizers(self._text(), self.name, self._path)
@@ -204,12 +204,12 @@ class TiktokenTokenizer(_Local):
                 path = Path(folder) / f"{self._encoding}.tiktoken"
                 path.write_bytes(ranks)
                 made = fastokens.Tokenizer.from_tiktoken(str(path), encoding=self._encoding)
-        except OSError as fault:
+        except OSError as error:
             raise StudyError(
                 f"Tokenizer {self.name!r} needs {len(ranks) >> 20} MB for a moment in "
-                f"{tempfile.gettempdir()}: {fault.strerror or fault}; set TMPDIR to a folder "
+                f"{tempfile.gettempdir()}: {error.strerror or error}; set TMPDIR to a folder "
                 "with room."
-            ) from fault
+            ) from error
 
         def count(text: str) -> int:
             # As encode_ordinary, but its ids are all that is kept: 4 bytes a token instead of 16.
@@ -265,21 +265,21 @@ def _versioned(package: str) -> str:
 def _load_tokenizers(text: str, name: str, path: Path) -> Any:
     try:
         json.loads(text)["model"]
-    except (ValueError, TypeError, KeyError) as fault:
-        raise StudyError(f"Tokenizer {name!r}: {path} {_NOT_A_TOKENIZER}") from fault
+    except (ValueError, TypeError, KeyError) as error:
+        raise StudyError(f"Tokenizer {name!r}: {path} {_NOT_A_TOKENIZER}") from error
     try:
         import tokenizers
-    except ImportError as fault:
+    except ImportError as error:
         raise StudyError(
             f"Tokenizer {name!r} ({path}) is of a kind that needs the package 'tokenizers'; "
             "install it with: pip install tokenizers"
-        ) from fault
+        ) from error
     try:
         tokenizer = tokenizers.Tokenizer.from_str(text)
-    except Exception as fault:  # tokenizers raises bare Exception
+    except Exception as error:  # tokenizers raises bare Exception
         raise StudyError(
-            f"Tokenizer {name!r}: {path} is not a tokenizer.json ({fault})."
-        ) from fault
+            f"Tokenizer {name!r}: {path} is not a tokenizer.json ({error})."
+        ) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

@@ -55,7 +55,7 @@ class Answer:
         text: the document, or the whole prompt where ``of_prompt``.
         document: the document's name where the log has one.
         length: what the log says of the length; ``Log.length_kind`` says what it counts.
-        fault: why there is no answer, as the end of "3 ...".
+        error: why there is no answer, as the end of "3 ...".
     """
 
     example: str | None = None
@@ -69,7 +69,7 @@ class Answer:
     length: float | None = None
     prompt_tokens: float | None = None
     completion_tokens: float | None = None
-    fault: str | None = None
+    error: str | None = None
 
 
 @dataclass

@@ -48,16 +48,16 @@ class _Collected:
         self._document: list[str | None] = []
         self._digest: list[str | None] = []
         self._variant: list[str] = []
-        self._fault: list[str | None] = []
+        self._error: list[str | None] = []
         self._scores: dict[str, tuple[array[int], array[float]]] = {}
         self._own = tuple(array("d") for _ in OWN_SCORES)
         self._of_prompt = False
 
     def add(self, answer: Answer) -> None:
-        row = len(self._fault)
+        row = len(self._error)
         document = digest(answer.text) if answer.text is not None else None
-        length = None if answer.fault else self._lengths.of(answer, document)
-        self._fault.append(answer.fault)
+        length = None if answer.error else self._lengths.of(answer, document)
+        self._error.append(answer.error)
         self._variant.append(answer.variant)
         self._example.append(answer.example)
         self._document.append(answer.document or document)
@@ -78,7 +78,7 @@ class _Collected:
 
     def _scored_here(self, answer: Answer) -> tuple[float, float, float]:
         wanted = self._options.own_score is not None or not answer.scores
-        if not wanted or answer.output is None or not answer.accepted or answer.fault:
+        if not wanted or answer.output is None or not answer.accepted or answer.error:
             return (float("nan"),) * 3
         from contextcliff_dagster.scoring.parse import parse_answer
         from contextcliff_dagster.scoring.scorers import score_text
@@ -87,11 +87,11 @@ class _Collected:
 
     def records(self) -> ScoreRecords:
         log = self._log
-        if not self._fault:
+        if not self._error:
             raise ScoreFileError(f"{log.path} holds no answers: it is an empty log of {log.tool}.")
         name, own, values = self._chosen()
         length, document = self._measured()
-        reasons = np.array([fault or "" for fault in self._fault], dtype=object)
+        reasons = np.array([error or "" for error in self._error], dtype=object)
         reasons[(reasons == "") & np.isnan(values)] = NO_SCORE
         reasons[(reasons == "") & np.isnan(length)] = NO_LENGTH
         seen = self._of_variant(name, own)
@@ -143,7 +143,7 @@ class _Collected:
                 f"{log.path} has {what}; found: {has}. Choose one with --metric NAME, or score the "
                 "answers here with --score em, f1 or contained."
             )
-        values = np.full(len(self._fault), np.nan)
+        values = np.full(len(self._error), np.nan)
         at, scores = self._scores[found[0]]
         values[np.frombuffer(at, dtype=np.int64)] = np.frombuffer(scores, dtype=np.float64)
         return found[0], False, values

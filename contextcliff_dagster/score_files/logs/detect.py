@@ -35,11 +35,11 @@ def read_log(path: Path, options: LogOptions) -> ScoreRecords | None:
             head: bytes = file.read(_HEAD)
         log = _opened_log(path, head, options)
         return None if log is None else collect(log, options)
-    except OSError as fault:
+    except OSError as error:
         # A file that is not there, a folder: the reader of plain files says so better.
         if not path.is_file():
             return None
-        raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+        raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
@@ -69,7 +69,7 @@ def _by_first_row(path: Path) -> Log | None:
         with opened(path) as file:
             _, row = next(rows(path, file), (0, {}))
     except ScoreFileError:
-        return None  # what it is not is said by the reader of plain files
+        return None  # the reader of plain files says what is wrong
     for is_one, read in _ROWS:
         if is_one(row):
             return read(path)

@@ -105,8 +105,8 @@ def _take_head(log: Log, head: Mapping[str, Any], count: int | None, options: Lo
         return
     error = head.get("error")
     # The error's class: its text may hold the whole request.
-    said = str(error.get("message") or "").partition("(")[0] if isinstance(error, dict) else ""
-    why = f" ({' '.join(said.split())[:80]})" if said else ""
+    message = str(error.get("message") or "").partition("(")[0] if isinstance(error, dict) else ""
+    why = f" ({' '.join(message.split())[:80]})" if message else ""
     ended = {"cancelled": "was cancelled", "started": "has not ended"}.get(status, f"failed{why}")
     if not options.partial:
         has = "" if count is None else f" and has {count:,} samples"
@@ -141,11 +141,11 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
         length=tokens,
         prompt_tokens=tokens,
         completion_tokens=number(usage.get("output_tokens")),
-        fault=_fault(sample),
+        error=_error(sample),
     )
 
 
-def _fault(sample: Mapping[str, Any]) -> str | None:
+def _error(sample: Mapping[str, Any]) -> str | None:
     if sample.get("error"):
         return "with an error"
     return "declared invalid" if sample.get("invalidation") else None
@@ -158,9 +158,9 @@ def _input_tokens(usage: Mapping[str, Any]) -> float | None:
 
 
 def _completion(output: Mapping[str, Any]) -> str | None:
-    said = output.get("completion")
-    if isinstance(said, str):
-        return said
+    completion = output.get("completion")
+    if isinstance(completion, str):
+        return completion
     choices = output.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else {}
     return chat_text([first.get("message")]) if isinstance(first, dict) else None

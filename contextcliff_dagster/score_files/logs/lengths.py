@@ -92,8 +92,8 @@ class Lengths:
                     if name in wanted and name is not None and text is not None:
                         document = digest(text)
                         found[name] = document, self.count(text, document)
-        except OSError as fault:
-            raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+        except OSError as error:
+            raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
         if not found:
             raise ScoreFileError(
                 f"{path} has none of the log's documents: it needs one object a document, with "

@@ -55,15 +55,15 @@ def _answer(row: Mapping[str, Any]) -> Answer:
     document = document if isinstance(document, dict) else {}
     text = longest_text(document)
     filtered = row.get("filtered_resps")
-    said = filtered[0] if isinstance(filtered, list) and filtered else filtered
-    said = said[0] if isinstance(said, list) and said else said
+    reply = filtered[0] if isinstance(filtered, list) and filtered else filtered
+    reply = reply[0] if isinstance(reply, list) and reply else reply
     variant = name_of(row.get("filter")) or ""
     variant = "" if variant in _NO_FILTER else variant
     return Answer(
         example=name_of(row.get("doc_hash")) or name_of(row.get("doc_id")),
         scores={f"{k},{variant}" if variant else k: v for k, v in _scores(row, document)},
         variant=variant,
-        output=said if isinstance(said, str) else None,
+        output=reply if isinstance(reply, str) else None,
         accepted=texts_of(document.get("answers")) or texts_of(row.get("target")),
         text=text or _prompt(row.get("arguments")) or None,
         of_prompt=text is None,
@@ -113,11 +113,11 @@ def _model(path: Path) -> str | None:
     try:
         if results[0].stat().st_size > MOST_BYTES:
             return None
-        said = json.loads(results[0].read_bytes())
+        run = json.loads(results[0].read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(run, dict):
         return None
-    config = said.get("config")
+    config = run.get("config")
     config = config if isinstance(config, dict) else {}
-    return name_of(said.get("model_name")) or name_of(config.get("model_name"))
+    return name_of(run.get("model_name")) or name_of(config.get("model_name"))

@@ -67,13 +67,13 @@ def _predictions(log: Log) -> Iterator[Answer]:
         for number_, row in rows(log.path, file):
             if number_ == 1 and row.get("all_classes"):
                 log.default_score = "contained"  # as its own score for classes, by name
-            said = row.get("pred")
-            said = said if isinstance(said, str) else None
-            if said is not None and log.task in _FIRST_LINE_ONLY:
-                said = said.lstrip("\n").split("\n")[0]
+            prediction = row.get("pred")
+            prediction = prediction if isinstance(prediction, str) else None
+            if prediction is not None and log.task in _FIRST_LINE_ONLY:
+                prediction = prediction.lstrip("\n").split("\n")[0]
             yield Answer(
                 example=name_of(row.get("_id")),
-                output=said,
+                output=prediction,
                 accepted=texts_of(row.get("answers")),
                 text=longest_text(row),
                 length=number(row.get("length")),

@@ -46,8 +46,8 @@ def sentences(log: Log, tally: Tally) -> Iterator[str]:
         )
     elif tally.of_prompt:
         yield (
-            "Documents are told apart by the whole prompt: questions about one document count as "
-            "independent, and intervals are too narrow if there are such."
+            "Documents are distinguished by the whole prompt: questions about one document count "
+            "as independent, and intervals are too narrow if there are such."
         )
     yield from log.notes
 
@@ -65,14 +65,14 @@ _LOGGED = {
 
 
 def _used(log: Log, tally: Tally) -> str:
-    said = (
+    sentence = (
         f"{log.path.name} is a log of {log.tool}: {tally.used:,} of {tally.answers:,} answers used"
     )
     if tally.left_out:
         reasons = sorted(tally.left_out.items(), key=lambda item: (-item[1], item[0]))
-        said += ", left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+        sentence += ", left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons)
         if 1 - tally.used / tally.answers > _MANY_LEFT_OUT:
-            said += " (if these were the long or the hard ones, the result is too good)"
+            sentence += " (if these were the long or the hard ones, the result is too good)"
     if tally.examples < tally.used:
-        said += f"; they repeat {tally.examples:,} examples, and repeats are averaged"
-    return f"{said}."
+        sentence += f"; they repeat {tally.examples:,} examples, and repeats are averaged"
+    return f"{sentence}."

@@ -35,12 +35,12 @@ class ZipMembers:
         try:
             self._file = path.open("rb")
             self._zip = zipfile.ZipFile(self._file)
-        except OSError as fault:
-            raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
-        except (zipfile.BadZipFile, ValueError, struct.error) as fault:
+        except OSError as error:
+            raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+        except (zipfile.BadZipFile, ValueError, struct.error) as error:
             raise ScoreFileError(
-                f"{path} is a broken zip file ({fault}): it was cut off or damaged; copy it again."
-            ) from fault
+                f"{path} is a broken zip file ({error}): it was cut off or damaged; copy it again."
+            ) from error
         self.names = list(dict.fromkeys(self._zip.namelist()))
         self._unpacked = 0
 
@@ -64,8 +64,8 @@ class ZipMembers:
                 return orjson.loads(content)
             except orjson.JSONDecodeError:
                 return json.loads(content)
-        except (ValueError, RecursionError) as fault:
-            raise self._damaged(name, "it is not JSON") from fault
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(name, "it is not JSON") from error
 
     def _read(self, name: str) -> bytes:
         info = self._zip.getinfo(name)
@@ -79,13 +79,13 @@ class ZipMembers:
             else:
                 with self._zip.open(info) as member:
                     content = member.read(MOST_BYTES + 1)
-        except NotImplementedError as fault:
+        except NotImplementedError as error:
             raise ScoreFileError(
                 f"{self._path}: {name} is packed by method {info.compress_type}, which is not "
                 "known here; write the log as JSON (inspect log convert) and name that."
-            ) from fault
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, struct.error) as fault:
-            raise self._damaged(name, str(fault)) from fault
+            ) from error
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, struct.error) as error:
+            raise self._damaged(name, str(error)) from error
         if len(content) > MOST_BYTES:
             raise self._too_large(name)
         self._unpacked += len(content)

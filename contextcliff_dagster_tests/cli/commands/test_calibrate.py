@@ -16,7 +16,7 @@ from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.experiments.length_profile.simulated_design import (
-    Wishes,
+    DesignOverrides,
     pilot_of,
     study_plan,
 )
@@ -125,17 +125,17 @@ def test_more_examples_than_were_frozen_have_lengths_between(
 ) -> None:
     do("prepare", "planned")
     chosen, store = find_study("planned"), Store.default()
-    eight = study_plan(chosen, store, Wishes())
+    eight = study_plan(chosen, store, DesignOverrides())
     assert (eight.plan.examples, eight.own) == (32, True)
-    two = study_plan(chosen, store, Wishes(per_bin=2))
+    two = study_plan(chosen, store, DesignOverrides(per_bin=2))
     assert (two.plan.examples, two.own) == (8, True)
-    twenty = study_plan(chosen, store, Wishes(per_bin=20))
+    twenty = study_plan(chosen, store, DesignOverrides(per_bin=20))
     assert (twenty.plan.examples, twenty.own) == (80, False)
     assert twenty.plan.sample is not None
     assert eight.plan.sample is not None
     assert min(twenty.plan.sample[0]) == min(eight.plan.sample[0])
     assert max(twenty.plan.sample[0]) == max(eight.plan.sample[0])
-    asked = study_plan(chosen, store, Wishes(questions=(2, 4)))
+    asked = study_plan(chosen, store, DesignOverrides(questions=(2, 4)))
     assert (asked.plan.sample, asked.own) == (None, False)
 
 

@@ -30,9 +30,9 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
         raise RefusedError("is incomplete: its spine names no page")
     if _encrypted(packed) & set(pages):
         raise RefusedError("is encrypted")
-    said: list[str] = []
-    texts = [text_of(packed.member(page), said, as_xml=True).strip("\n") for page in pages]
-    notes.extend(dict.fromkeys(said))
+    of_pages: list[str] = []
+    texts = [text_of(packed.member(page), of_pages, as_xml=True).strip("\n") for page in pages]
+    notes.extend(dict.fromkeys(of_pages))
     return "\n\n".join(text for text in texts if text.strip())
 
 

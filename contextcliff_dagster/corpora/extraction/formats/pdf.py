@@ -25,10 +25,10 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
         raise RefusedError("is cut off: the end mark of a PDF is missing")
     try:
         document = pypdfium2.PdfDocument(data)
-    except pypdfium2.PdfiumError as fault:
-        if getattr(fault, "err_code", None) in (_PASSWORD, _SECURITY):
-            raise RefusedError("is encrypted: it opens with a password only") from fault
-        raise RefusedError("is a broken PDF") from fault
+    except pypdfium2.PdfiumError as error:
+        if getattr(error, "err_code", None) in (_PASSWORD, _SECURITY):
+            raise RefusedError("is encrypted: it opens with a password only") from error
+        raise RefusedError("is a broken PDF") from error
     pages, size = [], 0
     try:
         for number in range(len(document)):
@@ -52,8 +52,8 @@ def _page_text(document: object, number: int) -> str:
     try:
         page = document[number]  # type: ignore[index]
         words = page.get_textpage()
-    except pypdfium2.PdfiumError as fault:
-        raise RefusedError(f"is a broken PDF: its page {number + 1:,} cannot be read") from fault
+    except pypdfium2.PdfiumError as error:
+        raise RefusedError(f"is a broken PDF: its page {number + 1:,} cannot be read") from error
     try:
         # Not `get_text_bounded`, which leaves out what runs over the page's edge, letter by letter.
         text: str = words.get_text_range()

@@ -50,8 +50,8 @@ def parse_xml(
     parser.SkippedEntityHandler = skipped
     try:
         parser.Parse(data, True)
-    except (expat.ExpatError, LookupError, ValueError) as fault:
-        raise RefusedError(f"is damaged: {name} is not well-formed XML") from fault
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        raise RefusedError(f"is damaged: {name} is not well-formed XML") from error
 
 
 def _local(name: str) -> str:
