@@ -14,10 +14,10 @@ from contextcliff_dagster_tests.support import order
 
 def item(name: str, fixtures: dict[str, str] | None = None, *, slow: bool = False) -> Any:
     """A test as pytest has collected it; ``fixtures``: name -> scope."""
-    found = {name: [SimpleNamespace(scope=scope)] for name, scope in (fixtures or {}).items()}
+    made = {name: [SimpleNamespace(scope=scope)] for name, scope in (fixtures or {}).items()}
     return SimpleNamespace(
         nodeid=name,
-        _fixtureinfo=SimpleNamespace(name2fixturedefs=found),
+        _fixtureinfo=SimpleNamespace(name2fixturedefs=made),
         get_closest_marker=lambda marker: slow or None,
     )
 
@@ -36,8 +36,8 @@ def names(items: list[Any], workers: int) -> list[str]:
 def test_each_worker_begins_with_its_share_of_the_long_ones() -> None:
     quick = [item(f"z.py::{number}") for number in range(6)]
     long = [item(name) for name in ("a.py::six", "b.py::five", "a.py::eight")]
-    told = names([*quick[:3], *long, *quick[3:], item("s.py::new", slow=True)], 2)
-    assert told == [
+    ordered = names([*quick[:3], *long, *quick[3:], item("s.py::new", slow=True)], 2)
+    assert ordered == [
         *("s.py::new", "a.py::six", "z.py::0", "z.py::1", "z.py::2"),
         *("a.py::eight", "b.py::five", "z.py::3", "z.py::4", "z.py::5"),
     ]

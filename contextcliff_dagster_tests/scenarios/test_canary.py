@@ -47,8 +47,8 @@ def test_slow_calls_beyond_a_length_are_seen_in_their_bin_and_no_other(
 ) -> None:
     ours = "    tokenizer: reference\n    concurrency: 1\n"
     beyond = shortest_prompt(wider, "b03") - 1
-    served = {"ms_per_token": 0.5, "slow_beyond": beyond, "slow_factor": FACTOR}
-    with unreliable_server(delay_ms=5, **served) as url:
+    served = {"ms_per_token": 0.05, "slow_beyond": beyond, "slow_factor": FACTOR}
+    with unreliable_server(delay_ms=0.5, **served) as url:
         point_at(tmp_path, url, monkeypatch, more=ours)
         done = profile_study(wider, models=["served"], store=store)
     folder = store.profile_dir("wider", done.campaign, "served")

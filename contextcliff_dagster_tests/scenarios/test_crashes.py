@@ -19,7 +19,7 @@ import pytest
 
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.held_calls import Gate
-from contextcliff_dagster_tests.support.measuring_process import Told
+from contextcliff_dagster_tests.support.measuring_process import Measurement
 from contextcliff_dagster_tests.support.records.calls import read_log, reference_server
 
 BINS, N = 3, 8
@@ -27,13 +27,13 @@ CALLS = BINS * N
 TIMES = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at"}
 
 
-def told(state: Path | DatabaseUrl, url: str, die_after: int = 0) -> Told:
+def measurement(state: Path | DatabaseUrl, url: str, die_after: int = 0) -> Measurement:
     where = str(state) if isinstance(state, Path) else state.secret
-    return Told(where, url, BINS, N, die_after=die_after)
+    return Measurement(where, url, BINS, N, die_after=die_after)
 
 
 def start(state: Path | DatabaseUrl, url: str, die_after: int = 0) -> subprocess.Popen[str]:
-    return told(state, url, die_after).start()
+    return measurement(state, url, die_after).start()
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def wait_for_requests(process: subprocess.Popen[str], log: Path, count: int) -> 
 
 
 def records(state: Path | DatabaseUrl) -> list[dict[str, Any]]:
-    rows = told(state, "").rows()
+    rows = measurement(state, "").rows()
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 

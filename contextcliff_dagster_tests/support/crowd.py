@@ -19,7 +19,7 @@ from typing import Any
 
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
-from contextcliff_dagster_tests.support.measuring_process import DEATHS, Death, Told
+from contextcliff_dagster_tests.support.measuring_process import DEATHS, Death, Measurement
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,
@@ -55,14 +55,14 @@ class Crowd:
     def calls(self) -> int:
         return self.bins * self.documents * self.questions
 
-    def told(self, ledger: Path | str, url: str) -> Told:
+    def measurement(self, ledger: Path | str, url: str) -> Measurement:
         entry = {
             "concurrency": self.concurrency,
             "timeout_s": self.timeout_s,
             "revision": "1",  # the same model behind two ports
             "max_attempts": 12,  # of 2,000 calls one would meet five faults in a row
         }
-        return Told(str(ledger), url, self.bins, self.documents, self.questions, entry=entry)
+        return Measurement(str(ledger), url, self.bins, self.documents, self.questions, entry=entry)
 
 
 @dataclass
@@ -79,8 +79,10 @@ class _Crowd:
     machine is so slow that all is measured before.
     """
 
-    def __init__(self, crowd: Crowd, told: Told, log: Path, say: Callable[[str], None]) -> None:
-        self._crowd, self._told, self._log, self._say = crowd, told, log, say
+    def __init__(
+        self, crowd: Crowd, measurement: Measurement, log: Path, say: Callable[[str], None]
+    ) -> None:
+        self._crowd, self._measurement, self._log, self._say = crowd, measurement, log, say
         self._folder = log.parent
         self._rng = random.Random(crowd.seed)
         self._deaths = [self._rng.choice(DEATHS) for _ in range(crowd.kills)]
@@ -93,15 +95,15 @@ class _Crowd:
         """One more; the next that is to die, as long as there is one."""
         dies = self._deaths.pop() if self._deaths else None
         most = max(1, int(_SPREAD * self._crowd.calls / self._crowd.kills))
-        told = (
-            replace(self._told, dies=dies, die_after=self._rng.randint(1, most))
+        measurement = (
+            replace(self._measurement, dies=dies, die_after=self._rng.randint(1, most))
             if dies
-            else self._told
+            else self._measurement
         )
         output = self._folder / f"process-{self._started}.out"
         self._started += 1
         with output.open("w") as stdout:
-            process = told.start(stdout)
+            process = measurement.start(stdout)
         self.members.append(_Member(process, output, dies))
 
     def run(self) -> None:
@@ -146,20 +148,20 @@ def disturbed(
     """
     log = folder / "requests.jsonl"
     with unreliable_server(delay_ms=crowd.delay_ms) as url:
-        calm = crowd.told(folder / "calm.db", url)
+        calm = crowd.measurement(folder / "calm.db", url)
         began = time.perf_counter()
         _to_the_end(replace(calm, entry={**calm.entry, "concurrency": 12}), folder)
         calm_s = time.perf_counter() - began
     options = {"delay_ms": crowd.delay_ms, "faults": crowd.faults, "seed": crowd.seed, "log": log}
     with unreliable_server(**options) as url:
-        told = crowd.told(ledger or folder / "state.db", url)
-        at_work = _Crowd(crowd, told, log, say)
+        measurement = crowd.measurement(ledger or folder / "state.db", url)
+        at_work = _Crowd(crowd, measurement, log, say)
         began = time.perf_counter()
         at_work.run()
         wall_s = time.perf_counter() - began
         requests = lines_of(log)
         began = time.perf_counter()
-        again = _to_the_end(told, folder)
+        again = _to_the_end(measurement, folder)
         again_s = time.perf_counter() - began
     return {
         "calls": crowd.calls,
@@ -169,25 +171,25 @@ def disturbed(
         "disturbed_s": round(wall_s, 1),
         "rerun_s": round(again_s, 1),
         "rerun_requests": lines_of(log) - requests,
-        **_audit(crowd, told, calm, log, again),
+        **_audit(crowd, measurement, calm, log, again),
     }
 
 
-def _to_the_end(told: Told, folder: Path) -> dict[str, Any]:
+def _to_the_end(measurement: Measurement, folder: Path) -> dict[str, Any]:
     output = folder / "run.out"
     with output.open("w") as stdout:
-        code = told.start(stdout).wait(600)
+        code = measurement.start(stdout).wait(600)
     assert code == 0, output.read_text()
     summary: dict[str, Any] = json.loads(output.read_text().splitlines()[-1])
     return summary
 
 
 def _audit(
-    crowd: Crowd, told: Told, calm: Told, log: Path, again: dict[str, Any]
+    crowd: Crowd, measurement: Measurement, calm: Measurement, log: Path, again: dict[str, Any]
 ) -> dict[str, Any]:
-    rows, undisturbed = _compared(told), _compared(calm)
-    n = told.documents * told.questions
-    key_of = texts_to_keys(told.sample(), n, rows[0]["identity_hash"])
+    rows, undisturbed = _compared(measurement), _compared(calm)
+    n = measurement.documents * measurement.questions
+    key_of = texts_to_keys(measurement.sample(), n, rows[0]["identity_hash"])
     behaviours = Counter(line["behaviour"] for line in read_log(log))
     asked: Counter[str] = Counter()
     answered: Counter[str] = Counter()
@@ -197,7 +199,7 @@ def _audit(
         asked[key] += 1
         answered[key] += line["behaviour"] == "ok"
         may_be_paid[key] += line["behaviour"] not in UNPAID
-    with told.open_ledger() as ledger:
+    with measurement.open_ledger() as ledger:
         results = ledger.read("SELECT call_key, count(*) FROM results GROUP BY 1")
         orphans = Counter(orphan.call_key for orphan in ledger.orphans())
         attempts = Counter(dict(ledger.read("SELECT call_key, count(*) FROM attempts GROUP BY 1")))
@@ -237,10 +239,10 @@ def _audit(
     }
 
 
-def _compared(told: Told) -> list[dict[str, Any]]:
+def _compared(measurement: Measurement) -> list[dict[str, Any]]:
     return [
         {name: value for name, value in row.items() if name not in NOT_COMPARED}
-        for row in told.rows()
+        for row in measurement.rows()
     ]
 
 

@@ -17,11 +17,21 @@ from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.terminal import call
 
+FEW = ("--samples-per-bin", "3", "--model", "reference-short")
+"""Options of the `profile` behind `copy_of_few`."""
+FEW_CALLS = 15
 
-def made_once(
-    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]
+
+def copy_of_made(
+    tmp_path_factory: pytest.TempPathFactory,
+    name: str,
+    make: Callable[[Path], object],
+    target: Path | None = None,
 ) -> Path:
-    """Return the folder that ``make`` filled for the first worker that asked; never write there."""
+    """Return a copy, in ``target`` or a folder of its own, of what ``make`` puts into a folder.
+
+    The first worker that asks for ``name`` has it made, the others wait.
+    """
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
@@ -33,7 +43,8 @@ def made_once(
             folder.mkdir()
             make(folder)
             done.touch()
-    return folder
+    target = target or tmp_path_factory.mktemp(name)
+    return Path(shutil.copytree(folder, target, dirs_exist_ok=True))
 
 
 def _profiled(*options: str) -> Callable[[Path], object]:
@@ -44,21 +55,14 @@ def _profiled(*options: str) -> Callable[[Path], object]:
     return make
 
 
-@pytest.fixture(scope="session")
-def quick_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`quick` as shipped, both models; to be read, or copied."""
-    return made_once(tmp_path_factory, "quick", _profiled())
+def copy_of_quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with `quick` as shipped, both models measured."""
+    return copy_of_made(tmp_path_factory, "quick", _profiled())
 
 
-FEW = ("--samples-per-bin", "3", "--model", "reference-short")
-"""Options of the `profile` behind `few_store`."""
-FEW_CALLS = 15
-
-
-@pytest.fixture(scope="session")
-def few_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three examples a bin of `quick` for one model; to be read, or copied."""
-    return made_once(tmp_path_factory, "few", _profiled(*FEW))
+def copy_of_few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with three examples a bin of `quick`, one model measured."""
+    return copy_of_made(tmp_path_factory, "few", _profiled(*FEW))
 
 
 @pytest.fixture
@@ -69,6 +73,5 @@ def measured(study: Study, store: Store, tmp_path_factory: pytest.TempPathFactor
     def make(folder: Path) -> None:
         profile_study(study, store=Store(folder))
 
-    source = made_once(tmp_path_factory, "tiny", make)
-    shutil.copytree(source, store.root, dirs_exist_ok=True)
+    copy_of_made(tmp_path_factory, "tiny", make, store.root)
     return study

@@ -1,8 +1,8 @@
 """A measurement in a process of its own, to be killed.
 
-``python -m contextcliff_dagster_tests.support.measuring_process JSON``, an object of `Told`'s
-fields. Prints ``ready`` when it is about to open the ledger, ``halted`` when it sends nothing more
-before all is answered, and the run's summary as JSON.
+``python -m contextcliff_dagster_tests.support.measuring_process JSON``, an object of the fields of
+`Measurement`. Prints ``ready`` when it is about to open the ledger, ``halted`` when it sends no
+more calls before all are answered, and the run's summary as JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WHERE = {"study": "s", "campaign": "c"}
 
 
 @dataclass(frozen=True)
-class Told:
+class Measurement:
     """What to measure: ``bins`` bins of ``documents`` with ``questions`` each, over ``url``.
 
     ``ledger``: the path of a file, or a PostgreSQL URL. ``entry``: changes to the model's entry.
@@ -130,17 +130,17 @@ def announce_halt() -> None:
 
 
 def main() -> int:
-    told = Told(**json.loads(sys.argv[1]))
+    measurement = Measurement(**json.loads(sys.argv[1]))
     announce_halt()
-    if told.die_after and told.dies == "between answer and commit":
-        die_before_commit(told.die_after)
-    elif told.die_after and told.dies == "at work":
-        die_after_commit(told.die_after)
+    if measurement.die_after and measurement.dies == "between answer and commit":
+        die_before_commit(measurement.die_after)
+    elif measurement.die_after and measurement.dies == "at work":
+        die_after_commit(measurement.die_after)
     print("ready", flush=True)
-    if told.die_after and told.dies == "while it started":
+    if measurement.die_after and measurement.dies == "while it started":
         os.kill(os.getpid(), signal.SIGKILL)
     try:
-        summary = told.measure()
+        summary = measurement.measure()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         return 130

@@ -69,5 +69,5 @@ def _shared(item: pytest.Item) -> tuple[str, ...] | None:
     fixtures: dict[str, Sequence[pytest.FixtureDef[object]]]
     fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
     once = ("module", "class")
-    names = sorted(name for name, found in fixtures.items() if found and found[-1].scope in once)
+    names = sorted(name for name, made in fixtures.items() if made and made[-1].scope in once)
     return (item.nodeid.partition("::")[0], *names) if names else None

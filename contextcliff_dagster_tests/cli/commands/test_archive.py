@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
-from contextcliff_dagster_tests.support.measured_stores import FEW, FEW_CALLS
+from contextcliff_dagster_tests.support.measured_stores import FEW, FEW_CALLS, copy_of_few
 from contextcliff_dagster_tests.support.terminal import Ended, assert_one_sentence, call, run
 
 Change = Callable[[pa.Table], pa.Table]
@@ -34,9 +33,9 @@ def results(ended: Ended) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def measured(few_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a finished study; tests copy nothing into it."""
-    return Path(shutil.copytree(few_store, tmp_path_factory.mktemp("measured") / "store"))
+    return copy_of_few(tmp_path_factory)
 
 
 def test_what_is_exported_and_imported_reports_the_same_without_a_call(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from contextcliff_dagster.reference.card import weights_path
-from contextcliff_dagster_tests.support.measured_stores import made_once
+from contextcliff_dagster_tests.support.measured_stores import copy_of_made
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 STUDY = """\
@@ -45,12 +44,12 @@ def watched(
     folder: Path, contextcliff_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The study is measured in its first campaign."""
-    source = made_once(
+    copy_of_made(
         tmp_path_factory,
         "watched",
         lambda store: do("profile", "watched", "--yes", "--store", str(store)),
+        contextcliff_home,
     )
-    shutil.copytree(source, contextcliff_home, dirs_exist_ok=True)
     return folder
 
 

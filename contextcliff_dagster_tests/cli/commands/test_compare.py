@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from contextcliff_dagster_tests.support.files.log_files import inspect_sample, write_inspect
+from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
 from contextcliff_dagster_tests.support.records.planted_curves import plant, ramp
 from contextcliff_dagster_tests.support.records.profiles import schema
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
@@ -17,9 +17,9 @@ PAIR = ("reference-short", "reference-long")
 
 
 @pytest.fixture(scope="module")
-def store(quick_store: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     """`quick` in two campaigns; in the second one model only."""
-    store = str(shutil.copytree(quick_store, tmp_path_factory.mktemp("measured") / "store"))
+    store = str(copy_of_quick(tmp_path_factory))
     for line in (
         "campaign new quick --name again",
         "profile quick --model reference-short --samples-per-bin 4",

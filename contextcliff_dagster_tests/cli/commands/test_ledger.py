@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
-from contextcliff_dagster_tests.support.measured_stores import FEW, FEW_CALLS
+from contextcliff_dagster_tests.support.measured_stores import FEW, FEW_CALLS, copy_of_few
 from contextcliff_dagster_tests.support.terminal import call
 
 PROFILE = ("profile", "quick", *FEW)
@@ -20,10 +19,9 @@ CALLS = FEW_CALLS
 
 
 @pytest.fixture
-def store(few_store: Path, tmp_path: Path) -> Path:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of one's own with the measured study, copied without its links."""
-    shutil.copytree(few_store, tmp_path / "store")
-    return tmp_path / "store"
+    return copy_of_few(tmp_path_factory)
 
 
 def study_of(store: Path) -> str:

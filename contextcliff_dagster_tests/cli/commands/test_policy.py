@@ -7,20 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster_tests.support.measured_stores import copy_of_few, copy_of_quick
 from contextcliff_dagster_tests.support.records.profiles import schema
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
 
 
-def test_the_cap_of_the_report_is_the_cap_that_is_enforced(
-    quick_store: Path, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which `quick` is measured."""
+    return copy_of_quick(tmp_path_factory)
+
+
+def test_the_cap_of_the_report_is_the_cap_that_is_enforced(store: Path, tmp_path: Path) -> None:
     file = tmp_path / "safe-context.json"
     of = ("--model", "reference-short")
-    ended = call("policy", "quick", *of, "--out", str(file), "--store", str(quick_store))
+    ended = call("policy", "quick", *of, "--out", str(file), "--store", str(store))
     assert (ended.code, ended.err) == (0, "")
     policy = json.loads(file.read_text())
     schema("safe-context").validate(policy)
-    (cliffs,) = (quick_store / "quick" / "profiles").glob("*/reference-short/cliffs.json")
+    (cliffs,) = (store / "quick" / "profiles").glob("*/reference-short/cliffs.json")
     cap = json.loads(cliffs.read_text())["safe_cap_tokens"]
     assert policy["safe_cap_tokens"] == cap
     assert call("guard", str(file), "--tokens", str(cap)).code == 0
@@ -34,7 +39,7 @@ def test_the_cap_of_the_report_is_the_cap_that_is_enforced(
     )
 
 
-def test_a_file_is_counted_as_the_study_counts(quick_store: Path, tmp_path: Path) -> None:
+def test_a_file_is_counted_as_the_study_counts(store: Path, tmp_path: Path) -> None:
     file, text = tmp_path / "p.json", tmp_path / "document.txt"
     call(
         "policy",
@@ -44,7 +49,7 @@ def test_a_file_is_counted_as_the_study_counts(quick_store: Path, tmp_path: Path
         "--out",
         str(file),
         "--store",
-        str(quick_store),
+        str(store),
     )
     cap = json.loads(file.read_text())["safe_cap_tokens"]
     text.write_text("1 " * 20)
@@ -59,8 +64,8 @@ def test_a_file_is_counted_as_the_study_counts(quick_store: Path, tmp_path: Path
     assert_one_sentence(call("guard", str(file)), "tokens")
 
 
-def test_several_models_give_an_array(quick_store: Path, tmp_path: Path) -> None:
-    ended = call("policy", "quick", "--out", "-", "--store", str(quick_store))
+def test_several_models_give_an_array(store: Path, tmp_path: Path) -> None:
+    ended = call("policy", "quick", "--out", "-", "--store", str(store))
     found = json.loads(ended.out)
     schema("safe-context").validate(found)
     assert [policy["model"] for policy in found] == ["reference-short", "reference-long"]
@@ -70,9 +75,12 @@ def test_several_models_give_an_array(quick_store: Path, tmp_path: Path) -> None
     assert call("guard", str(file), "--tokens", "1", "--model", "reference-long").code == 0
 
 
-def test_without_a_cap_there_is_no_policy(few_store: Path, tmp_path: Path) -> None:
+def test_without_a_cap_there_is_no_policy(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    few = copy_of_few(tmp_path_factory)
     file = tmp_path / "none.json"
-    ended = call("policy", "quick", "--out", str(file), "--store", str(few_store))
+    ended = call("policy", "quick", "--out", str(file), "--store", str(few))
     assert_one_sentence(ended, "insufficient_data", "reference-short")
     assert not file.exists()
 

@@ -255,7 +255,7 @@ def test_workers_die_with_their_parent_in_the_middle_of_a_file(endless: Path) ->
     workers = children(parent.pid)
     parent.kill()
     parent.wait()
-    wait_until(lambda: not any(map(alive, workers)), 20)  # of their own they have 100 s
+    wait_until(lambda: not any(map(alive, workers)), 90)  # of their own they have 100 s
 
 
 def test_closing_ends_the_workers_and_leaves_no_descriptor(tmp_path: Path, endless: Path) -> None:

@@ -14,7 +14,7 @@ from contextcliff_dagster.cli.commands.report import spent_lines
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
-from contextcliff_dagster_tests.support.measuring_process import Told
+from contextcliff_dagster_tests.support.measuring_process import Measurement
 from contextcliff_dagster_tests.support.records.calls import (
     faulty_server,
     openai_entry,
@@ -67,12 +67,16 @@ def test_what_a_killed_process_had_sent_is_marked_and_charged(
 ) -> None:
     where = str(ledger_at) if isinstance(ledger_at, Path) else ledger_at.secret
     with unreliable_server(delay_ms=20) as url:
-        told = Told(where, url, bins=2, documents=3, entry={"price": PRICE, "concurrency": 1})
-        killed = Told(where, url, bins=2, documents=3, entry=told.entry, die_after=2).start()
+        measurement = Measurement(
+            where, url, bins=2, documents=3, entry={"price": PRICE, "concurrency": 1}
+        )
+        killed = Measurement(
+            where, url, bins=2, documents=3, entry=measurement.entry, die_after=2
+        ).start()
         assert killed.wait(120) == -signal.SIGKILL
-        summary = told.measure()
-    with told.open_ledger() as ledger:
-        marked = ledger.maybe_paid(keys(told.rows()))
+        summary = measurement.measure()
+    with measurement.open_ledger() as ledger:
+        marked = ledger.maybe_paid(keys(measurement.rows()))
         (row,) = ledger.stats_by_campaign()
         stats = ledger.stats()
         assert sorted(exported(ledger, tmp_path)) == [0, 0, 0, 0, 0, 1]
@@ -83,7 +87,7 @@ def test_what_a_killed_process_had_sent_is_marked_and_charged(
     assert (row["orphans"], row["maybe_paid"]) == (1, 1)
     assert row["maybe_paid_usd"] == pytest.approx(marked.usd)
     # Orphans are of a model: another one's run does not count them again.
-    with told.open_ledger() as ledger:
+    with measurement.open_ledger() as ledger:
         assert ledger.orphans("s", "c", "another") == []
 
 
