@@ -96,7 +96,7 @@ def true_half(kind: str, scale: float) -> float:
 
 def judge(documents: Documents) -> tuple[Verdict, int, tuple[float, float] | None]:
     """Verdict, cap (0: none; dips included), and the interval of the half-drop."""
-    found = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS)["mean"])
+    found = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean)
     loss = found.finding.cliff
     place = None if loss is None else (loss.location.low, loss.location.high)
     return found.finding.verdict, found.cap.tokens or 0, place

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import ContextCliffError, StoreError
 from contextcliff_dagster.score_files import (
@@ -23,12 +23,13 @@ from contextcliff_dagster.score_files import (
     read_tables,
     stem,
 )
-from contextcliff_dagster.store import slug, write_json
+from contextcliff_dagster.store import slug, write_result
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results import Cliffs
 
 _LONGEST_PART = 120
 """Bytes of a model's name in a file's; most file systems end at 255 for the whole."""
@@ -49,10 +50,10 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Analyzed:
-    """``cliffs.json`` of one model of one file, and its single answers where the file has them."""
+    """The result of one model of one file, and its single answers where the file has them."""
 
     path: Path
-    result: dict[str, Any]
+    result: Cliffs
     answers: pd.DataFrame | None
 
 
@@ -160,7 +161,7 @@ class Places:
             )
         return cls(str(target), folder, array)
 
-    def write(self, path: Path, results: Sequence[dict[str, Any]], *, by_model: bool) -> list[Path]:
+    def write(self, path: Path, results: Sequence[Cliffs], *, by_model: bool) -> list[Path]:
         """Write the results of input ``path``; the files written.
 
         Raises:
@@ -174,7 +175,7 @@ class Places:
         if not by_model:
             return [_written(place / f"{stem(path)}.json", results[0])]
         return [
-            _written(place / f"{stem(path)}.{_file_part(result['model'])}.json", result)
+            _written(place / f"{stem(path)}.{_file_part(result.model)}.json", result)
             for result in results
         ]
 
@@ -186,9 +187,9 @@ def _file_part(model: str) -> str:
     return model if plain and whole else slug(model)
 
 
-def _written(path: Path, value: Any) -> Path:
+def _written(path: Path, value: Cliffs | Sequence[Cliffs]) -> Path:
     try:
-        write_json(path, value)
+        write_result(path, value)
     except StoreError as fault:
         reason = getattr(fault.__cause__, "strerror", None) or fault
         raise ContextCliffError(

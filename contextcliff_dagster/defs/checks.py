@@ -16,6 +16,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.length_profile.regression import Regression
 
 MISSING_SHARE_LIMIT = 0.05
@@ -224,20 +225,17 @@ def check_regression(study: Study, found: Regression) -> dg.AssetCheckResult:
     )
 
 
-def check_cliffs(study: Study, cliffs: Sequence[Mapping[str, Any]]) -> list[dg.AssetCheckResult]:
+def check_cliffs(study: Study, cliffs: Sequence[Cliffs]) -> list[dg.AssetCheckResult]:
     low = [
-        (r["model"], mean) for r in cliffs if (mean := _baseline(r)) is None or mean < PLATEAU_FLOOR
+        (r.model, r.baseline.mean)
+        for r in cliffs
+        if r.baseline.mean is None or r.baseline.mean < PLATEAU_FLOOR
     ]
     why = (
         "; ".join(_said(model, mean) for model, mean in low)
         or "every baseline is at least " + f"{PLATEAU_FLOOR:.2f}"
     )
     return [_result(study, "cliffs", "plateau", not low, why, below=len(low))]
-
-
-def _baseline(result: Mapping[str, Any]) -> float | None:
-    mean = (result["baseline"] or {}).get("mean")
-    return None if mean is None else float(mean)
 
 
 def _said(model: str, mean: float | None) -> str:

@@ -20,6 +20,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import dagster as dg
 
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.reporting.report import ReportFiles
@@ -51,7 +52,7 @@ class Profiled:
 
     study: Study
     campaign: str
-    cliffs: list[dict[str, Any]]
+    cliffs: list[Cliffs]
     report: ReportFiles
     calls: Mapping[str, RunSummary] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

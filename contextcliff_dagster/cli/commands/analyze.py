@@ -131,7 +131,9 @@ def analyze(
         done += found
         paths += places.write(group[0], [item.result for item in found], by_model=wish.by_model)
     if target == "-":
-        results = [item.result for item in done]
+        from contextcliff_dagster.contracts.results import to_json
+
+        results = to_json([item.result for item in done])
         if places.array or results:
             print_json(results if places.array else results[0])
     else:
@@ -158,7 +160,7 @@ def _print(done: Sequence[Analyzed]) -> None:
         click.echo(risk_report(item.result))
         if item.answers is None:  # a table of means: what it says for certain
             click.echo("\n".join(["", *definition_lines(item.result)]))
-        for warning in item.result["warnings"]:
+        for warning in item.result.warnings:
             click.echo(f"Note: {sentence(warning)}")
         click.echo()
     if line := comparison_line([item.result for item in done]):
@@ -170,7 +172,7 @@ def _report(
 ) -> tuple[Path, ...]:
     from contextcliff_dagster.reporting.report import BESIDE, write_report
 
-    names = [item.result["model"] for item in done]
+    names = [item.result.model for item in done]
     answers = [item.answers for item in done if item.answers is not None]
     records = None
     # Answers are found by their model's name: where two files share one, none can be told apart.

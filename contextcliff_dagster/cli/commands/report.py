@@ -84,12 +84,14 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
     """The report of every model, how they compare, what it took, and where the files lie."""
     paths = {kind: str(getattr(done.report, kind)) for kind in ("md", "json", "png")}
     if as_json:
+        from contextcliff_dagster.contracts.results import to_json
+
         print_json(
             {
                 "study": done.study.name,
                 "campaign": done.campaign,
                 "calls": {model: summary.to_dict() for model, summary in done.calls.items()},
-                "cliffs": done.cliffs,
+                "cliffs": to_json(done.cliffs),
                 "report": paths,
                 "notes": list(done.notes),
             }

@@ -137,7 +137,7 @@ def _is_declaration(kind: Any) -> bool:
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:
-    kind, _, _ = _unwrap(hint)
+    kind, unit, _ = _unwrap(hint)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
@@ -162,15 +162,21 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         except ValueError:
             raise ResultError(f"{where} is {value!r}, none of {', '.join(kind)}") from None
     accepted = (int, float) if kind is float else kind
-    if (
-        kind in _TYPES
-        and isinstance(value, accepted)
-        and (kind is bool or not isinstance(value, bool))
-    ):
+    if kind in _TYPES and isinstance(value, accepted) and isinstance(value, bool) is (kind is bool):
+        if kind in (int, float) and not _within(value, unit):
+            raise ResultError(f"{where} is {value}, beyond what a {unit.name or 'number'} can be")
         return value
     raise ResultError(f"{where} is {value!r:.40}, not {_KINDS.get(kind, 'what belongs there')}")
 
 
+def _within(value: float, unit: Unit) -> bool:
+    """Whether the number is finite and, but for rounding, within its limits."""
+    low = -math.inf if unit.minimum is None else unit.minimum
+    high = math.inf if unit.maximum is None else unit.maximum
+    return math.isfinite(value) and low - _ROUNDING <= value <= high + _ROUNDING
+
+
+_ROUNDING = 1e-9
 _KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 
 

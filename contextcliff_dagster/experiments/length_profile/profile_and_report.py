@@ -26,7 +26,7 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     read_cliffs,
 )
 from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_scaffold
-from contextcliff_dagster.store import Store, read_table, write_atomic, write_json, write_table
+from contextcliff_dagster.store import Store, read_table, write_atomic, write_result, write_table
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
@@ -200,8 +200,8 @@ def profile_campaign(
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
         folder = store.profile_dir(study.name, campaign, model)
-        write_json(folder / "metrics.json", profile.metrics)
-        write_json(folder / "cliffs.json", profile.cliffs)
+        write_result(folder / "metrics.json", profile.metrics)
+        write_result(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)
     for folder in outdated(study, store, manifest, campaign):
         shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what stays
@@ -229,7 +229,7 @@ def report_campaign(
 
     folder = store.report_dir(study.name, campaign)
     cliffs = read_cliffs(study, store, campaign)
-    profiled = [result["model"] for result in cliffs]
+    profiled = [result.model for result in cliffs]
     files = write_report(
         cliffs,
         read_records(study, store, campaign),
