@@ -20,7 +20,7 @@ BIN     := $(VENV)/bin
 SOURCES := pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test test-durations ui lint types layers check local-model reference-models install install-dev install-reference install-log-tools clean
+.PHONY: help profile profile-local test test-durations ui lint types layers check local-model reference-models schemas install install-dev install-reference install-log-tools clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -66,6 +66,9 @@ local-model: $(BIN)/.local  ## fetch a small real language model (98 MB) into da
 reference-models: $(BIN)/.reference  ## train the reference models again and measure them (torch; up to an hour)
 	$(BIN)/python -m tools.reference_models.train $(ARGS)
 	$(BIN)/python -m tools.reference_models.measure
+
+schemas: $(BIN)/.base  ## write the JSON Schemas of the result files from their declarations
+	$(BIN)/python -m tools.write_result_schemas
 
 install: $(BIN)/.base  ## only make .venv
 install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs

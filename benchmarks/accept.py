@@ -165,7 +165,7 @@ def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
     curve = draw_curve(rng)
     drawn = simulate(draw_design(rng, per_bin), curve, rng)
     settings = replace(SETTINGS, seed=seed, tolerance=tolerance)
-    mean = baseline_of(drawn.documents, settings)["mean"]
+    mean = baseline_of(drawn.documents, settings).mean
     found = conclude(drawn.documents, settings, mean)
     loss, cap = found.finding.cliff, found.cap.tokens
     error = held = width = None

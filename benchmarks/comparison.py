@@ -161,7 +161,7 @@ def shift(seed: int, name: str, scores: str, paired: bool) -> tuple[bool, bool]:
     pairs = draw(rng, curves, scores, paired)
     found = loss_shift(pairs, AnalysisSettings(), weights_of(pairs, 300, rng))
     truth = np.exp(loss_at(other) - loss_at(one))
-    low, high = found["ci_low"], found["ci_high"]
+    low, high = found.ci_low, found.ci_high
     holds = (low is None or low <= truth + 1e-9) and (high is None or truth <= high + 1e-9)
     return holds, low is not None and high is not None
 

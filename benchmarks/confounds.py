@@ -93,12 +93,12 @@ def audit(seed: int, planted: str, design: str) -> tuple[str, bool, float, bool]
     settings = AnalysisSettings()
     sample = clean_records(records, [])
     documents = sample.documents()
-    finding = find_verdict(documents, settings, baseline_of(documents, settings)["mean"])
+    finding = find_verdict(documents, settings, baseline_of(documents, settings).mean)
     found = audit_confounds(sample, finding, settings)
-    row = next(row for row in found.mix if row["category"] == "kind")
-    error = np.nan if row["drop"] is None else row["drop"] - drop
-    held = row["drop"] is not None and row["drop_ci_low"] <= drop <= row["drop_ci_high"]
-    return found.confounds["identified"], finding.visible, error, held
+    row = next(row for row in found.mix if row.category == "kind")
+    error = np.nan if row.drop is None else row.drop - drop
+    held = row.drop is not None and row.drop_ci_low <= drop <= row.drop_ci_high
+    return found.confounds.identified, finding.visible, error, held
 
 
 def share(hits: int, runs: int) -> str:

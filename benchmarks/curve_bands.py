@@ -100,7 +100,7 @@ def scatters(seed: int, curve: str, uneven: bool) -> bool:
     mean = fitted_mean(refine(fit_declines(documents), documents), lengths)
     names = np.arange(len(lengths))
     found = variance_signal(names, lengths, documents.s, mean, permutations=199, seed=0)
-    return found["p_value"] is not None and found["p_value"] <= 0.05
+    return found.p_value is not None and found.p_value <= 0.05
 
 
 def share(hits: int, runs: int) -> str:

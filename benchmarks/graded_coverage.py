@@ -104,7 +104,7 @@ def one(
     truth = 1.0 - bottom / top
     verdict = Verdict.STABLE
     if seed < judged:
-        mean = baseline_of(documents, SETTINGS)["mean"]
+        mean = baseline_of(documents, SETTINGS).mean
         verdict = find_verdict(documents, SETTINGS, mean).verdict
     cap = certified_cap(fit_losses(documents, 0.3), 0.3, 0.95).tokens
     unsafe = (cap or 0) > true_length(shape)

@@ -175,7 +175,7 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
         documents, aim, tokens, batches = sample(
             pool, unit, batch, half_width, seed, way == "uniform"
         )
-        baseline = baseline_of(documents, SETTINGS)["mean"]
+        baseline = baseline_of(documents, SETTINGS).mean
         found = conclude(documents, SETTINGS, baseline)
         cap = found.cap.tokens
         cells = rank_cells(pool.length_tokens)

@@ -62,7 +62,7 @@ def records_of(store: Path, model: str, seed: str | None) -> pd.DataFrame:
 def verdict_of(records: pd.DataFrame) -> str:
     """The verdict over deciles of the lengths."""
     context = ProfileContext("shuffled", window_tokens=8_192)
-    verdict = profile_model(records, [], SETTINGS, context).cliffs["verdict"]
+    verdict = profile_model(records, [], SETTINGS, context).cliffs.verdict
     return str(verdict)
 
 

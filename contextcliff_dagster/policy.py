@@ -13,7 +13,7 @@ library is imported; counting a text's tokens imports the policy's tokenizer whe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 POLICY_VERSION = "1.0"
@@ -105,7 +106,7 @@ class SafeContext:
     @classmethod
     def from_cliffs(
         cls,
-        cliffs: Mapping[str, Any],
+        cliffs: Cliffs,
         *,
         tokenizer_sha256: str | None = None,
         expires: int | Day = EXPIRES_AFTER_DAYS,
@@ -118,27 +119,35 @@ class SafeContext:
         Raises:
             PolicyError: the result has no cap, or the policy would have expired already.
         """
-        cap = cliffs["safe_cap_tokens"]
-        if cap is None:
+        if cliffs.safe_cap_tokens is None:
             raise PolicyError(
-                f"No policy for {cliffs['model']}: its verdict is {cliffs['verdict']} and no "
-                f"length is certified as safe. {cliffs['safe_cap_reason']}"
+                f"No policy for {cliffs.model}: its verdict is {cliffs.verdict} and no "
+                f"length is certified as safe. {cliffs.safe_cap_reason}"
             )
-        times = cliffs.get("provenance", {}).get("times", {})
-        measured = _day(times.get("measured_to") or cliffs["created_at"])
+        measured = _day(cliffs.provenance["times"].get("measured_to") or cliffs.created_at)
         expiry = expires if isinstance(expires, date) else measured + timedelta(days=expires)
         if expiry < _today():
             raise PolicyError(
-                f"The policy of {cliffs['model']} would have expired on {expiry}: it was measured "
+                f"The policy of {cliffs.model} would have expired on {expiry}: it was measured "
                 f"on {measured}; measure it again in a new campaign, or set --expires."
             )
-        same = {name: cliffs[name] for name in _AS_IN_CLIFFS}
         return cls(
-            **same,
+            model=cliffs.model,
+            identity=cliffs.identity,
+            task=cliffs.task,
+            tokenizer=cliffs.tokenizer,
             tokenizer_sha256=tokenizer_sha256,
+            safe_cap_tokens=cliffs.safe_cap_tokens,
+            cap_prompt_tokens=cliffs.cap_prompt_tokens,
+            tolerance=cliffs.tolerance,
+            confidence=cliffs.confidence,
+            n=cliffs.n,
+            n_documents=cliffs.n_documents,
             date=measured.isoformat(),
             expiry=expiry.isoformat(),
-            score=cliffs["score"]["name"],
+            study=cliffs.study,
+            campaign=cliffs.campaign,
+            score=cliffs.score.name,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -237,12 +246,6 @@ class SafeContext:
                     f"This policy is for {name} {_short(own)}, not {_short(value)}: a cap of one "
                     "says nothing about the other; measure that one."
                 )
-
-
-_AS_IN_CLIFFS = (
-    "model", "identity", "task", "tokenizer", "safe_cap_tokens", "cap_prompt_tokens", "tolerance",
-    "confidence", "n", "n_documents", "study", "campaign",
-)  # fmt: skip
 
 
 def guard(

@@ -17,13 +17,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from contextcliff_dagster.contracts import StoreError, Table, conform, validate
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+R = TypeVar("R")
 
 PACKAGE = Path(__file__).resolve().parent
 """The folder of the installed package, or of the checkout that it runs from."""
@@ -289,6 +291,35 @@ def write_json(path: Path, value: Any) -> None:
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(path, (text + "\n").encode())
+
+
+def write_result(path: Path, result: object) -> None:
+    """Write a result (`contracts.results`) as indented JSON, all at once.
+
+    Raises:
+        StoreError: see :func:`atomic_path`.
+    """
+    from contextcliff_dagster.contracts.results import to_json
+
+    write_json(path, to_json(result))
+
+
+def read_result(path: Path, model: type[R]) -> R:
+    """The result of kind ``model`` in ``path``; files of older versions are read, too.
+
+    Raises:
+        StoreError: the file is damaged, or a newer version of the program wrote it.
+    """
+    from contextcliff_dagster.contracts.results import NewerResultError, from_json
+
+    try:
+        return from_json(model, json.loads(path.read_bytes()))
+    except NewerResultError as error:
+        raise StoreError(f"{path} cannot be read: {error}; update contextcliff-dagster.") from error
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path} is damaged ({error}); delete it and rebuild the report."
+        ) from error
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]] | pa.Table, table: Table) -> int:

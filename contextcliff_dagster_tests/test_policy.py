@@ -91,9 +91,9 @@ def test_nothing_counted_is_nothing_checked() -> None:
 
 def test_a_result_becomes_a_policy_by_the_schema_and_comes_back(tmp_path: Path) -> None:
     cliffs = cliffs_of(plant(step(1_500, 0.95, 0.2), 3))
-    cliffs["provenance"]["times"] = {"measured_to": datetime.now(UTC).isoformat()}
+    cliffs.provenance["times"] = {"measured_to": datetime.now(UTC).isoformat()}
     made = SafeContext.from_cliffs(cliffs, expires=30)
-    assert made.safe_cap_tokens == cliffs["safe_cap_tokens"]
+    assert made.safe_cap_tokens == cliffs.safe_cap_tokens
     assert date.fromisoformat(made.expiry) - date.fromisoformat(made.date) == timedelta(days=30)
     path = tmp_path / "policy.json"
     other = SafeContext(**{**POLICY.to_dict(), "model": "other"})
@@ -106,15 +106,15 @@ def test_a_result_becomes_a_policy_by_the_schema_and_comes_back(tmp_path: Path) 
 
 def test_no_cap_no_policy() -> None:
     cliffs = cliffs_of(plant(step(1_500, 0.04, 0.02), 3))
-    assert cliffs["verdict"] == "floor"
+    assert cliffs.verdict == "floor"
     with pytest.raises(PolicyError, match="floor") as fault:
         SafeContext.from_cliffs(cliffs)
-    assert cliffs["safe_cap_reason"] in str(fault.value)
+    assert cliffs.safe_cap_reason in str(fault.value)
 
 
 def test_a_measurement_too_old_gives_no_policy() -> None:
     cliffs = cliffs_of(plant(step(1_500, 0.95, 0.2), 3))
-    cliffs["provenance"]["times"] = {"measured_to": "2020-01-01T00:00:00+00:00"}
+    cliffs.provenance["times"] = {"measured_to": "2020-01-01T00:00:00+00:00"}
     with pytest.raises(PolicyError, match=r"2020-03-31.*measure it again"):
         SafeContext.from_cliffs(cliffs)
 
@@ -160,5 +160,7 @@ def test_a_gateway_pays_for_the_standard_library_only() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == (
-        "[] ['contextcliff_dagster.contracts', 'contextcliff_dagster.policy']"
+        "[] ['contextcliff_dagster.contracts', 'contextcliff_dagster.contracts.errors', "
+        "'contextcliff_dagster.contracts.tables', 'contextcliff_dagster.contracts.values', "
+        "'contextcliff_dagster.policy']"
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import ContextCliffError, StoreError
 from contextcliff_dagster.score_files import (
@@ -23,20 +23,21 @@ from contextcliff_dagster.score_files import (
     read_tables,
     stem,
 )
-from contextcliff_dagster.store import slug, write_json
+from contextcliff_dagster.store import slug, write_result
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results import Cliffs
 
 _LONGEST_PART = 120
 """Bytes of a model's name in a file's; most file systems end at 255 for the whole."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is to be made of each file; the fields are the command's options."""
+class AnalyzeOptions:
+    """What to make of each file, as the command line asks for it."""
 
     settings: AnalysisSettings
     aggregated: bool = False
@@ -49,34 +50,34 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Analyzed:
-    """``cliffs.json`` of one model of one file, and its single answers where the file has them."""
+    """The result of one model of one file, and its single answers where the file has them."""
 
     path: Path
-    result: dict[str, Any]
+    result: Cliffs
     answers: pd.DataFrame | None
 
 
 def analyze_files(
-    paths: Sequence[Path], wish: Wish, faults: list[ContextCliffError]
+    paths: Sequence[Path], options: AnalyzeOptions, errors: list[ContextCliffError]
 ) -> Iterator[Analyzed]:
     """One result a model of ``paths``, which are one measurement and mostly one file.
 
-    What cannot be analysed is appended to ``faults``.
+    What cannot be analysed is appended to ``errors``.
     """
     from contextcliff_dagster.analysis.profile.model_profile import ProfileContext, profile_model
     from contextcliff_dagster.analysis.profile.table_profile import profile_table
 
     try:
         path = paths[0]
-        read = _tables if wish.aggregated else _records
+        read = _tables if options.aggregated else _records
         with ThreadPoolExecutor(1) as beside:
             digests = [beside.submit(_sha256, one) for one in paths]
-            models = read(paths, wish)
+            models = read(paths, options)
             names = ["file"] if len(paths) == 1 else [str(one) for one in paths]
             hashes = {name: one.result() for name, one in zip(names, digests, strict=True)}
             provenance = {"hashes": hashes, "file": ", ".join(one.name for one in paths)}
-    except ContextCliffError as fault:
-        faults.append(fault)
+    except ContextCliffError as error:
+        errors.append(error)
         return
     models.reverse()
     while models:  # what is done with is let go: a file may be as large as the memory allows
@@ -84,46 +85,46 @@ def analyze_files(
         try:
             need_two_lengths(path, found)
             if isinstance(found, MeansTable):
-                context = ProfileContext(name, window_tokens=wish.window, provenance=provenance)
-                yield Analyzed(path, profile_table(found, wish.settings, context), None)
+                context = ProfileContext(name, window_tokens=options.window, provenance=provenance)
+                yield Analyzed(path, profile_table(found, options.settings, context), None)
             else:
                 context = ProfileContext(
                     name,
                     task=found.task,
                     tokenizer=found.tokenizer,
-                    window_tokens=wish.window,
+                    window_tokens=options.window,
                     score_name=found.score_name,
                     provenance=provenance,
                     warnings=found.notes,
                 )
-                result = profile_model(found.frame, [], wish.settings, context).cliffs
+                result = profile_model(found.frame, [], options.settings, context).cliffs
                 answers = found.frame[["length_tokens", "score"]].assign(model=name)
                 yield Analyzed(path, result, answers)
-        except ContextCliffError as fault:
-            faults.append(fault)
+        except ContextCliffError as error:
+            errors.append(error)
 
 
 _Models = list[tuple[str, ScoreRecords | MeansTable]]
 
 
-def _records(paths: Sequence[Path], wish: Wish) -> _Models:
-    found = [(path, read_scores(path, wish.log, scale=wish.scale)) for path in paths]
+def _records(paths: Sequence[Path], options: AnalyzeOptions) -> _Models:
+    found = [(path, read_scores(path, options.log, scale=options.scale)) for path in paths]
     models = found[0][1] if len(found) == 1 else pooled(found)
-    return [*chosen(paths[0], models, model=wish.model, by_model=wish.by_model)]
+    return [*chosen(paths[0], models, model=options.model, by_model=options.by_model)]
 
 
-def _tables(paths: Sequence[Path], wish: Wish) -> _Models:
+def _tables(paths: Sequence[Path], options: AnalyzeOptions) -> _Models:
     (path,) = paths
-    found = read_tables(path, scale=wish.scale)
-    return [*chosen(path, found, model=wish.model, by_model=wish.by_model)]
+    found = read_tables(path, scale=options.scale)
+    return [*chosen(path, found, model=options.model, by_model=options.by_model)]
 
 
 def _sha256(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as fault:
-        raise ScoreFileError(f"{path} cannot be read: {fault.strerror or fault}.") from fault
+    except OSError as error:
+        raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class Places:
             )
         return cls(str(target), folder, array)
 
-    def write(self, path: Path, results: Sequence[dict[str, Any]], *, by_model: bool) -> list[Path]:
+    def write(self, path: Path, results: Sequence[Cliffs], *, by_model: bool) -> list[Path]:
         """Write the results of input ``path``; the files written.
 
         Raises:
@@ -174,7 +175,7 @@ class Places:
         if not by_model:
             return [_written(place / f"{stem(path)}.json", results[0])]
         return [
-            _written(place / f"{stem(path)}.{_file_part(result['model'])}.json", result)
+            _written(place / f"{stem(path)}.{_file_part(result.model)}.json", result)
             for result in results
         ]
 
@@ -186,12 +187,12 @@ def _file_part(model: str) -> str:
     return model if plain and whole else slug(model)
 
 
-def _written(path: Path, value: Any) -> Path:
+def _written(path: Path, value: Cliffs | Sequence[Cliffs]) -> Path:
     try:
-        write_json(path, value)
-    except StoreError as fault:
-        reason = getattr(fault.__cause__, "strerror", None) or fault
+        write_result(path, value)
+    except StoreError as error:
+        reason = getattr(error.__cause__, "strerror", None) or error
         raise ContextCliffError(
             f"Cannot write {path}: {reason}; name another place with --json."
-        ) from fault
+        ) from error
     return path

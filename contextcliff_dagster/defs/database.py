@@ -21,6 +21,7 @@ from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.registry import all_experiments, asked_experiments
+from contextcliff_dagster.store import read_result
 from contextcliff_dagster.studies import Study
 
 _DUCKDB_TYPES = {
@@ -58,38 +59,39 @@ def view_sql(declared: Table, root: Path) -> str:
 
 def result_rows(root: Path) -> tuple[list[tuple], list[tuple]]:
     """Rows of the tables ``cliffs`` and ``bins`` out of every ``cliffs.json`` of the store."""
+    from contextcliff_dagster.contracts.results import Cliffs, to_json
+
     cliffs: list[tuple] = []
     bins: list[tuple] = []
     for path in sorted(root.glob("*/profiles/*/*/cliffs.json")):
-        result = json.loads(path.read_bytes())
-        names = (result["study"], result["campaign"], result["model"])
-        cliff = result["cliff"] or {}
+        result = read_result(path, Cliffs)
+        names = (result.study, result.campaign, result.model)
         cliffs.append(
             (
                 *names,
-                result["verdict"],
-                result["safe_cap_tokens"],
-                result["confidence"],
-                result["tolerance"],
-                result["n"],
-                result["missing_share"],
-                cliff.get("location_tokens"),
-                json.dumps(result),
+                result.verdict.value,
+                result.safe_cap_tokens,
+                result.confidence,
+                result.tolerance,
+                result.n,
+                result.missing_share,
+                result.cliff and result.cliff.location_tokens,
+                json.dumps(to_json(result)),
             )
         )
         bins.extend(
             (
                 *names,
-                bin["bin"],
-                bin["n"],
-                bin["median_tokens"],
-                bin["mean"],
-                bin["ci_low"],
-                bin["ci_high"],
-                bin["sd"],
-                bin["failure_rate"],
+                bin.bin,
+                bin.n,
+                bin.median_tokens,
+                bin.mean,
+                bin.ci_low,
+                bin.ci_high,
+                bin.sd,
+                bin.failure_rate,
             )
-            for bin in result["bins"]
+            for bin in result.bins
         )
     return cliffs, bins
 

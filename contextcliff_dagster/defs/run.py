@@ -19,6 +19,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import dagster as dg
 
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.spending.budget import Budget
@@ -54,7 +55,7 @@ class Profiled:
 
     study: Study
     campaign: str
-    cliffs: list[dict[str, Any]]
+    cliffs: list[Cliffs]
     report: ReportFiles
     calls: Mapping[str, RunSummary] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.json_report import plain_values
-from contextcliff_dagster.reporting.wording.number_format import level, number, score, tokens
-from contextcliff_dagster.store import write_atomic, write_json
+from contextcliff_dagster.reporting.wording.number_format import level, score, tokens
+from contextcliff_dagster.store import write_atomic, write_result
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs, Comparison
+    from contextcliff_dagster.contracts.results.comparison import (
+        ComparedCaps,
+        Differing,
+        DifferingBin,
+        LossShift,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +30,9 @@ class ComparisonFiles:
 
 
 def write_comparison(
-    comparison: Mapping[str, Any],
+    comparison: Comparison,
     folder: Path,
-    cliffs: Sequence[Mapping[str, Any] | None] = (None, None),
+    cliffs: Sequence[Cliffs | None] = (None, None),
 ) -> ComparisonFiles:
     """Write ``comparison.md``, ``.json`` and ``.png`` into ``folder``, each all at once.
 
@@ -34,89 +42,84 @@ def write_comparison(
     from contextcliff_dagster.reporting.figures.comparison import plot_shift
 
     files = ComparisonFiles(*(folder / f"comparison.{kind}" for kind in ("md", "json", "png")))
-    plain = plain_values(comparison)
-    write_atomic(files.png, plot_shift(plain, cliffs))
-    write_json(files.json, plain)
-    write_atomic(files.md, comparison_markdown(plain).encode())
+    write_atomic(files.png, plot_shift(comparison, cliffs))
+    write_result(files.json, comparison)
+    write_atomic(files.md, comparison_markdown(comparison).encode())
     return files
 
 
-def comparison_markdown(comparison: Mapping[str, Any]) -> str:
+def comparison_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown; the picture is expected beside it."""
-    a, b = comparison["a"], comparison["b"]
+    a, b = comparison.a, comparison.b
     lines = [
-        f"# {_plain(b['name'])} against {_plain(a['name'])}",
+        f"# {_plain(b.name)} against {_plain(a.name)}",
         "",
-        comparison["sentence"],
+        comparison.sentence,
         "",
         "![The shifted cliff](comparison.png)",
         "",
         "| | A | B | B against A |",
         "|---|---|---|---|",
-        f"| | {_plain(a['name'])} | {_plain(b['name'])} | |",
-        f"| examples (documents) | {a['n']:,} ({a['n_documents']:,}) | {b['n']:,} "
-        f"({b['n_documents']:,}) | {'the same' if comparison['paired'] else 'different ones'} |",
-        f"| verdict | {a['verdict'] or 'none'} | {b['verdict'] or 'none'} | |",
+        f"| | {_plain(a.name)} | {_plain(b.name)} | |",
+        f"| examples (documents) | {a.n:,} ({a.n_documents:,}) | {b.n:,} "
+        f"({b.n_documents:,}) | {'the same' if comparison.paired else 'different ones'} |",
+        f"| verdict | {a.verdict or 'none'} | {b.verdict or 'none'} | |",
         f"| mean score | {_overall(comparison)} |",
-        f"| safe cap, tokens | {_caps(comparison['caps'])} |",
-        f"| {level(comparison['tolerance'])} of the baseline lost at, tokens | "
-        f"{_shift(comparison['loss_shift'])} |",
+        f"| safe cap, tokens | {_caps(comparison.caps)} |",
+        f"| {level(comparison.tolerance)} of the baseline lost at, tokens | "
+        f"{_shift(comparison.loss_shift)} |",
         "",
         "| bin | tokens | n | mean A | mean B | difference | p (adjusted) |",
         "|---|---|---|---|---|---|---|",
     ]
-    for bin in comparison["bins"]:
-        n = f"{bin['n_a']}" if bin["n_a"] == bin["n_b"] else f"{bin['n_a']} / {bin['n_b']}"
+    for bin in comparison.bins:
+        n = f"{bin.n_a}" if bin.n_a == bin.n_b else f"{bin.n_a} / {bin.n_b}"
         lines.append(
-            f"| {bin['bin']} | {bin['edge_low']:,} to {bin['edge_high']:,} | {n} | "
-            f"{score(bin['mean_a'])} | {score(bin['mean_b'])} | {_difference(bin)} | "
-            f"{_p(bin['p_value'])} |"
+            f"| {bin.bin} | {bin.edge_low:,} to {bin.edge_high:,} | {n} | "
+            f"{score(bin.mean_a)} | {score(bin.mean_b)} | {_difference(bin)} | "
+            f"{_p(bin.p_value)} |"
         )
     lines += [
         "",
-        f"Intervals at {level(comparison['confidence'])}, by bootstrap over documents. The "
+        f"Intervals at {level(comparison.confidence)}, by bootstrap over documents. The "
         "p-values are adjusted for all bins and the overall difference together; the intervals are "
         "not. A safe cap is a confidence bound and moves with n, so its ratio has no interval; "
         "the length at which the loss is reached has one.",
     ]
-    if comparison["warnings"]:
-        lines += ["", *(f"- {warning}" for warning in comparison["warnings"])]
+    if comparison.warnings:
+        lines += ["", *(f"- {warning}" for warning in comparison.warnings)]
     return "\n".join(lines) + "\n"
 
 
-def _overall(comparison: Mapping[str, Any]) -> str:
-    row = comparison["overall"]
-    return (
-        f"{score(row['mean_a'])} | {score(row['mean_b'])} | {_difference(row)}, "
-        f"p = {_p(row['p_value'])}"
-    )
+def _overall(comparison: Comparison) -> str:
+    row = comparison.overall
+    return f"{score(row.mean_a)} | {score(row.mean_b)} | {_difference(row)}, p = {_p(row.p_value)}"
 
 
-def _difference(row: Mapping[str, Any]) -> str:
-    if number(row["difference"]) is None:
+def _difference(row: Differing | DifferingBin) -> str:
+    if row.difference is None:
         return "not measured"
-    return f"{row['difference']:+.2f} [{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
+    return f"{row.difference:+.2f} [{row.ci_low:+.2f}, {row.ci_high:+.2f}]"
 
 
-def _caps(caps: Mapping[str, Any]) -> str:
-    ratio = number(caps["ratio"])
+def _caps(caps: ComparedCaps) -> str:
+    ratio = caps.ratio
     return (
-        f"{tokens(caps['a_tokens'], 'none')} | {tokens(caps['b_tokens'], 'none')} | "
+        f"{tokens(caps.a_tokens, 'none')} | {tokens(caps.b_tokens, 'none')} | "
         f"{'' if ratio is None else f'x {ratio:.2f}'}"
     )
 
 
-def _shift(shift: Mapping[str, Any]) -> str:
-    a, b = (tokens(shift[key], "not within the range") for key in ("a_tokens", "b_tokens"))
-    ends = [f"{v:.2f}" if (v := number(shift[key])) else "open" for key in ("ci_low", "ci_high")]
-    ratio = number(shift["ratio"])
+def _shift(shift: LossShift) -> str:
+    a, b = (tokens(at, "not within the range") for at in (shift.a_tokens, shift.b_tokens))
+    ends = [f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high)]
+    ratio = shift.ratio
     said = f"x {ratio:.2f}" if ratio is not None else "x ?"
     return f"{a} | {b} | {said} [{ends[0]}, {ends[1]}]"
 
 
-def _p(value: Any) -> str:
-    found = number(value)
-    return "" if found is None else f"{found:.2g}"
+def _p(value: float | None) -> str:
+    return "" if value is None else f"{value:.2g}"
 
 
 def _plain(text: str) -> str:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import SCHEMA_VERSION
-from contextcliff_dagster.reporting.wording.sentences import comparison, labels, parts
+from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.reporting.wording.sentences import comparison, labels
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.fields import BinResult
 
 
 def machine_report(
-    cliffs: Sequence[Mapping[str, Any]], *, title: str, notes: Sequence[str] = ()
+    cliffs: Sequence[Cliffs], *, title: str, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """One object of plain JSON values (a NaN becomes null).
+    """One object of plain JSON values.
 
     ``models``: the results as they are in ``cliffs.json``. ``quantile_to_tokens``: per model and
     bin the token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader
     can check which documents a statement rests on. ``created_at``: that of the newest result; no
     clock is read here.
     """
-    created = [str(c["created_at"]) for c in cliffs if c.get("created_at")]
-    report = {
+    created = [result.created_at for result in cliffs]
+    return {
         "schema_version": SCHEMA_VERSION,
         "created_at": max(created, default=None),
         "title": title,
@@ -30,30 +34,29 @@ def machine_report(
         "quantile_to_tokens": [
             {
                 "label": label,
-                "model": result.get("model"),
-                "campaign": result.get("campaign"),
-                "tokenizer": result.get("tokenizer"),
-                "bins": [_bin_tokens(item) for item in parts(result, "bins")],
+                "model": result.model,
+                "campaign": result.campaign,
+                "tokenizer": result.tokenizer,
+                "bins": [_bin_tokens(item) for item in result.bins],
             }
             for label, result in zip(labels(cliffs), cliffs, strict=True)
         ],
         "versions": renderer_versions(),
-        "models": list(cliffs),
+        "models": to_json(cliffs),
     }
-    return {key: plain_values(value) for key, value in report.items()}
 
 
-def _bin_tokens(item: Mapping[str, Any]) -> dict[str, Any]:
+def _bin_tokens(item: BinResult) -> dict[str, Any]:
     return {
-        "bin": item.get("bin"),
-        "token_range": [item.get("edge_low"), item.get("edge_high")],
+        "bin": item.bin,
+        "token_range": [item.edge_low, item.edge_high],
         "min_median_max_tokens": [
-            item.get("min_tokens"),
-            item.get("median_tokens"),
-            item.get("max_tokens"),
+            item.min_tokens,
+            item.median_tokens,
+            item.max_tokens,
         ],
-        "n_samples": item.get("n"),
-        "n_documents": item.get("n_documents"),
+        "n_samples": item.n,
+        "n_documents": item.n_documents,
     }
 
 
@@ -70,16 +73,3 @@ def renderer_versions() -> dict[str, str | None]:
     return {
         name: version(name) for name in ("contextcliff-dagster", "matplotlib", "numpy", "pillow")
     }
-
-
-def plain_values(value: Any) -> Any:
-    """``value`` with NumPy scalars unwrapped and what is not finite as null: strict JSON."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_values(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_values(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

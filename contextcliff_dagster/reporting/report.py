@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
-from contextcliff_dagster.reporting.json_report import machine_report, plain_values
+from contextcliff_dagster.reporting.json_report import machine_report
 from contextcliff_dagster.reporting.markdown.escaping import plain
 from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.sections import map_texts
@@ -44,7 +45,7 @@ class ReportFiles(NamedTuple):
 
 
 def write_report(
-    cliffs: Sequence[Mapping[str, Any]],
+    cliffs: Sequence[Cliffs],
     records: pd.DataFrame | None,
     directory: Path,
     *,
@@ -67,7 +68,7 @@ def write_report(
     from contextcliff_dagster.reporting.markdown.render import as_markdown
 
     secrets = secrets_of(os.environ)
-    results = [without_secrets(plain_values(c), secrets) for c in cliffs]
+    results = [from_json(Cliffs, without_secrets(to_json(c), secrets)) for c in cliffs]
     title, notes = without_secrets(title, secrets), without_secrets(list(notes), secrets)
     # The answers are matched to the results by names as they were measured, so before redaction.
     png = plot_report(results, _renamed(records, cliffs, results))
@@ -142,15 +143,11 @@ def point_latest(folder: Path) -> None:
 
 def _renamed(
     records: pd.DataFrame | None,
-    before: Sequence[Mapping[str, Any]],
-    after: Sequence[Mapping[str, Any]],
+    before: Sequence[Cliffs],
+    after: Sequence[Cliffs],
 ) -> pd.DataFrame | None:
     """``records`` with model names as the results now spell them, where redaction changed one."""
-    changed = {
-        a.get("model"): b.get("model")
-        for a, b in zip(before, after, strict=True)
-        if a.get("model") != b.get("model")
-    }
+    changed = {a.model: b.model for a, b in zip(before, after, strict=True) if a.model != b.model}
     if records is None or not changed or "model" not in records.columns:
         return records
     return records.assign(model=records["model"].replace(changed))

@@ -163,7 +163,7 @@ def test_the_deadline_ends_it_and_what_is_measured_is_reported(
     done = profile_targeted(study, Target(4, 0.01, 4), store=store, deadline_s=1e-6)
     assert done.stopped
     assert calls_of(store) == before
-    assert done.profiled.cliffs[0]["n"] == before
+    assert done.profiled.cliffs[0].n == before
 
 
 @pytest.mark.usefixtures("prepared")

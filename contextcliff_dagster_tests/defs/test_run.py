@@ -87,9 +87,7 @@ def test_a_second_profile_makes_no_call_and_gives_the_same_records(
     second = profile_study(study)
     assert {m: s.sent for m, s in second.calls.items()} == dict.fromkeys(study.models, 0)
     assert records(store, "tiny") == before
-    assert [c["safe_cap_tokens"] for c in first.cliffs] == [
-        c["safe_cap_tokens"] for c in second.cliffs
-    ]
+    assert [c.safe_cap_tokens for c in first.cliffs] == [c.safe_cap_tokens for c in second.cliffs]
 
 
 def test_everything_but_ledger_and_manifest_can_be_deleted(measured: Study, store: Store) -> None:
@@ -107,7 +105,7 @@ def test_everything_but_ledger_and_manifest_can_be_deleted(measured: Study, stor
 def test_a_sample_smaller_than_the_study_asks_for_is_reported_as_it_is(study: Study) -> None:
     profile_study(study, models=ONE_MODEL, samples_per_bin=2)
     rebuilt = rebuild_report(study, models=ONE_MODEL)
-    assert rebuilt.cliffs[0]["n"] == 6
+    assert rebuilt.cliffs[0].n == 6
 
 
 def test_neither_preparing_nor_a_run_that_makes_no_call_begins_a_campaign(
@@ -122,7 +120,7 @@ def test_neither_preparing_nor_a_run_that_makes_no_call_begins_a_campaign(
         rebuild_report(study)
     with open_ledger(store) as ledger:
         assert list_campaigns(ledger) == []
-    assert profile_study(study, models=ONE_MODEL).cliffs[0]["n"] == 12
+    assert profile_study(study, models=ONE_MODEL).cliffs[0].n == 12
 
 
 def test_the_estimate_is_an_asset_of_preparing_and_of_measuring(
@@ -154,7 +152,7 @@ def test_the_estimate_is_an_asset_of_preparing_and_of_measuring(
 def test_a_deadline_ends_the_run_and_the_next_one_goes_on(study: Study) -> None:
     with pytest.raises(BudgetError, match="deadline was reached"):
         profile_study(study, models=ONE_MODEL, deadline_s=1e-9)
-    assert profile_study(study, models=ONE_MODEL, deadline_s=3600).cliffs[0]["n"] == 12
+    assert profile_study(study, models=ONE_MODEL, deadline_s=3600).cliffs[0].n == 12
 
 
 def test_the_report_says_that_no_prefix_was_reused(study: Study) -> None:
@@ -207,7 +205,7 @@ def test_another_seed_has_a_store_of_its_own(measured: Study, store: Store) -> N
 def test_the_report_covers_every_model_of_the_campaign(study: Study) -> None:
     profile_study(study, models=["reference-long"])
     done = profile_study(study, models=["reference-short"])
-    assert [c["model"] for c in done.cliffs] == ["reference-short", "reference-long"]
+    assert [c.model for c in done.cliffs] == ["reference-short", "reference-long"]
 
 
 def test_a_corpus_of_one_length_is_refused_before_any_call(
@@ -239,7 +237,7 @@ def test_a_starved_bin_is_merged_or_refused_as_the_study_says(
     bins = prepare_study(study).manifest.bins
     assert [b.bin for b in bins] == ["b00", "b01"]
     assert [b.merged_into for b in bins].count(None) == 1
-    assert done.cliffs[0]["n"] == 3
+    assert done.cliffs[0].n == 3
 
 
 def test_an_unknown_model_is_named_before_anything_is_made(study: Study, store: Store) -> None:
@@ -256,7 +254,7 @@ def test_an_unreachable_endpoint_is_one_sentence_and_loses_nothing(
     with pytest.raises(EngineError) as fault:
         profile_study(study, models=["reference-short", "far"])
     assert "\n" not in str(fault.value)
-    assert rebuild_report(study).cliffs[0]["n"] == 12
+    assert rebuild_report(study).cliffs[0].n == 12
 
 
 def test_a_run_that_is_asked_to_stop_keeps_what_it_has(
@@ -271,10 +269,10 @@ def test_a_run_that_is_asked_to_stop_keeps_what_it_has(
 
     stopped = profile_study(bigger, models=ONE_MODEL, stop=first_bin_is_done)
     assert stopped.calls["reference-short"].stopped
-    kept = stopped.cliffs[0]["n"]
+    kept = stopped.cliffs[0].n
     assert 15 <= kept < 45
     resumed = profile_study(bigger, models=ONE_MODEL)
-    assert resumed.cliffs[0]["n"] == 45
+    assert resumed.cliffs[0].n == 45
     assert 0 < resumed.calls["reference-short"].sent <= 45 - kept
 
 

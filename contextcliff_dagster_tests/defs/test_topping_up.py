@@ -116,7 +116,7 @@ def test_a_smaller_study_after_a_full_run_shrinks_nothing(
     full = judged(store)
     done = profile_study(measured, models=[asked], samples_per_bin=2)
     assert (done.calls[asked].planned, done.calls[asked].sent) == (6, 0)
-    assert {cliffs["model"]: cliffs["n"] for cliffs in done.cliffs} == {
+    assert {cliffs.model: cliffs.n for cliffs in done.cliffs} == {
         "reference-short": 12,
         "reference-long": 12,
     }

@@ -84,7 +84,7 @@ def test_it_is_measured_resumed_and_reported_without_a_corpus(
 
 def test_next_to_a_length_profile_it_has_a_section_of_its_report(both: Study) -> None:
     done = profile_study(both)
-    assert [result["model"] for result in done.cliffs] == ["reference-short"]
+    assert [result.model for result in done.cliffs] == ["reference-short"]
     page = done.report.md.read_text("utf-8")
     assert page.index("## Provenance") < page.index("## Right answers by size")
     assert done.report.png is not None

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from contextcliff_dagster.contracts.results import ResultError
 from contextcliff_dagster.reporting.terminal import (
     comparison_line,
     control_lines,
     risk_report,
 )
-from contextcliff_dagster_tests.support.records.reports import sample, sample_pair
+from contextcliff_dagster_tests.support.records.reports import (
+    control_of,
+    result_of,
+    results_of,
+    sample,
+    sample_pair,
+)
 
 GOLDEN = """\
 reference-short | task lookup | 200 examples over 200 documents of 60 to 6,314 tokens | \
@@ -35,11 +44,11 @@ Half of the drop is reached at 7.0% of the window."""
 def lines_of(**changes: Any) -> list[str]:
     cliffs, _ = sample()
     cliffs.update(changes)
-    return risk_report(cliffs).splitlines()
+    return risk_report(result_of(cliffs)).splitlines()
 
 
 def test_the_layout_is_the_golden_one() -> None:
-    assert risk_report(sample()[0]) == GOLDEN
+    assert risk_report(result_of(sample()[0])) == GOLDEN
 
 
 def test_the_bracket_states_the_confidence_that_was_asked_for() -> None:
@@ -86,7 +95,7 @@ def test_a_loss_that_other_questions_explain_is_not_called_one_of_length() -> No
     assert said not in lines_of(confounds={"identified": "yes", "reasons": ["harder questions"]})
     flat, _ = sample("steady", l70=60_000)
     flat["confounds"] = {"identified": "no", "reasons": ["harder questions hide what length does"]}
-    assert said not in risk_report(flat)
+    assert said not in risk_report(result_of(flat))
 
 
 def test_a_floor_is_not_called_a_cliff() -> None:
@@ -104,7 +113,7 @@ def test_a_floor_is_not_called_a_cliff() -> None:
 
 def test_a_stable_model_says_how_far_was_looked() -> None:
     cliffs, _ = sample("steady", l70=60_000)
-    lines = risk_report(cliffs).splitlines()
+    lines = risk_report(result_of(cliffs)).splitlines()
     assert lines[-1] == "No drop of 30% was found up to 6,314 tokens (77.1% of the window)."
     assert "Critical Threshold:    none found up to 6,314 tokens [95% CONFIDENCE]" in lines
     assert "[XX] Degraded Region:    none found" in lines
@@ -116,47 +125,50 @@ def test_a_dip_says_that_the_score_comes_back() -> None:
 
 def test_an_unknown_window_is_said_and_not_divided_by() -> None:
     cliffs, _ = sample(window=None)
-    lines = risk_report(cliffs).splitlines()
+    lines = risk_report(result_of(cliffs)).splitlines()
     assert "Max Technical Context: not stated" in lines
     assert lines[-1] == (
         "Half of the drop is reached at 575 tokens; the model's window is not stated."
     )
 
 
-def test_a_missing_interval_is_named() -> None:
+def test_a_drop_without_its_interval_is_no_result() -> None:
     cliffs, _ = sample()
-    cliffs["cliff"].update(ci_low=None, ci_high=None, drop_ci_low=None)
-    text = risk_report(cliffs)
-    assert "without an interval: these data do not support one" in text
-    assert "Performance drop: -96.1%, no interval" in text
+    cliffs["cliff"].update(ci_low=None)
+    with pytest.raises(ResultError, match=r"^cliff\.ci_low is None, not an integer$"):
+        result_of(cliffs)
 
 
 def test_the_comparison_is_one_line_with_the_longest_cap_first() -> None:
-    line = comparison_line(sample_pair()[0])
+    line = comparison_line(results_of(sample_pair()[0]))
     assert line == (
         "COMPARISON: Safe cap: reference-long 1,479 tokens, reference-short 382 tokens "
         "(3.9 times shorter); half of the drop at: reference-long 2,222 [1,844, 2,711], "
         "reference-short 575 [477, 701]; the intervals do not overlap."
     )
-    assert comparison_line(sample_pair()[0][:1]) == ""
+    assert comparison_line(results_of(sample_pair()[0][:1])) == ""
 
 
 def test_results_on_different_scales_are_not_compared_silently() -> None:
     pair, _ = sample_pair()
     pair[1]["tokenizer"] = "tiktoken:o200k_base"
-    assert comparison_line(pair).endswith("Different tokenizers: not on one scale.")
+    assert comparison_line(results_of(pair)).endswith("Different tokenizers: not on one scale.")
 
 
 def test_two_campaigns_of_one_model_are_told_apart() -> None:
     first, _ = sample()
     second, _ = sample()
     second["campaign"] = "2026-12-01"
-    line = comparison_line([first, second])
+    line = comparison_line(results_of([first, second]))
     assert "reference-short (2026-11-21)" in line
     assert "reference-short (2026-12-01)" in line
 
 
 def test_what_controls_say_is_listed_and_nothing_where_none_was_asked() -> None:
-    assert control_lines(sample()[0]) == []
-    controls = [{"name": "no_context", "says": ["Without it 0.10"]}, {"name": "oracle", "says": []}]
-    assert control_lines({**sample()[0], "controls": controls}) == ["CONTROLS:", "Without it 0.10."]
+    assert control_lines(result_of(sample()[0])) == []
+    controls = [
+        {**control_of("no_context"), "says": ["Without it 0.10"]},
+        {**control_of("oracle"), "says": []},
+    ]
+    asked = result_of({**sample()[0], "controls": controls})
+    assert control_lines(asked) == ["CONTROLS:", "Without it 0.10."]

@@ -51,7 +51,7 @@ def other_request(study: Study) -> Study:
 
 
 def models(done: Profiled) -> list[str]:
-    return [cliffs["model"] for cliffs in done.cliffs]
+    return [cliffs.model for cliffs in done.cliffs]
 
 
 def files(store: Store, pattern: str) -> set[str]:
@@ -99,7 +99,7 @@ def test_the_command_in_the_note_measures_them_again(measured: Study) -> None:
     done = profile_study(edited, models=[LONG])
     assert done.calls[LONG].sent == 12
     assert set(models(done)) == {SHORT, LONG}
-    assert {c["provenance"]["hashes"]["recipe"] for c in done.cliffs} == {edited.recipe().hash}
+    assert {c.provenance["hashes"]["recipe"] for c in done.cliffs} == {edited.recipe().hash}
     assert done.notes == ()
     assert "## Notes" not in done.report.md.read_text()
 
@@ -110,7 +110,7 @@ def test_an_edit_taken_back_brings_everybody_back_without_a_call(measured: Study
     back = profile_study(measured, models=[SHORT])
     assert back.calls[SHORT].sent == 0
     assert models(back) == [SHORT, LONG]
-    assert [c["bins"] for c in back.cliffs] == [c["bins"] for c in before.cliffs]
+    assert [c.bins for c in back.cliffs] == [c.bins for c in before.cliffs]
     assert back.notes == ()
 
 
@@ -136,17 +136,17 @@ def test_two_tokenizers_never_share_an_axis(measured: Study, store: Store, tmp_p
     ]
     assert all(lengths[row["bin"], row["example_id"]] == row["length_tokens"] for row in rows)
     # The request is the same: what the other model answered counts at its new length.
-    assert {c["model"]: c["n"] for c in done.cliffs} == {SHORT: 12, LONG: 12}
-    assert {c["tokenizer"] for c in done.cliffs} == {edited.tokenizer}
-    hashes = {c["provenance"]["hashes"]["manifest"] for c in done.cliffs}
+    assert {c.model: c.n for c in done.cliffs} == {SHORT: 12, LONG: 12}
+    assert {c.tokenizer for c in done.cliffs} == {edited.tokenizer}
+    hashes = {c.provenance["hashes"]["manifest"] for c in done.cliffs}
     assert hashes == {prepare_study(edited).manifest.sha256}
     assert done.notes == ()
 
 
 def test_a_bigger_sample_keeps_the_other_model(measured: Study) -> None:
     done = profile_study(measured.with_samples(6), models=[SHORT])
-    assert {c["model"]: c["n"] for c in done.cliffs} == {SHORT: 18, LONG: 12}
-    assert len({c["provenance"]["hashes"]["manifest"] for c in done.cliffs}) == 1
+    assert {c.model: c.n for c in done.cliffs} == {SHORT: 18, LONG: 12}
+    assert len({c.provenance["hashes"]["manifest"] for c in done.cliffs}) == 1
     assert done.notes == ()
 
 

@@ -100,7 +100,7 @@ def test_a_real_model_is_profiled_and_what_is_measured_is_never_asked_again(
     assert len(scores) == 42
     assert share >= 0.3, "about 0.6 of the begun lines are copied to their end"
     (cliffs,) = done.cliffs
-    assert cliffs["model"] == "small"
+    assert cliffs.model == "small"
 
     again = profile_study(study).calls["small"]
     assert (again.sent, again.cached) == (0, 45)

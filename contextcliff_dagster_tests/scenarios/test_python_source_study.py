@@ -122,8 +122,8 @@ def test_files_become_questions_answers_and_a_loss_where_the_model_stops(
     assert all(score == 1 for length, score in scores if length < first_loss)
     assert all(score == 0 for length, score in scores if length > first_loss)
     (cliffs,) = done.cliffs
-    assert cliffs["task"] == "complete_line"
-    assert cliffs["verdict"] == "cliff"
+    assert cliffs.task == "complete_line"
+    assert cliffs.verdict == "cliff"
     again = profile_study(study, store=store).calls["copyist"]
     assert (again.sent, again.cached) == (0, 3 * FILES)
 

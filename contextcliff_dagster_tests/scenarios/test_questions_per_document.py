@@ -80,7 +80,7 @@ def test_topping_up_asks_only_what_is_new_and_documents_are_the_unit(
     assert done.calls["reference-short"].sent == 72 - 15
 
     (cliffs,) = done.cliffs
-    assert (cliffs["n"], cliffs["n_documents"]) == (72, DOCUMENTS)
+    assert (cliffs.n, cliffs.n_documents) == (72, DOCUMENTS)
     folder = store.profile_dir(several.name, done.campaign, "reference-short")
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     drawn = [b.n_documents for b in prepare_study(several).manifest.bins]

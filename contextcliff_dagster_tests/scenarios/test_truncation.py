@@ -95,7 +95,7 @@ def test_taking_the_model_out_of_the_study_is_a_way_on(
         with pytest.raises(EngineError, match="'served'"):
             profile_study(both, store=store)
     done = rebuild_report(study, models=["reference-short"], store=store)
-    assert "reference-short" in {cliffs["model"] for cliffs in done.cliffs}
+    assert "reference-short" in {cliffs.model for cliffs in done.cliffs}
 
 
 def test_a_server_that_reports_no_usage_is_named_in_the_report(
@@ -105,7 +105,7 @@ def test_a_server_that_reports_no_usage_is_named_in_the_report(
         point_at(tmp_path, url, monkeypatch)
         done = profile_study(study, models=SERVED, store=store)
     said = "The server of served reported no prompt tokens for 12 of 12 answers"
-    assert any(said in warning for warning in done.cliffs[0]["warnings"])
+    assert any(said in warning for warning in done.cliffs[0].warnings)
     assert said in done.report.md.read_text(encoding="utf-8")
     assert done.calls["served"].unchecked_truncation == 12
 
@@ -116,7 +116,7 @@ def test_a_server_that_reads_everything_passes_and_nothing_is_said(
     with unreliable_server(delay_ms=1) as url:
         point_at(tmp_path, url, monkeypatch)
         done = profile_study(study, models=SERVED, store=store)
-    assert not [w for w in done.cliffs[0]["warnings"] if "prompt" in w or "count of our own" in w]
+    assert not [w for w in done.cliffs[0].warnings if "prompt" in w or "count of our own" in w]
 
 
 def test_the_command_line_says_it_in_a_sentence(

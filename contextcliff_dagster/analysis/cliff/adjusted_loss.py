@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def judged(
     measured: float,
     finding: Finding,
     settings: AnalysisSettings,
-) -> tuple[str, str]:
+) -> tuple[Literal["yes", "no"], str]:
     """Whether the loss is the length's, ``yes`` or ``no``, and the reason as a sentence.
 
     Args:

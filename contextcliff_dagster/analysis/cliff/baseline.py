@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
+from contextcliff_dagster.contracts.results.cliffs import Baseline
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
 
-def baseline_of(documents: Documents, settings: AnalysisSettings) -> dict[str, Any]:
+def baseline_of(documents: Documents, settings: AnalysisSettings) -> Baseline:
     """The ``baseline`` of ``cliffs.json``: the shortest 15% of the examples (or the share
     of ``settings``), whole documents.
 
@@ -22,7 +23,7 @@ def baseline_of(documents: Documents, settings: AnalysisSettings) -> dict[str, A
     the region.
     """
     if not len(documents.n):
-        return {"mean": None, "ci_low": None, "ci_high": None, "n": 0, "to_tokens": None}
+        return Baseline(None, None, None, 0, None)
     cells = merge_cells(documents, baseline_share=settings.baseline_share)
     to_tokens = int(cells.high[cells.baseline_cells - 1])
     inside = documents.length_tokens <= to_tokens
@@ -36,4 +37,4 @@ def baseline_of(documents: Documents, settings: AnalysisSettings) -> dict[str, A
     )
     low, high = interval or (None, None)
     mean = float(s.sum() / n.sum())
-    return {"mean": mean, "ci_low": low, "ci_high": high, "n": int(n.sum()), "to_tokens": to_tokens}
+    return Baseline(mean, low, high, int(n.sum()), to_tokens)

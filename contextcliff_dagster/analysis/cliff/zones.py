@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results.cliffs import Zone, ZoneName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def zones_of(
     finding: Finding, cap: int | None, lengths: NDArray[np.int64], scores: NDArray[np.float64]
-) -> list[dict[str, Any]]:
+) -> list[Zone]:
     """The ``zones`` of ``cliffs.json``: half-open, gap-free from 0 to the longest length + 1.
 
     With a loss: stable up to the cap; degraded from where 90% of the fall has happened and its half
@@ -29,6 +30,7 @@ def zones_of(
     if finding.verdict is Verdict.INSUFFICIENT_DATA or not len(lengths):
         return []
     end = int(lengths.max()) + 1
+    cuts: list[tuple[ZoneName, int]]
     safe = 0 if cap is None else cap + 1
     if finding.verdict is Verdict.FLOOR:
         cuts = [("degraded", end)]
@@ -44,7 +46,7 @@ def zones_of(
         ]
     else:
         cuts = [("stable", safe), ("transition", max(finding.degraded[0], safe)), ("degraded", end)]
-    zones: list[dict[str, Any]] = []
+    zones: list[Zone] = []
     position = 0
     for name, to in cuts:
         to = min(to, end)
@@ -52,6 +54,6 @@ def zones_of(
             continue
         inside = scores[(lengths >= position) & (lengths < to)]
         mean = float(inside.mean()) if len(inside) else None
-        zones.append({"name": name, "from_tokens": position, "to_tokens": to, "mean": mean})
+        zones.append(Zone(name, position, to, mean))
         position = to
     return zones

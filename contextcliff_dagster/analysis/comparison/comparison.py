@@ -6,10 +6,10 @@ earlier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,12 +21,22 @@ from contextcliff_dagster.analysis.comparison.difference_tests import (
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side, pair_records
 from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths, resample_weights
 from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, LengthBin
+from contextcliff_dagster.contracts.results.comparison import (
+    ComparedCaps,
+    ComparedSide,
+    Comparison,
+    DifferencePoint,
+    Differing,
+    DifferingBin,
+    LossShift,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results import Cliffs
 
     Floats = NDArray[np.float64]
 
@@ -43,7 +53,7 @@ class Measured:
 
     name: str
     records: pd.DataFrame
-    cliffs: Mapping[str, Any] | None = None
+    cliffs: Cliffs | None = None
 
 
 def compare(
@@ -54,8 +64,8 @@ def compare(
     *,
     notes: Sequence[str] = (),
     created_at: str | None = None,
-) -> dict[str, Any]:
-    """The comparison, JSON-ready, by `schemas/comparison.schema.json`.
+) -> Comparison:
+    """The comparison, as ``comparison.json`` has it.
 
     Args:
         bins: of A's manifest; empty takes deciles of A's lengths.
@@ -81,59 +91,58 @@ def compare(
     weights_a = resample_weights(len(pairs.a.n), RESAMPLES, rng)
     weights_b = weights_a if pairs.paired else resample_weights(len(pairs.b.n), RESAMPLES, rng)
     curve = difference_curve(pairs.a, pairs.b, (weights_a, weights_b), settings.confidence)
-    result: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "created_at": created_at or datetime.now(UTC).isoformat(timespec="seconds"),
-        "a": _named(a, pairs.a, pairs.only_a),
-        "b": _named(b, pairs.b, pairs.only_b),
-        "paired": pairs.paired,
-        "n": int(pairs.a.n.sum()) if pairs.paired else None,
-        "n_documents": len(pairs.a.n) if pairs.paired else None,
-        "confidence": settings.confidence,
-        "tolerance": settings.tolerance,
-        "overall": _row(pairs, None, (weights_a, weights_b), settings, p_values[0]),
-        "bins": [
-            {
-                "bin": bin.bin,
-                "edge_low": bin.edge_low,
-                "edge_high": bin.edge_high,
-                **_row(pairs, place, (weights_a, weights_b), settings, p_values[1 + place]),
-            }
+    weights = (weights_a, weights_b)
+    result = Comparison(
+        schema_version=SCHEMA_VERSION,
+        created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
+        a=_named(a, pairs.a, pairs.only_a),
+        b=_named(b, pairs.b, pairs.only_b),
+        paired=pairs.paired,
+        n=int(pairs.a.n.sum()) if pairs.paired else None,
+        n_documents=len(pairs.a.n) if pairs.paired else None,
+        confidence=settings.confidence,
+        tolerance=settings.tolerance,
+        overall=_differing(pairs, None, weights, settings, p_values[0]),
+        bins=[
+            _in_bin(bin, _differing(pairs, place, weights, settings, p_values[1 + place]))
             for place, bin in enumerate(pairs.bins)
         ],
-        "curve": [
-            {"tokens": int(t), "difference": float(d), "ci_low": float(lo), "ci_high": float(hi)}
-            for t, d, lo, hi in zip(*curve, strict=True)
+        curve=[
+            DifferencePoint(int(t), float(d), float(low), float(high))
+            for t, d, low, high in zip(*curve, strict=True)
         ],
-        "caps": _caps(a, b),
-        "loss_shift": loss_shift(pairs, settings, (weights_a, weights_b)),
-        "warnings": [*notes, *_warnings(pairs, a, b)],
-    }
-    return {**result, "sentence": sentence(result)}
+        caps=_caps(a, b),
+        loss_shift=loss_shift(pairs, settings, weights),
+        warnings=[*notes, *_warnings(pairs, a, b)],
+        sentence="",
+    )
+    return replace(result, sentence=sentence(result))
 
 
-def _named(measured: Measured, side: Side, left_out: int) -> dict[str, Any]:
-    known = measured.cliffs or {}
-    return {
-        "name": measured.name,
-        **{
-            key: known.get(key)
-            for key in ("study", "model", "campaign", "identity", "tokenizer", "verdict")
-        },
-        "score": (known.get("score") or {}).get("name"),
-        "n": int(side.n.sum()),
-        "n_documents": len(side.n),
-        "left_out": left_out,
-    }
+def _named(measured: Measured, side: Side, left_out: int) -> ComparedSide:
+    cliffs = measured.cliffs
+    return ComparedSide(
+        name=measured.name,
+        study=cliffs.study if cliffs else None,
+        model=cliffs.model if cliffs else None,
+        campaign=cliffs.campaign if cliffs else None,
+        identity=cliffs.identity if cliffs else None,
+        tokenizer=cliffs.tokenizer if cliffs else None,
+        verdict=cliffs.verdict.value if cliffs else None,
+        score=cliffs.score.name if cliffs else None,
+        n=int(side.n.sum()),
+        n_documents=len(side.n),
+        left_out=left_out,
+    )
 
 
-def _row(
+def _differing(
     pairs: Pairs,
     place: int | None,
     weights: tuple[Floats, Floats],
     settings: AnalysisSettings,
     p_value: float,
-) -> dict[str, Any]:
+) -> Differing:
     """Means, difference and interval of one bin, or of all examples."""
     sides, drawn = [], []
     for side, weight in zip((pairs.a, pairs.b), weights, strict=True):
@@ -141,36 +150,50 @@ def _row(
         sides.append(np.array([side.n[inside], side.s[inside]]))
         drawn.append(weight[inside])
     one, other = sides
-    row: dict[str, Any] = {"n_a": int(one[0].sum()), "n_b": int(other[0].sum())}
-    if not row["n_a"] or not row["n_b"]:
-        gone = ("mean_a", "mean_b", "difference", "ci_low", "ci_high", "p_value")
-        return {**row, **dict.fromkeys(gone)}
+    n_a, n_b = int(one[0].sum()), int(other[0].sum())
+    if not n_a or not n_b:
+        return Differing(
+            n_a=n_a,
+            n_b=n_b,
+            mean_a=None,
+            mean_b=None,
+            difference=None,
+            ci_low=None,
+            ci_high=None,
+            p_value=None,
+        )
     mean_a, mean_b = (float(side[1].sum() / side[0].sum()) for side in sides)
     low, high = difference_interval(one, other, (drawn[0], drawn[1]), settings.confidence)
-    return {
-        **row,
-        "mean_a": mean_a,
-        "mean_b": mean_b,
-        "difference": mean_b - mean_a,
-        "ci_low": min(low, mean_b - mean_a),
-        "ci_high": max(high, mean_b - mean_a),
-        "p_value": None if np.isnan(p_value) else float(p_value),
-    }
+    return Differing(
+        n_a=n_a,
+        n_b=n_b,
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=mean_b - mean_a,
+        ci_low=min(low, mean_b - mean_a),
+        ci_high=max(high, mean_b - mean_a),
+        p_value=None if np.isnan(p_value) else float(p_value),
+    )
 
 
-def _caps(a: Measured, b: Measured) -> dict[str, Any]:
+def _in_bin(bin: LengthBin, row: Differing) -> DifferingBin:
+    return DifferingBin(
+        bin=bin.bin,
+        edge_low=bin.edge_low,
+        edge_high=bin.edge_high,
+        **{one.name: getattr(row, one.name) for one in fields(row)},
+    )
+
+
+def _caps(a: Measured, b: Measured) -> ComparedCaps:
     """The certified caps of the two results, as reported."""
-    one, other = ((side.cliffs or {}).get("safe_cap_tokens") for side in (a, b))
-    return {
-        "a_tokens": one,
-        "b_tokens": other,
-        "ratio": other / one if one and other else None,
-    }
+    one, other = (side.cliffs.safe_cap_tokens if side.cliffs else None for side in (a, b))
+    return ComparedCaps(one, other, other / one if one and other else None)
 
 
 def loss_shift(
     pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
-) -> dict[str, Any]:
+) -> LossShift:
     """How far the length moved at which the score has lost the tolerance: ratio B / A.
 
     Percentile bootstrap over documents, the same documents on both sides where paired. A side that
@@ -188,13 +211,13 @@ def loss_shift(
     low = float(np.quantile(least[1:], tail, method="inverted_cdf"))
     high = float(np.quantile(most[1:], 1.0 - tail, method="inverted_cdf"))
     both = bool(np.isfinite(at_a[0]) and np.isfinite(at_b[0]))
-    return {
-        "a_tokens": _tokens(at_a[0]),
-        "b_tokens": _tokens(at_b[0]),
-        "ratio": float(np.exp(at_b[0] - at_a[0])) if both else None,
-        "ci_low": float(np.exp(low)) if np.isfinite(low) else None,
-        "ci_high": float(np.exp(high)) if np.isfinite(high) else None,
-    }
+    return LossShift(
+        a_tokens=_tokens(at_a[0]),
+        b_tokens=_tokens(at_b[0]),
+        ratio=float(np.exp(at_b[0] - at_a[0])) if both else None,
+        ci_low=float(np.exp(low)) if np.isfinite(low) else None,
+        ci_high=float(np.exp(high)) if np.isfinite(high) else None,
+    )
 
 
 def _tokens(log_length: float) -> int | None:
@@ -213,44 +236,39 @@ def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:
             f"Compared on what both answered: {pairs.only_a:,} examples of {a.name} and "
             f"{pairs.only_b:,} of {b.name} are left out."
         )
-    names = [(side.cliffs or {}).get("score", {}).get("name") for side in (a, b)]
+    names = [side.cliffs.score.name if side.cliffs else None for side in (a, b)]
     if None not in names and names[0] != names[1]:
         found.append(f"{a.name} is scored by {names[0]}, {b.name} by {names[1]}.")
     return found
 
 
-def sentence(result: Mapping[str, Any]) -> str:
+def sentence(result: Comparison) -> str:
     """The comparison in one sentence."""
-    a, b, overall = result["a"]["name"], result["b"]["name"], result["overall"]
-    alpha = 1.0 - result["confidence"]
-    difference = overall["difference"]
-    span = f"{overall['ci_low']:+.2f} to {overall['ci_high']:+.2f}"
-    sure = overall["p_value"] is not None and overall["p_value"] <= alpha
-    worse = [
-        row["bin"]
-        for row in result["bins"]
-        if row["p_value"] is not None and row["p_value"] <= alpha
-    ]
-    if sure:
+    a, b, overall = result.a.name, result.b.name, result.overall
+    alpha = 1.0 - result.confidence
+    difference = overall.difference
+    span = f"{overall.ci_low:+.2f} to {overall.ci_high:+.2f}"
+    worse = [row.bin for row in result.bins if row.p_value is not None and row.p_value <= alpha]
+    if difference is not None and overall.p_value is not None and overall.p_value <= alpha:
         said = f"{b} scores {'lower' if difference < 0 else 'higher'} than {a} by "
-        said += f"{abs(difference):.2f} on average ({span}, p = {overall['p_value']:.2g})"
+        said += f"{abs(difference):.2f} on average ({span}, p = {overall.p_value:.2g})"
     elif worse:
         said = f"{b} and {a} differ in part of the lengths (overall {difference:+.2f}, {span})"
     else:
         said = f"No difference between {b} and {a} is shown (overall {difference:+.2f}, {span})"
     if worse:
         said += f", significantly so in {', '.join(worse)}"
-    shift = result["loss_shift"]
-    loss = f"a loss of {result['tolerance']:.0%}"
-    if shift["ratio"] is not None:
-        low, high = (f"{v:.2f}" if v else "?" for v in (shift["ci_low"], shift["ci_high"]))
+    shift = result.loss_shift
+    loss = f"a loss of {result.tolerance:.0%}"
+    if shift.ratio is not None:
+        low, high = (f"{v:.2f}" if v else "?" for v in (shift.ci_low, shift.ci_high))
         said += (
-            f"; {loss} is reached at {shift['b_tokens']:,} tokens instead of "
-            f"{shift['a_tokens']:,} (ratio {shift['ratio']:.2f}, {low} to {high})"
+            f"; {loss} is reached at {shift.b_tokens:,} tokens instead of "
+            f"{shift.a_tokens:,} (ratio {shift.ratio:.2f}, {low} to {high})"
         )
-    elif shift["a_tokens"] is None and shift["b_tokens"] is None:
+    elif shift.a_tokens is None and shift.b_tokens is None:
         said += f"; neither reaches {loss} within the measured lengths"
     else:
-        who, at = (b, shift["b_tokens"]) if shift["b_tokens"] else (a, shift["a_tokens"])
+        who, at = (b, shift.b_tokens) if shift.b_tokens else (a, shift.a_tokens)
         said += f"; only {who} reaches {loss}, at {at:,} tokens"
     return said + "."

@@ -10,18 +10,25 @@ question is within its category, this says nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond, beyond_of, judged, percent
-from contextcliff_dagster.analysis.confounds.controls import ControlResult, judge_controls
+from contextcliff_dagster.analysis.confounds.controls import judge_controls
 from contextcliff_dagster.analysis.confounds.evidence_position import FIFTHS, place_of
 from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
 from contextcliff_dagster.analysis.records.categories import CATEGORIES
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
+from contextcliff_dagster.contracts.results.questions import (
+    Category,
+    CategoryMix,
+    Confounds,
+    ControlResult,
+    MixBin,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results.fields import Identified
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -47,8 +55,8 @@ LEAST_COVERED = 0.5
 class Audit:
     """``confounds``, ``mix`` and ``controls`` of ``cliffs.json``, and ``warnings``."""
 
-    confounds: dict[str, Any]
-    mix: list[dict[str, Any]] = field(default_factory=list)
+    confounds: Confounds
+    mix: list[CategoryMix] = field(default_factory=list)
     controls: list[ControlResult] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -69,30 +77,32 @@ def audit_confounds(
     ``not_assessed``: no category has two values, or nothing is known of length at all.
     """
     examples = sample.examples
-    rows: list[dict[str, Any]] = []
-    reasons: dict[str, list[str]] = {"no": [], "yes": []}
+    rows: list[CategoryMix] = []
+    reasons: dict[Identified, list[str]] = {"no": [], "yes": []}
     beyond = beyond_of(finding, examples["length_tokens"].to_numpy(np.int64))
     document = np.asarray(examples["document"].factorize()[0], np.int64)
     for known in _known(examples):
         row, reason = _by_category(sample, known, document, beyond, finding, settings)
         rows.append(row)
         if reason:
-            reasons[row["identified"]].append(reason)
+            reasons[row.identified].append(reason)
     judged_controls = judge_controls(controls, sample, beyond, finding, settings)
     for control in judged_controls:
         if control.identified in reasons:
             reasons[control.identified].append(control.says[-1])
-    identified = next((answer for answer in ("no", "yes") if reasons[answer]), "not_assessed")
+    identified: Identified = "not_assessed"
+    identified = next((answer for answer in reasons if reasons[answer]), identified)
     said = reasons.get(identified, [])
-    confounds = {"identified": identified, "reasons": said}
-    return Audit(confounds, rows, judged_controls, list(said) if identified == "no" else [])
+    return Audit(
+        Confounds(identified, said), rows, judged_controls, list(said) if identified == "no" else []
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     """A category of the questions: ``of`` every example the number of one of ``values``."""
 
-    name: str
+    name: Category
     values: list[str]
     of: Ints
 
@@ -127,19 +137,24 @@ def _by_category(
     beyond: Beyond | None,
     finding: Finding,
     settings: AnalysisSettings,
-) -> tuple[dict[str, Any], str | None]:
+) -> tuple[CategoryMix, str | None]:
     examples = sample.examples
     name, values, category = known.name, known.values, known.of
     score = examples["score"].to_numpy(np.float64)
     mix = np.bincount(category, minlength=len(values)) / len(category)
-    row: dict[str, Any] = {
-        "category": name,
-        "identified": "not_assessed",
-        "from_tokens": None,
-        "to_tokens": None,
-        **dict.fromkeys(("drop", "drop_ci_low", "drop_ci_high", "drop_as_measured")),
-        "values": values,
-    }
+    row = CategoryMix(
+        category=name,
+        identified="not_assessed",
+        from_tokens=None,
+        to_tokens=None,
+        drop=None,
+        drop_ci_low=None,
+        drop_ci_high=None,
+        drop_as_measured=None,
+        values=values,
+        shares=(),
+        bins=(),
+    )
     reason = None
     if beyond is not None:
         lengths = examples["length_tokens"].to_numpy(np.int64)
@@ -148,9 +163,9 @@ def _by_category(
         )
         common = (sides.documents >= LEAST_DOCUMENTS).all(axis=0)
         covered = sides.n[:, common].sum(axis=1) / sides.n.sum(axis=1)
-        row |= {"from_tokens": beyond.from_tokens, "to_tokens": beyond.to_tokens}
+        row = replace(row, from_tokens=beyond.from_tokens, to_tokens=beyond.to_tokens)
         if (covered < LEAST_COVERED).any():
-            row["identified"] = "no"
+            row = replace(row, identified="no")
             reason = _apart(name, beyond, covered)
         else:
             mix = np.where(common, mix, 0.0)
@@ -160,18 +175,12 @@ def _by_category(
             if before > 0 and found.mean[0] > 0:
                 drop, strength = _drop(found.mean, found.variance, settings.confidence)
                 measured = float(1.0 - after / before)
-                row |= {
-                    "drop": drop.value,
-                    "drop_ci_low": drop.low,
-                    "drop_ci_high": drop.high,
-                    "drop_as_measured": measured,
-                }
                 head = (
                     f"With the mix of {_WORDS[name]} held equal, the drop {beyond.words} is "
                     f"{percent(drop.value)} [{percent(drop.low)}, {percent(drop.high)}], and "
                     f"{percent(measured)} as measured"
                 )
-                row["identified"], reason = judged(
+                identified, reason = judged(
                     head,
                     f"other {_WORDS[name]}",
                     "the changing mix",
@@ -181,9 +190,16 @@ def _by_category(
                     finding,
                     settings,
                 )
-    row["shares"] = mix.tolist()
-    row["bins"] = _bins(sample, examples, category, document, score, mix, settings.confidence)
-    return row, reason
+                row = replace(
+                    row,
+                    identified=identified,
+                    drop=drop.value,
+                    drop_ci_low=drop.low,
+                    drop_ci_high=drop.high,
+                    drop_as_measured=measured,
+                )
+    bins = _bins(sample, examples, category, document, score, mix, settings.confidence)
+    return replace(row, shares=mix.tolist(), bins=bins), reason
 
 
 def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, float]:
@@ -221,7 +237,7 @@ def _bins(
     score: Floats,
     mix: Floats,
     confidence: float,
-) -> list[dict[str, Any]]:
+) -> list[MixBin]:
     """Counts by category of every bin, its mean, and its mean at the mix ``mix``."""
     index = examples["bin_index"].to_numpy(np.int64)
     cells = cells_of(index, category, document, score, (len(sample.bins), len(mix)))
@@ -232,14 +248,14 @@ def _bins(
         n, known = cells.n[i].sum(), found.covered[i] >= LEAST_COVERED
         mean, half = found.mean[i], z * np.sqrt(found.variance[i])
         rows.append(
-            {
-                "bin": length_bin.bin,
-                "n": cells.n[i].astype(np.int64).tolist(),
-                "mean": float(cells.s[i].sum() / n) if n else None,
-                "standardised": float(mean) if known else None,
-                "ci_low": float(max(mean - half, 0.0)) if known else None,
-                "ci_high": float(min(mean + half, 1.0)) if known else None,
-                "covered": float(min(found.covered[i], 1.0)),
-            }
+            MixBin(
+                bin=length_bin.bin,
+                n=cells.n[i].astype(np.int64).tolist(),
+                mean=float(cells.s[i].sum() / n) if n else None,
+                standardised=float(mean) if known else None,
+                ci_low=float(max(mean - half, 0.0)) if known else None,
+                ci_high=float(min(mean + half, 1.0)) if known else None,
+                covered=float(min(found.covered[i], 1.0)),
+            )
         )
     return rows

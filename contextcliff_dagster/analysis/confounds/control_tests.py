@@ -13,6 +13,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond, judged, percent
 from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
+from contextcliff_dagster.contracts.results.fields import BinMean, Identified, MeanScore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,27 +31,6 @@ LEAST_KNOWN = 0.25
 
 
 _AT_ONCE = 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """Mean of ``n`` examples, interval over documents; null without any."""
-
-    n: int
-    mean: float | None
-    ci_low: float | None
-    ci_high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class BinMean:
-    """The same in one length bin."""
-
-    bin: str
-    n: int
-    mean: float | None
-    ci_low: float | None
-    ci_high: float | None
 
 
 @dataclass(frozen=True)
@@ -74,14 +54,14 @@ class Pairs:
         )
 
 
-Judged = tuple[Estimate | None, str, list[str]]
+Judged = tuple[Estimate | None, Identified, list[str]]
 
 
 def oracle(
-    whole: Mean,
+    whole: MeanScore,
     bins: Sequence[BinMean],
-    near: Mean | None,
-    far: Mean | None,
+    near: MeanScore | None,
+    far: MeanScore | None,
     pairs: Pairs | None,
     beyond: Beyond | None,
     finding: Finding,
@@ -119,10 +99,10 @@ def oracle(
 
 
 def no_context(
-    whole: Mean,
+    whole: MeanScore,
     bins: Sequence[BinMean],
-    near: Mean | None,
-    far: Mean | None,
+    near: MeanScore | None,
+    far: MeanScore | None,
     pairs: Pairs | None,
     beyond: Beyond | None,
     finding: Finding,
@@ -131,7 +111,7 @@ def no_context(
     said = [f"Without the document the model scores {_said(whole)}."]
     most = max(bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
     if most is not None and most.mean is not None and (most.ci_low or 0.0) > 0:
-        known = Mean(most.n, most.mean, most.ci_low, most.ci_high)
+        known = MeanScore(most.n, most.mean, most.ci_low, most.ci_high)
         if most.mean >= LEAST_KNOWN:
             said.append(
                 f"In bin {most.bin} it scores {_said(known)} without it: there the curve cannot be "
@@ -211,7 +191,7 @@ def _resampled(sums: Floats, settings: AnalysisSettings) -> Floats:
     return np.concatenate([rng.multinomial(count, even, size=size) @ sums for size in sizes])
 
 
-def _said(mean: Mean) -> str:
+def _said(mean: MeanScore) -> str:
     if mean.mean is None:
         return "nothing (no answers)"
     if mean.ci_low is None or mean.ci_high is None:

@@ -15,20 +15,20 @@ with an interval by resampling documents; it is judged like a drop at an equal m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.confounds.control_tests import (
-    BinMean,
-    Mean,
     Pairs,
     no_context,
     oracle,
 )
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
+from contextcliff_dagster.contracts.results.fields import BinMean, MeanScore
+from contextcliff_dagster.contracts.results.questions import Control, ControlResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,42 +49,9 @@ class ControlAnswers:
     ``askable``: examples of the sample that this control can ask.
     """
 
-    name: str
+    name: Control
     records: pd.DataFrame
     askable: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ControlResult:
-    """One control.
-
-    ``n_all`` examples have an answer in the measurement, ``n_askable`` of them can be asked by the
-    control, ``n`` have an answer in it. ``before`` and ``beyond`` the place of the loss; ``drop``:
-    of the measured scores at equal difficulty, for the oracle. ``says``: sentences.
-    """
-
-    name: str
-    n: int
-    n_askable: int
-    n_all: int
-    missing: int
-    mean: float | None
-    ci_low: float | None
-    ci_high: float | None
-    before: Mean | None
-    beyond: Mean | None
-    drop: float | None
-    drop_ci_low: float | None
-    drop_ci_high: float | None
-    bins: tuple[BinMean, ...]
-    identified: str = "not_assessed"
-    says: tuple[str, ...] = field(default=())
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {
-            "bins": [asdict(one) for one in self.bins],
-            "says": list(self.says),
-        }
 
 
 def judge_controls(
@@ -114,15 +81,13 @@ def _result(
     names = sample.examples["example_id"].astype(str)
     place = 5 if control.name == "oracle" else 6
     whole = _mean(asked.examples, settings, (place, 0))
-    bins = tuple(
-        BinMean(
-            b.bin,
-            **asdict(
-                _mean(asked.examples[asked.examples["bin_index"] == i], settings, (place, 1, i))
-            ),
-        )
+    bins = [
+        BinMean(b.bin, mean.n, mean.mean, mean.ci_low, mean.ci_high)
         for i, b in enumerate(sample.bins)
-    )
+        for mean in [
+            _mean(asked.examples[asked.examples["bin_index"] == i], settings, (place, 1, i))
+        ]
+    ]
     pairs = _paired(asked, sample, beyond)
     near = far = None
     if pairs is not None and beyond is not None:
@@ -147,13 +112,13 @@ def _result(
         drop_ci_high=None if drop is None else drop.high,
         bins=bins,
         identified=identified,
-        says=tuple(says),
+        says=says,
     )
 
 
-def _mean(examples: pd.DataFrame, settings: AnalysisSettings, key: tuple[int, ...]) -> Mean:
+def _mean(examples: pd.DataFrame, settings: AnalysisSettings, key: tuple[int, ...]) -> MeanScore:
     if not len(examples):
-        return Mean(0, None, None, None)
+        return MeanScore(0, None, None, None)
     per_document = examples.groupby("document")["score"].agg(["size", "sum"])
     interval = document_interval(
         per_document["size"].to_numpy(np.float64),
@@ -163,7 +128,7 @@ def _mean(examples: pd.DataFrame, settings: AnalysisSettings, key: tuple[int, ..
         rng=np.random.default_rng((settings.seed, *key)),
     )
     low, high = interval or (None, None)
-    return Mean(len(examples), float(examples["score"].mean()), low, high)
+    return MeanScore(len(examples), float(examples["score"].mean()), low, high)
 
 
 def _paired(asked: Sample, sample: Sample, beyond: Beyond | None) -> Pairs | None:

@@ -18,9 +18,10 @@ single-step maximum, Westfall and Young 1993).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,11 @@ from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
 from contextcliff_dagster.analysis.statistics.restricted_permutation import exchanges
+from contextcliff_dagster.contracts.results.questions import (
+    EvidenceAxis,
+    EvidenceCurve,
+    EvidenceGroup,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,8 +44,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
-
-Axis = Literal["evidence_position", "inter_evidence_tokens"]
 
 FIFTHS = 5
 LEAST_EXAMPLES, LEAST_DOCUMENTS = 40, 20
@@ -52,56 +56,9 @@ MOST_TESTED = 20_000
 """Examples that the test takes, whole documents drawn: more tell nothing new and take long."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceGroup:
-    """Examples whose place or distance lies in [``low``, ``high``); the last group is closed.
-
-    ``mean`` with its interval over documents, ``at_equal_length`` with its own at the mix of
-    length bins of all groups; null where too few examples tell.
-    """
-
-    low: float
-    high: float
-    n: int
-    n_documents: int
-    mean: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
-    at_equal_length: float | None = None
-    at_equal_length_low: float | None = None
-    at_equal_length_high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceCurve:
-    """The score against place or distance.
-
-    Attributes:
-        axis: the column that the groups are cut by.
-        n: examples that say where their evidence stands, of ``n_all``.
-        groups: in order.
-        p_value: of a flat curve at equal length; null where it was not tested.
-        group: number of the group that differs most.
-        difference: its mean less that of all others at equal length, with its interval.
-        refused_because: why there is no test, a clause.
-    """
-
-    axis: Axis
-    n: int
-    n_all: int
-    groups: tuple[EvidenceGroup, ...] = ()
-    p_value: float | None = None
-    group: int | None = None
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
-    refused_because: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"groups": [asdict(group) for group in self.groups]}
-
-
-def evidence_curve(sample: Sample, axis: Axis, settings: AnalysisSettings) -> EvidenceCurve | None:
+def evidence_curve(
+    sample: Sample, axis: EvidenceAxis, settings: AnalysisSettings
+) -> EvidenceCurve | None:
     """The curve over ``axis``; ``None`` where no record has it."""
     if axis not in sample.examples.columns:
         return None
@@ -112,17 +69,37 @@ def evidence_curve(sample: Sample, axis: Axis, settings: AnalysisSettings) -> Ev
             f"only {n} examples on {documents} documents say it, "
             f"and {LEAST_EXAMPLES} on {LEAST_DOCUMENTS} are needed"
         )
-        return EvidenceCurve(axis, n, len(sample.examples), refused_because=why)
+        return _untested(axis, n, len(sample.examples), refused_because=why)
     value = examples[axis].to_numpy(np.float64)
     edges = _edges(axis, value)
     group = np.clip(np.searchsorted(edges, value, side="right") - 1, 0, len(edges) - 2)
-    curve = EvidenceCurve(
-        axis, n, len(sample.examples), _groups(examples, group, edges, sample, settings)
-    )
+    groups = _groups(examples, group, edges, sample, settings)
+    curve = _untested(axis, n, len(sample.examples), groups)
     used = np.array([g.mean is not None for g in curve.groups])
     if used.sum() < 2:
         return replace(curve, refused_because="nearly all evidence stands at one place")
     return _tested(curve, examples[used[group]], group[used[group]], settings)
+
+
+def _untested(
+    axis: EvidenceAxis,
+    n: int,
+    n_all: int,
+    groups: Sequence[EvidenceGroup] = (),
+    refused_because: str | None = None,
+) -> EvidenceCurve:
+    return EvidenceCurve(
+        axis=axis,
+        n=n,
+        n_all=n_all,
+        groups=groups,
+        p_value=None,
+        group=None,
+        difference=None,
+        difference_low=None,
+        difference_high=None,
+        refused_because=refused_because,
+    )
 
 
 def place_of(position: Floats) -> Ints:
@@ -132,7 +109,7 @@ def place_of(position: Floats) -> Ints:
     return out
 
 
-def _edges(axis: Axis, value: Floats) -> Floats:
+def _edges(axis: EvidenceAxis, value: Floats) -> Floats:
     if axis == "evidence_position":
         return np.linspace(0.0, 1.0, FIFTHS + 1)
     count = int(np.clip(len(value) // LEAST_EXAMPLES, 2, FIFTHS))
@@ -155,7 +132,7 @@ def _groups(
         n, of_documents = int(inside.sum()), len(np.unique(document[inside]))
         low, high = float(edges[g]), float(edges[min(g + 1, len(edges) - 1)])
         if n < LEAST_OF_GROUP:
-            rows.append(EvidenceGroup(low, high, n, of_documents))
+            rows.append(EvidenceGroup(low, high, n, of_documents, *[None] * 6))
             continue
         _, place = np.unique(document[inside], return_inverse=True)
         interval = document_interval(

@@ -6,7 +6,7 @@ concluded by itself, as if the others had not been asked, at the settings of the
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,8 @@ import numpy as np
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
+from contextcliff_dagster.contracts.results.fields import BinMean
+from contextcliff_dagster.contracts.results.questions import LevelResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,45 +25,6 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 4
 """Levels that are names are compared where there are no more than this."""
-
-
-@dataclass(frozen=True, slots=True)
-class LevelBin:
-    """The level's examples in one length bin; the mean is null without any."""
-
-    bin: str
-    n: int
-    mean: float | None
-    ci_low: float | None
-    ci_high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class LevelResult:
-    """Verdict and cap of one level; ``name`` is simple (level 1), complex (2 and more) or its own.
-
-    ``safe_cap_reason`` says why there is no cap, or what the cap means; ``location_tokens`` is the
-    half drop with its interval.
-    """
-
-    name: str
-    levels: tuple[str, ...]
-    n: int
-    n_documents: int
-    verdict: str
-    safe_cap_tokens: int | None
-    safe_cap_reason: str
-    baseline: float | None
-    location_tokens: int | None
-    ci_low: int | None
-    ci_high: int | None
-    bins: tuple[LevelBin, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {
-            "levels": list(self.levels),
-            "bins": [asdict(one) for one in self.bins],
-        }
 
 
 def compare_levels(sample: Sample, settings: AnalysisSettings) -> list[LevelResult]:
@@ -104,7 +67,7 @@ def _result(
     name: str, levels: tuple[str, ...], sample: Sample, settings: AnalysisSettings
 ) -> LevelResult:
     documents = sample.documents()
-    baseline = baseline_of(documents, settings)["mean"]
+    baseline = baseline_of(documents, settings).mean
     conclusion = conclude(documents, settings, baseline)
     cliff, cap = conclusion.finding.cliff, conclusion.cap
     place = None if cliff is None else cliff.location
@@ -113,7 +76,7 @@ def _result(
         levels=levels,
         n=len(sample.examples),
         n_documents=len(documents.n),
-        verdict=conclusion.finding.verdict.value,
+        verdict=conclusion.finding.verdict,
         safe_cap_tokens=cap.tokens,
         safe_cap_reason=cap.reason,
         baseline=baseline,
@@ -124,7 +87,7 @@ def _result(
     )
 
 
-def _bin(sample: Sample, index: int, settings: AnalysisSettings) -> LevelBin:
+def _bin(sample: Sample, index: int, settings: AnalysisSettings) -> BinMean:
     examples = sample.examples[sample.examples["bin_index"] == index]
     per_document = examples.groupby("document")["score"].agg(["size", "sum"])
     interval = document_interval(
@@ -137,4 +100,4 @@ def _bin(sample: Sample, index: int, settings: AnalysisSettings) -> LevelBin:
     low, high = interval or (None, None)
     n = len(examples)
     mean = float(examples["score"].mean()) if n else None
-    return LevelBin(sample.bins[index].bin, n, mean, low, high)
+    return BinMean(sample.bins[index].bin, n, mean, low, high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
 from contextcliff_dagster.analysis.confounds.evidence_position import (
@@ -18,14 +18,26 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results.questions import (
+        CategoryMix,
+        Confounds,
+        ControlResult,
+        EvidenceCurve,
+        LevelResult,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """``cliffs``: the keys of ``cliffs.json`` that are about the questions; ``warnings``."""
+    """What ``cliffs.json`` says of the questions; ``warnings``: sentences."""
 
-    cliffs: dict[str, Any]
-    warnings: list[str]
+    confounds: Confounds
+    mix: Sequence[CategoryMix]
+    controls: Sequence[ControlResult]
+    by_position: EvidenceCurve | None
+    by_distance: EvidenceCurve | None
+    levels: Sequence[LevelResult]
+    warnings: Sequence[str]
 
 
 def judge_questions(
@@ -44,13 +56,11 @@ def judge_questions(
     levels = compare_levels(sample, settings) if settings.second_opinions else []
     said = (evidence_sentence(curve, settings.confidence) for curve in (position, distance))
     return Questions(
-        {
-            "confounds": audit.confounds,
-            "mix": audit.mix,
-            "controls": [control.to_dict() for control in audit.controls],
-            "by_position": None if position is None else position.to_dict(),
-            "by_distance": None if distance is None else distance.to_dict(),
-            "levels": [level.to_dict() for level in levels],
-        },
+        audit.confounds,
+        audit.mix,
+        audit.controls,
+        position,
+        distance,
+        levels,
         [*audit.warnings, *(sentence for sentence in said if sentence is not None)],
     )

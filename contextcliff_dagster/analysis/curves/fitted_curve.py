@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from contextcliff_dagster.analysis.curves.confidence_band import curve_limits
 from contextcliff_dagster.analysis.curves.logistic_family import retained_at
 from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
+from contextcliff_dagster.contracts.results.cliffs import CurvePoint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +58,7 @@ def curve_band(
     dip: tuple[int, int] | None = None,
     *,
     flat: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[CurvePoint]:
     """The ``curve`` of ``cliffs.json``: the best member, and a band that holds the whole curve.
 
     The band is simultaneous over all lengths and assumes no shape (``band``); where the member's
@@ -75,7 +76,7 @@ def curve_band(
         cells, tokens, fit.dispersion, confidence, fit.degrees, recovers=dip is not None
     )
     return [
-        {"tokens": int(t), "mean": _unit(m), "ci_low": _unit(a), "ci_high": _unit(b)}
+        CurvePoint(int(t), _unit(m), _unit(a), _unit(b))
         for t, m, a, b in zip(tokens, mean.clip(lower, upper), lower, upper, strict=True)
     ]
 

@@ -219,7 +219,7 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
     fewer = _PERMUTATIONS if settings.confidence <= 0.95 else settings.permutations
     permutations = min(fewer, settings.permutations)
     own = replace(settings, seed=number, resamples=100, permutations=permutations)
-    found = conclude(drawn.documents, own, baseline_of(drawn.documents, own)["mean"])
+    found = conclude(drawn.documents, own, baseline_of(drawn.documents, own).mean)
     first = _first_loss(curve, settings, drawn)
     loss, tokens = found.finding.cliff, found.cap.tokens
     held = None

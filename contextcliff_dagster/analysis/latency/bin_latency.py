@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from contextcliff_dagster.analysis.latency.latency_regression import LengthLaw, fit_length_law
+from contextcliff_dagster.contracts.results.fields import Times
+from contextcliff_dagster.contracts.results.metrics import (
+    Excess,
+    ExcessByKind,
+    ExcludedCalls,
+    Latency,
+)
+from contextcliff_dagster.contracts.results.metrics import LengthLaw as FittedLaw
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,13 +32,13 @@ have waited (in the engine, or for our own event loop) for more than this share 
 WORTH_A_WARNING = 0.10
 
 
-def summary(values: Floats) -> dict[str, float] | None:
+def summary(values: Floats) -> Times | None:
     """Median, 95th percentile and SD (population) of times in ms; ``None`` without any."""
     known = values[np.isfinite(values)]
     if not len(known):
         return None
     p50, p95 = np.quantile(known, (0.5, 0.95))
-    return {"p50": float(p50), "p95": float(p95), "sd": float(known.std())}
+    return Times(float(p50), float(p95), float(known.std()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +52,16 @@ class Canary:
     excess: Floats
     law: LengthLaw | None
     calls: int
-    excluded: dict[str, int]
+    excluded: ExcludedCalls
 
-    def to_dict(self) -> dict[str, Any] | None:
-        """The law and what it rests on, JSON-ready; ``None`` where no time was measured."""
-        if not self.calls and not any(self.excluded.values()):
+    def latency(self) -> Latency | None:
+        """The law and what it rests on; ``None`` where no time was measured."""
+        if not self.calls and self.excluded == ExcludedCalls(0, 0, 0):
             return None
-        law = asdict(self.law) if self.law else None
-        return {"law": law, "calls": self.calls, "excluded": self.excluded}
+        fitted = None
+        if (law := self.law) is not None:
+            fitted = FittedLaw(law.base_ms, law.ms_per_1k, law.ms_per_1k_squared)
+        return Latency(fitted, self.calls, self.excluded)
 
 
 def canary(calls: pd.DataFrame, kind: str) -> Canary:
@@ -64,7 +75,7 @@ def canary(calls: pd.DataFrame, kind: str) -> Canary:
         "queued": _above(calls["queue_ms"], tolerated),
         "own_queue": _above(calls["loop_lag_ms"], tolerated),
     }
-    usable, excluded = there, {}
+    usable, excluded = there, dict.fromkeys(reasons, 0)
     for reason, applies in reasons.items():
         excluded[reason] = int((usable & applies).sum())
         usable = usable & ~applies
@@ -73,7 +84,7 @@ def canary(calls: pd.DataFrame, kind: str) -> Canary:
     excess = np.full(len(ms), np.nan)
     if law is not None:
         excess[usable] = ms[usable] / law(lengths[usable]) - 1.0
-    return Canary(excess, law, int(usable.sum()), excluded)
+    return Canary(excess, law, int(usable.sum()), ExcludedCalls(**excluded))
 
 
 def _above(column: pd.Series[Any], limit: Any) -> Bools:
@@ -81,7 +92,7 @@ def _above(column: pd.Series[Any], limit: Any) -> Bools:
     return above
 
 
-def spread_of(excess: Floats) -> dict[str, float | int | None] | None:
+def spread_of(excess: Floats) -> Excess | None:
     """Median excess of a bin's calls, its 95% interval, and their interquartile range.
 
     The interval is the exact one by order statistics, ``None`` below six calls (David and Nagaraja
@@ -93,13 +104,13 @@ def spread_of(excess: Floats) -> dict[str, float | int | None] | None:
         return None
     q25, median, q75 = np.quantile(known, (0.25, 0.5, 0.75))
     rank = _outer_rank(n)
-    return {
-        "n": n,
-        "median": float(median),
-        "ci_low": None if rank is None else float(known[rank - 1]),
-        "ci_high": None if rank is None else float(known[n - rank]),
-        "iqr": float(q75 - q25),
-    }
+    return Excess(
+        n=n,
+        median=float(median),
+        ci_low=None if rank is None else float(known[rank - 1]),
+        ci_high=None if rank is None else float(known[n - rank]),
+        iqr=float(q75 - q25),
+    )
 
 
 def _outer_rank(n: int) -> int | None:
@@ -113,25 +124,20 @@ def _outer_rank(n: int) -> int | None:
     return rank or None
 
 
-def slow_bins_warning(rows: list[dict[str, Any]]) -> list[str]:
+def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
     """A sentence per kind of time that some bins exceed by more than a tenth, beyond chance.
 
-    ``rows`` carry ``bin`` and ``latency_excess``, per kind what `spread_of` gives.
+    ``bins``: key and excess of each.
     """
     said = []
     for kind, words in (("ttft", "the first token came"), ("duration", "the answer was complete")):
+        excesses = [(bin, by.ttft if kind == "ttft" else by.duration) for bin, by in bins]
         slow = [
-            (row["bin"], found)
-            for row in rows
-            if (found := row["latency_excess"][kind]) is not None
-            and found["ci_low"] is not None
-            and found["ci_low"] > WORTH_A_WARNING
+            f"{bin} {excess.median:+.0%} [{excess.ci_low:+.0%}, {excess.ci_high:+.0%}], "
+            f"n = {excess.n}"
+            for bin, excess in excesses
+            if excess is not None and excess.ci_low is not None and excess.ci_low > WORTH_A_WARNING
         ]
         if slow:
-            parts = ", ".join(
-                f"{name} {found['median']:+.0%} [{found['ci_low']:+.0%}, {found['ci_high']:+.0%}], "
-                f"n = {found['n']}"
-                for name, found in slow
-            )
-            said.append(f"Later than length explains, {words}: {parts}.")
+            said.append(f"Later than length explains, {words}: {', '.join(slow)}.")
     return said

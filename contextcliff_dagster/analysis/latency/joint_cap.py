@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
+from contextcliff_dagster.contracts.results.cliffs import JointCap
+from contextcliff_dagster.contracts.results.metrics import SlowdownByKind, SlowdownTest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.latency.bin_latency import Canary
-    from contextcliff_dagster.analysis.latency.slowdown import SlowdownTest
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
@@ -26,7 +27,7 @@ ERROR_SHARE = 0.5
 
 def slowdowns_of(
     sample: Sample, canaries: Mapping[str, Canary], settings: AnalysisSettings
-) -> dict[str, SlowdownTest | None]:
+) -> SlowdownByKind:
     """The test per kind of time, over the calls that its law rests on; ``None``: not testable."""
     calls = sample.calls
     lengths = calls["length_tokens"].to_numpy(np.float64)
@@ -44,7 +45,7 @@ def slowdowns_of(
             permutations=settings.permutations,
             seed=settings.seed,
         )
-    return found
+    return SlowdownByKind(**found)
 
 
 def by_document(
@@ -64,11 +65,13 @@ def by_document(
     return lengths[first], np.exp(mean)
 
 
-def slowdown_sentences(tests: Mapping[str, SlowdownTest | None]) -> list[str]:
+def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
     """A sentence per kind of time that has a slowdown."""
     said = []
-    for kind, words in (("ttft", "the first token comes"), ("duration", "the answer is complete")):
-        test = tests.get(kind)
+    for test, words in (
+        (tests.ttft, "the first token comes"),
+        (tests.duration, "the answer is complete"),
+    ):
         if test is None or test.slowdown is None:
             continue
         slow = test.slowdown
@@ -81,7 +84,7 @@ def slowdown_sentences(tests: Mapping[str, SlowdownTest | None]) -> list[str]:
     return said
 
 
-def joint_cap(accuracy_cap: int | None, test: SlowdownTest | None) -> dict[str, Any] | None:
+def joint_cap(accuracy_cap: int | None, test: SlowdownTest | None) -> JointCap | None:
     """The ``joint_cap`` of ``cliffs.json``; ``None`` where no time to first token can be tested.
 
     The smaller of the certified cap of the scores and the longest length before the first likely
@@ -91,5 +94,5 @@ def joint_cap(accuracy_cap: int | None, test: SlowdownTest | None) -> dict[str, 
         return None
     slow = test.slowdown
     if accuracy_cap is not None and slow is not None and slow.earliest_tokens < accuracy_cap:
-        return {"tokens": slow.earliest_tokens, "limited_by": "latency"}
-    return {"tokens": accuracy_cap, "limited_by": "accuracy"}
+        return JointCap(slow.earliest_tokens, "latency")
+    return JointCap(accuracy_cap, "accuracy")

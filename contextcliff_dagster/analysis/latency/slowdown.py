@@ -22,12 +22,12 @@ Assumes noise that is alike, in relative terms, at all lengths. How often it err
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
+from contextcliff_dagster.contracts.results.metrics import Slowdown, SlowdownTest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,38 +46,6 @@ _COARSE_PLACES, _FINE_PLACES = 40, 60
 _MOST_CALLS = 2_000
 _STALL_SD = 3.0
 _ITERATIONS = 25
-
-
-@dataclass(frozen=True, slots=True)
-class Slowdown:
-    """Calls on documents longer than ``last_normal_tokens`` take longer than the law.
-
-    Attributes:
-        p_value: chance of a slowdown at least as clear anywhere, without any.
-        last_normal_tokens: the longest scored length before the most likely change; the first slow
-            call is on the next longer document.
-        earliest_tokens, latest_tokens: the same for the first and last likely change (95%).
-        excess: by how much, as a share: .5 is half as much again.
-        excess_low, excess_high: its interval at 95%, at the most likely place.
-        calls: usable calls (documents, where several calls share one) beyond.
-    """
-
-    p_value: float
-    last_normal_tokens: int
-    earliest_tokens: int
-    latest_tokens: int
-    excess: float
-    excess_low: float
-    excess_high: float
-    calls: int
-
-
-@dataclass(frozen=True, slots=True)
-class SlowdownTest:
-    """``p_value`` of the test, and the slowdown where there is one."""
-
-    p_value: float
-    slowdown: Slowdown | None
 
 
 def find_slowdown(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from contextcliff_dagster.analysis.statistics.dispersion import (
     rolling_variance,
 )
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
+from contextcliff_dagster.contracts.results.fields import BinResult
+from contextcliff_dagster.contracts.results.metrics import ExcessByKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +39,7 @@ def canaries_of(sample: Sample) -> dict[str, Canary]:
 
 def bin_statistics(
     sample: Sample, settings: AnalysisSettings, canaries: Mapping[str, Canary]
-) -> list[dict[str, Any]]:
+) -> list[BinResult]:
     """The ``bins`` of ``cliffs.json``: every bin, empty ones with nulls.
 
     ``n`` counts examples with an answer (replicates averaged), ``missing`` calls without one.
@@ -59,12 +62,8 @@ def bin_statistics(
         )
         for i, b in enumerate(sample.bins)
     ]
-    rolling = rolling_variance(
-        [r["n"] for r in rows], [r["variance"] for r in rows], settings.rolling
-    )
-    for row, value in zip(rows, rolling, strict=True):
-        row["rolling_variance"] = value
-    return rows
+    rolling = rolling_variance([r.n for r in rows], [r.variance for r in rows], settings.rolling)
+    return [replace(row, rolling_variance=value) for row, value in zip(rows, rolling, strict=True)]
 
 
 # Taking a bin's rows costs by the column, and most columns are not needed here.
@@ -81,7 +80,7 @@ def _bin_row(
     tagged: bool,
     settings: AnalysisSettings,
     rng: np.random.Generator,
-) -> dict[str, Any]:
+) -> BinResult:
     answered = calls[calls["answered"]]
     scores = examples["score"].to_numpy(np.float64)
     lengths = examples["length_tokens"].to_numpy(np.int64)
@@ -97,37 +96,37 @@ def _bin_row(
     low, high = interval or (None, None)
     variance = float(scores.var()) if n > 1 else None
     tags = answered.loc[answered["failure"].ne(""), "failure"].value_counts()
-    return {
-        "bin": length_bin.bin,
-        "n": n,
-        "n_documents": len(per_document) if documents_known else None,
-        "edge_low": length_bin.edge_low,
-        "edge_high": length_bin.edge_high,
-        "min_tokens": int(lengths.min()) if n else length_bin.min_tokens,
-        "median_tokens": int(np.median(lengths)) if n else length_bin.median_tokens,
-        "max_tokens": int(lengths.max()) if n else length_bin.max_tokens,
-        "mean": float(scores.mean()) if n else None,
-        "ci_low": low,
-        "ci_high": high,
-        "sd": None if variance is None else float(np.sqrt(variance)),
-        "variance": variance,
-        "failure_rate": _mean(examples["failed"]),
-        "failures": {k: int(tags[k]) for k in sorted(tags.index) if tags[k]} if tagged else None,
-        "missing": int((~calls["answered"]).sum()),
-        "ci_width": None if low is None or high is None else high - low,
-        "rolling_variance": None,
-        "bimodality": bimodality(scores),
-        "instability": instability(examples["score_sd"].to_numpy(np.float64)),
-        "ttft_excess": _median(answered["ttft_excess"]),
-        "ttft_ms": summary(answered["ttft_ms"].to_numpy(np.float64)),
-        "duration_ms": summary(answered["duration_ms"].to_numpy(np.float64)),
-    }
+    return BinResult(
+        bin=length_bin.bin,
+        n=n,
+        n_documents=len(per_document) if documents_known else None,
+        edge_low=length_bin.edge_low,
+        edge_high=length_bin.edge_high,
+        min_tokens=int(lengths.min()) if n else length_bin.min_tokens,
+        median_tokens=int(np.median(lengths)) if n else length_bin.median_tokens,
+        max_tokens=int(lengths.max()) if n else length_bin.max_tokens,
+        mean=float(scores.mean()) if n else None,
+        ci_low=low,
+        ci_high=high,
+        sd=None if variance is None else float(np.sqrt(variance)),
+        variance=variance,
+        failure_rate=_mean(examples["failed"]),
+        failures={k: int(tags[k]) for k in sorted(tags.index) if tags[k]} if tagged else None,
+        missing=int((~calls["answered"]).sum()),
+        ci_width=None if low is None or high is None else high - low,
+        rolling_variance=None,
+        bimodality=bimodality(scores),
+        instability=instability(examples["score_sd"].to_numpy(np.float64)),
+        ttft_excess=_median(answered["ttft_excess"]),
+        ttft_ms=summary(answered["ttft_ms"].to_numpy(np.float64)),
+        duration_ms=summary(answered["duration_ms"].to_numpy(np.float64)),
+    )
 
 
-def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> dict[str, Any]:
+def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> ExcessByKind:
     """What the times of bin ``index`` exceed their length's by: per kind, see `spread_of`."""
     mine = sample.calls["bin_index"].to_numpy(np.int64) == index
-    return {kind: spread_of(canaries[kind].excess[mine]) for kind in KINDS}
+    return ExcessByKind(**{kind: spread_of(canaries[kind].excess[mine]) for kind in KINDS})
 
 
 def _mean(column: pd.Series[Any]) -> float | None:

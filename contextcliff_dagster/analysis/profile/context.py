@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
+    from contextcliff_dagster.contracts.results import Cliffs, Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class ProfileContext:
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """The analysis of one model, JSON-ready, each by its schema."""
+    """The analysis of one model: what is written as ``metrics.json`` and ``cliffs.json``."""
 
-    metrics: dict[str, Any]
-    cliffs: dict[str, Any]
+    metrics: Metrics
+    cliffs: Cliffs

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from contextcliff_dagster.analysis.profile.bin_statistics import (
     canaries_of,
     latency_excess,
 )
-from contextcliff_dagster.analysis.profile.call_totals import totals_of, with_scores
+from contextcliff_dagster.analysis.profile.call_totals import bin_metrics, totals_of
 from contextcliff_dagster.analysis.profile.context import ModelProfile, ProfileContext
 from contextcliff_dagster.analysis.records.samples import Sample, clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
@@ -41,12 +41,23 @@ from contextcliff_dagster.analysis.robustness.published_definitions import effec
 from contextcliff_dagster.analysis.robustness.sample_size import certify
 from contextcliff_dagster.analysis.robustness.sensitivity import sensitivity
 from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_rules
-from contextcliff_dagster.analysis.robustness.token_ratio import token_ratio
+from contextcliff_dagster.analysis.robustness.token_ratio import token_ratio, unequal_sentence
 from contextcliff_dagster.analysis.robustness.variance_signal import (
     variance_sentence,
     variance_signal,
 )
 from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin, Verdict
+from contextcliff_dagster.contracts.results import Cliffs, Metrics
+from contextcliff_dagster.contracts.results.cliffs import (
+    CapAtTolerance,
+    Cliff,
+    CriticalThreshold,
+    CurvePoint,
+    ScoreName,
+    VarianceSignal,
+)
+from contextcliff_dagster.contracts.results.fields import BinResult, Provenance, ResultHead
+from contextcliff_dagster.contracts.results.metrics import Calls, LatencyByKind, PrimaryScoreName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,24 +91,22 @@ def profile_model(
     documents = sample.documents()
     canaries = canaries_of(sample)
     rows = bin_statistics(sample, settings, canaries)
-    slow = [
-        {"bin": row["bin"], "latency_excess": latency_excess(sample, canaries, i)}
-        for i, row in enumerate(rows)
-    ]
+    excesses = [latency_excess(sample, canaries, i) for i in range(len(rows))]
     slowdowns = slowdowns_of(sample, canaries, settings)
-    slow_warnings = [*slowdown_sentences(slowdowns), *slow_bins_warning(slow)]
+    by_bin = [(row.bin, excess) for row, excess in zip(rows, excesses, strict=True)]
+    slow_warnings = [*slowdown_sentences(slowdowns), *slow_bins_warning(by_bin)]
     baseline = baseline_of(documents, settings)
-    conclusion = conclude(documents, settings, baseline["mean"])
+    conclusion = conclude(documents, settings, baseline.mean)
     finding, cap = conclusion.finding, conclusion.cap
-    scored = [r for r in rows if r["mean"] is not None]
+    scored = [r for r in rows if r.mean is not None]
     definitions, definition_warnings = effective_lengths(
-        [r["median_tokens"] for r in scored],
-        [r["mean"] for r in scored],
-        baseline=baseline["mean"],
+        [r.median_tokens for r in scored if r.median_tokens is not None],
+        [r.mean for r in scored if r.mean is not None],
+        baseline=baseline.mean,
     )
     questions = judge_questions(sample, finding, settings, context.controls)
     ratio = token_ratio(sample)
-    unequal = ratio.sentence(context.tokenizer) if ratio else None
+    unequal = unequal_sentence(ratio, context.tokenizer) if ratio else None
     warnings = [
         *sample.warnings,
         *context.warnings,
@@ -123,56 +132,61 @@ def profile_model(
             varied = sensitivity(sample, documents, conclusion, settings, context.primary)
     head = _head(sample, settings, context)
     examples = sample.examples
-    cliffs = {
+    cliffs = Cliffs(
         **head,
-        "score": {"name": context.score_name, "scale": 1},
-        "verdict": finding.verdict.value,
-        "safe_cap_tokens": cap.tokens,
-        "safe_cap_reason": cap.reason,
-        "cap_prompt_tokens": cap_in_prompt_tokens(sample.calls, cap.tokens),
-        "critical_threshold": _critical_threshold(cliff, context.window_tokens),
-        "confidence": settings.confidence,
-        "tolerance": settings.tolerance,
-        "caps_by_tolerance": [
-            {
-                "tolerance": tolerance,
-                "safe_cap_tokens": cap_at(finding, tolerance, settings.confidence).tokens,
-            }
+        score=ScoreName(context.score_name, 1),
+        verdict=finding.verdict,
+        safe_cap_tokens=cap.tokens,
+        safe_cap_reason=cap.reason,
+        cap_prompt_tokens=cap_in_prompt_tokens(sample.calls, cap.tokens),
+        critical_threshold=_critical_threshold(cliff, context.window_tokens),
+        confidence=settings.confidence,
+        tolerance=settings.tolerance,
+        caps_by_tolerance=[
+            CapAtTolerance(tolerance, cap_at(finding, tolerance, settings.confidence).tokens)
             for tolerance in REPORTED_TOLERANCES
         ],
-        "certify": more.result(),
-        "baseline": baseline,
-        "cliff": cliff,
-        "zones": zones_of(
+        certify=more.result(),
+        baseline=baseline,
+        cliff=cliff,
+        zones=zones_of(
             finding,
             cap.tokens,
             examples["length_tokens"].to_numpy(np.int64),
             examples["score"].to_numpy(np.float64),
         ),
-        "curve": _curve(finding, settings),
-        "bins": rows,
-        "rules": threshold_rules(rows, context.window_tokens),
-        "definitions": definitions,
-        "detectors": others.result() if settings.second_opinions else [],
-        "sensitivity": varied if settings.second_opinions else [],
-        "variance_signal": scatter,
-        "token_ratio": ratio.to_dict() if ratio else None,
-        "joint_cap": joint_cap(cap.tokens, slowdowns["ttft"]),
-        **questions.cliffs,
-        "warnings": warnings,
-    }
-    metrics = {
+        curve=_curve(finding, settings),
+        bins=rows,
+        rules=threshold_rules(rows, context.window_tokens),
+        definitions=definitions,
+        detectors=others.result() if settings.second_opinions else [],
+        sensitivity=varied if settings.second_opinions else [],
+        variance_signal=scatter,
+        token_ratio=ratio,
+        joint_cap=joint_cap(cap.tokens, slowdowns.ttft),
+        confounds=questions.confounds,
+        mix=questions.mix,
+        controls=questions.controls,
+        by_position=questions.by_position,
+        by_distance=questions.by_distance,
+        levels=questions.levels,
+        warnings=warnings,
+    )
+    metrics = Metrics(
         **head,
-        "score": {"name": context.score_name, "primary": context.primary, "scale": 1},
-        "calls": {"planned": len(sample.calls), "scored": int(sample.calls["answered"].sum())},
-        "totals": totals_of(sample.calls),
-        "latency": {kind: found.to_dict() for kind, found in canaries.items()},
-        "variance_signal": scatter,
-        "mix": questions.cliffs["mix"],
-        "slowdown": {kind: asdict(test) if test else None for kind, test in slowdowns.items()},
-        "bins": [{**with_scores(row, i, sample), **slow[i]} for i, row in enumerate(rows)],
-        "warnings": [*sample.warnings, *context.warnings, *slow_warnings],
-    }
+        score=PrimaryScoreName(context.score_name, context.primary, 1),
+        calls=Calls(len(sample.calls), int(sample.calls["answered"].sum())),
+        totals=totals_of(sample.calls),
+        latency=LatencyByKind(canaries["ttft"].latency(), canaries["duration"].latency()),
+        variance_signal=scatter,
+        mix=questions.mix,
+        slowdown=slowdowns,
+        bins=[
+            bin_metrics(row, excess, i, sample)
+            for i, (row, excess) in enumerate(zip(rows, excesses, strict=True))
+        ],
+        warnings=[*sample.warnings, *context.warnings, *slow_warnings],
+    )
     return ModelProfile(metrics, cliffs)
 
 
@@ -193,25 +207,25 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         "seeds": {"analysis": settings.seed, **given.get("seeds", {})},
         "times": dict(given.get("times", {})),
     }
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "created_at": created,
-        "study": context.study,
-        "model": context.model,
-        "campaign": context.campaign,
-        "task": context.task,
-        "tokenizer": context.tokenizer,
-        "identity": context.identity,
-        "window_tokens": context.window_tokens,
-        "length_unit": "document",
-        "n": len(sample.examples),
-        "n_documents": int(sample.examples["document"].nunique())
-        if sample.documents_known
-        else None,
-        "missing": sample.missing,
-        "missing_share": unanswered / planned if planned else 0.0,
-        "provenance": provenance,
-    }
+    documents = int(sample.examples["document"].nunique())
+    head = ResultHead(
+        schema_version=SCHEMA_VERSION,
+        created_at=created,
+        study=context.study,
+        model=context.model,
+        campaign=context.campaign,
+        task=context.task,
+        tokenizer=context.tokenizer,
+        identity=context.identity,
+        window_tokens=context.window_tokens,
+        length_unit="document",
+        n=len(sample.examples),
+        n_documents=documents if sample.documents_known else None,
+        missing=sample.missing,
+        missing_share=unanswered / planned if planned else 0.0,
+        provenance=cast("Provenance", provenance),
+    )
+    return {one.name: getattr(head, one.name) for one in fields(head)}
 
 
 def _version() -> str:
@@ -221,7 +235,7 @@ def _version() -> str:
         return "uninstalled"
 
 
-def _loss(loss: Loss | None) -> dict[str, Any] | None:
+def _loss(loss: Loss | None) -> Cliff | None:
     if loss is None:
         return None
 
@@ -229,18 +243,18 @@ def _loss(loss: Loss | None) -> dict[str, Any] | None:
         return round(estimate.value), int(estimate.low), int(np.ceil(estimate.high))
 
     location, low, high = tokens(loss.location)
-    return {
-        "location_tokens": location,
-        "ci_low": low,
-        "ci_high": high,
-        "drop": loss.drop.value,
-        "drop_ci_low": loss.drop.low,
-        "drop_ci_high": loss.drop.high,
-        "p_value": loss.p_value,
-    }
+    return Cliff(
+        location_tokens=location,
+        ci_low=low,
+        ci_high=high,
+        drop=loss.drop.value,
+        drop_ci_low=loss.drop.low,
+        drop_ci_high=loss.drop.high,
+        p_value=loss.p_value,
+    )
 
 
-def _curve(finding: Finding, settings: AnalysisSettings) -> list[dict[str, Any]]:
+def _curve(finding: Finding, settings: AnalysisSettings) -> list[CurvePoint]:
     if finding.refined is None:
         return []
     fit, flat = finding.refined, not finding.visible
@@ -253,7 +267,7 @@ def _window(finding: Finding) -> tuple[int, int] | None:
 
 def _variance_signal(
     sample: Sample, finding: Finding, settings: AnalysisSettings
-) -> dict[str, Any]:
+) -> VarianceSignal:
     examples = sample.examples
     lengths = examples["length_tokens"].to_numpy(np.int64)
     fit = finding.refined
@@ -267,15 +281,15 @@ def _variance_signal(
     )
 
 
-def _critical_threshold(cliff: dict[str, Any] | None, window: int | None) -> dict[str, Any] | None:
+def _critical_threshold(cliff: Cliff | None, window: int | None) -> CriticalThreshold | None:
     if cliff is None:
         return None
-    tokens = cliff["location_tokens"]
-    return {"tokens": tokens, "share": tokens / window if window else None}
+    tokens = cliff.location_tokens
+    return CriticalThreshold(tokens, tokens / window if window else None)
 
 
 def _data_warnings(
-    sample: Sample, rows: list[dict[str, Any]], finding: Finding, cap: Cap, context: ProfileContext
+    sample: Sample, rows: list[BinResult], finding: Finding, cap: Cap, context: ProfileContext
 ) -> list[str]:
     """Sentences about what limits the result."""
     warnings = []
@@ -286,15 +300,15 @@ def _data_warnings(
             f"{unanswered} of {len(calls)} planned calls have no answer "
             f"({unanswered / len(calls):.0%}): the result rests on the others."
         )
-    empty = [row["bin"] for row in rows if row["n"] == 0]
+    empty = [row.bin for row in rows if row.n == 0]
     if empty:
         warnings.append(f"No answer was scored in {', '.join(empty)}.")
     if finding.verdict is Verdict.STABLE and cap.tokens is None:
         warnings.append("No loss is visible, yet too few examples to call any length safe.")
-    first = next((row for row in rows if row["sd"] is not None), None)
-    if first and first["sd"] == 0 and len(rows) > 1:
+    first = next((row for row in rows if row.sd is not None), None)
+    if first and first.sd == 0 and len(rows) > 1:
         warnings.append(
-            f"All scores of {first['bin']} are equal: against a baseline SD of 0 any spread fires "
+            f"All scores of {first.bin} are equal: against a baseline SD of 0 any spread fires "
             "the SD and variance rules."
         )
     if context.window_tokens and len(sample.examples):

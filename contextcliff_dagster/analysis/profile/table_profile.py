@@ -10,8 +10,9 @@ document do scatter more, and no table shows it: the result says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from contextcliff_dagster.analysis.robustness.published_definitions import effec
 from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_rules
 from contextcliff_dagster.analysis.statistics.intervals import exact_interval
 from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster.contracts.results.cliffs import Baseline, Zone
+from contextcliff_dagster.contracts.results.fields import BinResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.score_files.mean_tables import MeansTable
 
     Floats = NDArray[np.float64]
@@ -41,9 +45,7 @@ ASSUMED = (
 )
 
 
-def profile_table(
-    table: MeansTable, settings: AnalysisSettings, context: ProfileContext
-) -> dict[str, Any]:
+def profile_table(table: MeansTable, settings: AnalysisSettings, context: ProfileContext) -> Cliffs:
     """``cliffs.json`` of a table of means: one bin a length, null where a table cannot know.
 
     ``definitions`` use the table's ``base_score`` in place of the first length's mean and its
@@ -60,33 +62,35 @@ def profile_table(
         base_score=table.base_score,
         threshold=table.threshold,
     )
-    baseline = _baseline(table, result["baseline"]["to_tokens"] if known else None, settings)
+    baseline = _baseline(table, result.baseline.to_tokens if known else None, settings)
     said = [*context.warnings]
     if known:
-        said += [ASSUMED, *_of_verdict(result["warnings"], context.warnings)]
+        said += [ASSUMED, *_of_verdict(result.warnings, context.warnings)]
         if table.base_score is not None and not _near(table.base_score, baseline):
             said.append(
                 f"The base score {table.base_score:.3f} is not what the shortest lengths show "
-                f"({baseline['mean']:.3f}): the definitions compare with it, verdict and cap do "
+                f"({baseline.mean:.3f}): the definitions compare with it, verdict and cap do "
                 "not."
             )
     else:
         without = int(np.isnan(table.n).sum())
-        result["safe_cap_reason"] = (
-            f"The table gives no n for {without} of its {len(table.n)} lengths: how sure the means "
-            "are is unknown, so they support neither a verdict nor a cap."
+        result = replace(
+            result,
+            safe_cap_reason=f"The table gives no n for {without} of its {len(table.n)} lengths: "
+            "how sure the means are is unknown, so they support neither a verdict nor a cap.",
+            detectors=[],  # nothing was there to look at
+            sensitivity=[],
         )
-        result["detectors"], result["sensitivity"] = [], []  # nothing was there to look at
-    return {
-        **result,
-        "n": int(np.nansum(table.n)),
-        "baseline": baseline,
-        "zones": [{**zone, "mean": _mean_within(table, zone)} for zone in result["zones"]],
-        "bins": rows,
-        "rules": threshold_rules(rows, context.window_tokens),
-        "definitions": definitions,
-        "warnings": [*said, *warnings],
-    }
+    return replace(
+        result,
+        n=int(np.nansum(table.n)),
+        baseline=baseline,
+        zones=[replace(zone, mean=_mean_within(table, zone)) for zone in result.zones],
+        bins=rows,
+        rules=threshold_rules(rows, context.window_tokens),
+        definitions=definitions,
+        warnings=[*said, *warnings],
+    )
 
 
 def _bins(table: MeansTable) -> list[LengthBin]:
@@ -122,28 +126,34 @@ def examples_of(table: MeansTable) -> pd.DataFrame:
 
 def _row(
     table: MeansTable, index: int, length_bin: LengthBin, settings: AnalysisSettings
-) -> dict[str, Any]:
+) -> BinResult:
     n, mean = float(table.n[index]), float(table.mean[index])
     low, high = _interval(mean, n, settings)
-    unknown = (
-        "n_documents", "sd", "variance", "failure_rate", "failures", "rolling_variance",
-        "bimodality", "instability", "ttft_excess", "ttft_ms", "duration_ms",
-    )  # fmt: skip
-    return {
-        "bin": length_bin.bin,
-        "n": 0 if np.isnan(n) else int(n),
-        "edge_low": length_bin.edge_low,
-        "edge_high": length_bin.edge_high,
-        "min_tokens": length_bin.min_tokens,
-        "median_tokens": length_bin.median_tokens,
-        "max_tokens": length_bin.max_tokens,
-        "mean": mean,
-        "ci_low": low,
-        "ci_high": high,
-        "missing": 0,
-        "ci_width": None if low is None or high is None else high - low,
-        **dict.fromkeys(unknown),
-    }
+    return BinResult(
+        bin=length_bin.bin,
+        n=0 if np.isnan(n) else int(n),
+        n_documents=None,
+        edge_low=length_bin.edge_low,
+        edge_high=length_bin.edge_high,
+        min_tokens=length_bin.min_tokens,
+        median_tokens=length_bin.median_tokens,
+        max_tokens=length_bin.max_tokens,
+        mean=mean,
+        ci_low=low,
+        ci_high=high,
+        sd=None,
+        variance=None,
+        failure_rate=None,
+        failures=None,
+        missing=0,
+        ci_width=None if low is None or high is None else high - low,
+        rolling_variance=None,
+        bimodality=None,
+        instability=None,
+        ttft_excess=None,
+        ttft_ms=None,
+        duration_ms=None,
+    )
 
 
 def _interval(
@@ -152,9 +162,7 @@ def _interval(
     return (None, None) if np.isnan(n) else exact_interval(mean * n, n, settings.confidence)
 
 
-def _baseline(
-    table: MeansTable, to_tokens: int | None, settings: AnalysisSettings
-) -> dict[str, Any]:
+def _baseline(table: MeansTable, to_tokens: int | None, settings: AnalysisSettings) -> Baseline:
     """The shortest lengths that hold 15% of the examples; without n the base score or first mean.
 
     Args:
@@ -163,22 +171,23 @@ def _baseline(
     if to_tokens is None:
         mean = float(table.mean[0]) if table.base_score is None else table.base_score
         first = int(table.length_tokens[0]) if table.base_score is None else None
-        return {"mean": mean, "ci_low": None, "ci_high": None, "n": 0, "to_tokens": first}
+        return Baseline(mean, None, None, 0, first)
     inside = table.length_tokens <= to_tokens
     n = float(table.n[inside].sum())
     mean = float((table.n * table.mean)[inside].sum()) / n
     low, high = _interval(mean, n, settings)
-    return {"mean": mean, "ci_low": low, "ci_high": high, "n": int(n), "to_tokens": to_tokens}
+    return Baseline(mean, low, high, int(n), to_tokens)
 
 
-def _mean_within(table: MeansTable, zone: dict[str, Any]) -> float | None:
+def _mean_within(table: MeansTable, zone: Zone) -> float | None:
     tokens = table.length_tokens
-    inside = (tokens >= zone["from_tokens"]) & (tokens < zone["to_tokens"])
+    inside = (tokens >= zone.from_tokens) & (tokens < zone.to_tokens)
     return float(np.average(table.mean[inside], weights=table.n[inside])) if inside.any() else None
 
 
-def _near(base_score: float, baseline: dict[str, Any]) -> bool:
-    return bool(baseline["ci_low"] <= base_score <= baseline["ci_high"])
+def _near(base_score: float, baseline: Baseline) -> bool:
+    low, high = baseline.ci_low, baseline.ci_high
+    return low is not None and high is not None and low <= base_score <= high
 
 
 def _of_verdict(warnings: Sequence[str], given: Sequence[str]) -> list[str]:

@@ -9,7 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-CATEGORIES = ("task", "kind", "level", "domain", "source")
+    from contextcliff_dagster.contracts.results.questions import Category
+
+CATEGORIES: tuple[Category, ...] = ("task", "kind", "level", "domain", "source")
 """Columns that may name a category."""
 MOST_VALUES = 50
 """A column with more values names things, such as single files, rather than categories."""
@@ -19,7 +21,7 @@ def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
     """Those of `CATEGORIES` with 2 to 50 values, which are in order; what is not there is ""."""
     import pandas as pd
 
-    found = {}
+    found: dict[str, pd.Categorical[Any]] = {}
     for name in CATEGORIES:
         if name not in records.columns:
             continue

@@ -18,6 +18,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.records.categories import CATEGORIES, categories_of
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError, LengthBin
+from contextcliff_dagster.contracts.results.fields import Missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,10 +70,10 @@ class Sample:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def missing(self) -> dict[str, int]:
+    def missing(self) -> Missing:
         """Calls without an answer, by tag."""
         tags = self.calls.loc[~self.calls["answered"], "failure"]
-        return {tag.value: int((tags == tag.value).sum()) for tag in sorted(UNSCORED_TAGS)}
+        return Missing(**{tag.value: int((tags == tag.value).sum()) for tag in UNSCORED_TAGS})
 
     def documents(self) -> Documents:
         """Examples summed to their documents."""
@@ -265,7 +266,7 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
 
 def _average_replicates(calls: pd.DataFrame, answered: NDArray[np.bool_]) -> pd.DataFrame:
     """One row per example: replicates averaged; a record without an id stands for itself."""
-    known = [name for name in CATEGORIES if name in calls.columns]
+    known: list[str] = [name for name in CATEGORIES if name in calls.columns]
     known += [name for name in EVIDENCE if calls[name].notna().any()]
     rows = calls.loc[answered, [*_OF_EXAMPLE, *known]].reset_index(drop=True)
     document, example = _units(rows)

@@ -30,18 +30,21 @@ Two read the documents in order of length:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.statistics.change_points import change_points
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results.cliffs import Detector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.records.samples import Documents
+    from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff
+    from contextcliff_dagster.contracts.results.fields import BinResult
 
     Floats = NDArray[np.float64]
 
@@ -56,12 +59,12 @@ _GROUPS = 100
 
 def second_opinions(
     documents: Documents,
-    rows: Sequence[Mapping[str, Any]],
-    baseline: Mapping[str, Any],
+    rows: Sequence[BinResult],
+    baseline: Baseline,
     tolerance: float,
     verdict: Verdict,
-    cliff: Mapping[str, Any] | None,
-) -> list[dict[str, Any]]:
+    cliff: Cliff | None,
+) -> list[Detector]:
     """The ``detectors`` of ``cliffs.json``: where each sees a drop, and whether it agrees.
 
     It agrees where its place lies in the interval of the cliff, or it finds none where the verdict
@@ -73,13 +76,13 @@ def second_opinions(
         cliff: of ``cliffs.json``.
     """
     found = _by_bins(rows, baseline, documents, tolerance)
-    found |= _by_documents(documents, baseline["mean"], tolerance)
+    found |= _by_documents(documents, baseline.mean, tolerance)
     return [
-        {
-            "name": name,
-            "location_tokens": None if place is None else round(place),
-            "agrees": _agrees(place, verdict, cliff) if able else None,
-        }
+        Detector(
+            name,
+            None if place is None else round(place),
+            _agrees(place, verdict, cliff) if able else None,
+        )
         for name, (able, place) in found.items()
     ]
 
@@ -88,25 +91,25 @@ Found = dict[str, tuple[bool, float | None]]
 """Per detector, whether it had enough data, and the length at which it sees a drop."""
 
 
-def _agrees(place: float | None, verdict: Verdict, cliff: Mapping[str, Any] | None) -> bool | None:
+def _agrees(place: float | None, verdict: Verdict, cliff: Cliff | None) -> bool | None:
     if verdict is Verdict.STABLE:
         return place is None
     if cliff is None:
         return None
-    return place is not None and cliff["ci_low"] <= round(place) <= cliff["ci_high"]
+    return place is not None and cliff.ci_low <= round(place) <= cliff.ci_high
 
 
 def _by_bins(
-    rows: Sequence[Mapping[str, Any]],
-    baseline: Mapping[str, Any],
+    rows: Sequence[BinResult],
+    baseline: Baseline,
     documents: Documents,
     tolerance: float,
 ) -> Found:
     names = ("gradient", "second_derivative", "binned_statistics", "percentile_threshold")
-    scored = [r for r in rows if r["mean"] is not None]
-    tokens = np.array([r["median_tokens"] for r in scored], dtype=np.float64)
-    mean = np.array([r["mean"] for r in scored], dtype=np.float64)
-    base = baseline["mean"]
+    scored = [r for r in rows if r.mean is not None]
+    tokens = np.array([r.median_tokens for r in scored], dtype=np.float64)
+    mean = np.array([r.mean for r in scored], dtype=np.float64)
+    base = baseline.mean
     if len(scored) < _LEAST_BINS or not base or (np.diff(tokens) <= 0).any():
         return dict.fromkeys(names, (False, None))
     level = (1.0 - tolerance) * base
@@ -122,10 +125,10 @@ def _by_bins(
     bends = smooth[bend] - smooth[bend:].min() >= tolerance * base
     second = float(tokens[bend]) if bends else None
 
-    below = [i for i, r in enumerate(scored) if r["ci_high"] is not None and r["ci_high"] < level]
-    binned = float(scored[below[0]]["edge_low"]) if below else None
+    below = [i for i, r in enumerate(scored) if r.ci_high is not None and r.ci_high < level]
+    binned = float(scored[below[0]].edge_low) if below else None
 
-    inside = documents.length_tokens <= (baseline["to_tokens"] or 0)
+    inside = documents.length_tokens <= (baseline.to_tokens or 0)
     usual = _moving_means(documents.n[inside], documents.s[inside], _NEIGHBOURS)
     low = mean < min(float(np.quantile(usual, 0.10)), level)
     stays = np.flatnonzero(np.logical_and.accumulate(low[::-1])[::-1])

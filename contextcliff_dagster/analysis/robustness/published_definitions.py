@@ -8,7 +8,14 @@ them knows sampling noise. RULER: arXiv 2404.06654. NoLiMa: arXiv 2502.05167. ME
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
+
+from contextcliff_dagster.contracts.results.cliffs import (
+    Definitions,
+    EffectiveLength,
+    LongScore,
+    LongScoreAt,
+)
 
 RULER_THRESHOLD = 0.856
 """Llama-2-7B at 4k tokens, RULER's reference; its appendix has others for other tables."""
@@ -16,8 +23,6 @@ NOLIMA_SHARE = 0.85
 MECW_LOSS = 0.05
 BLUEPRINT_LOSS = 0.30
 LONGSCORE_BASE_TOKENS = 6_000
-
-Definition = dict[str, Any]
 
 
 def effective_lengths(
@@ -27,7 +32,7 @@ def effective_lengths(
     base_score: float | None = None,
     threshold: float | None = None,
     baseline: float | None = None,
-) -> tuple[dict[str, Definition], list[str]]:
+) -> tuple[Definitions, list[str]]:
     """The ``definitions`` of ``cliffs.json`` and warnings, from a table in order of length.
 
     * ``ruler_85_6``: longest length with a score of at least ``threshold`` (default .856).
@@ -47,9 +52,8 @@ def effective_lengths(
         lengths: tokens (L), ascending. scores: 0..1 (L).
     """
     if not len(lengths):
-        empty = {"tokens": None, "censored": None, "threshold": None}
-        rules: dict[str, Definition] = {name: dict(empty) for name in _THRESHOLD_RULES}
-        return rules | {"longscore": _no_longscore()}, []
+        empty = EffectiveLength(None, None, None)
+        return Definitions(empty, empty, empty, empty, _no_longscore()), []
     base = scores[0] if base_score is None else base_score
     drop_base = base if baseline is None else baseline
     thresholds = dict(
@@ -70,7 +74,7 @@ def effective_lengths(
             "The base score is 0: every length meets the definitions relative to it, which says "
             "nothing."
         )
-    out: dict[str, Definition] = {}
+    out: dict[str, EffectiveLength] = {}
     for name, level in thresholds.items():
         meets = [score >= level - 1e-9 for score in scores]
         if name in ("mecw_5pct", "drop_30pct"):
@@ -82,19 +86,18 @@ def effective_lengths(
                 warnings.append(
                     f"{name}: a length shorter than {lengths[last]:,} tokens misses the rule."
                 )
-        censored = "<" if last < 0 else ">" if last == len(lengths) - 1 else None
-        out[name] = {
-            "tokens": None if last < 0 else int(lengths[last]),
-            "censored": censored,
-            "threshold": float(level),
-        }
-    return out | {"longscore": _longscore(lengths, scores)}, warnings
+        censored: Literal["<", ">"] | None = (
+            "<" if last < 0 else ">" if last == len(lengths) - 1 else None
+        )
+        tokens = None if last < 0 else int(lengths[last])
+        out[name] = EffectiveLength(tokens, censored, float(level))
+    return Definitions(**out, longscore=_longscore(lengths, scores)), warnings
 
 
 _THRESHOLD_RULES = ("ruler_85_6", "nolima_0_85", "mecw_5pct", "drop_30pct")
 
 
-def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> Definition:
+def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> LongScore:
     short = sum(length <= LONGSCORE_BASE_TOKENS for length in lengths)
     if short in (0, len(lengths)):
         short = 1
@@ -102,16 +105,16 @@ def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> Definition:
     if base <= 0:
         return _no_longscore()
     longer = [
-        {"tokens": int(length), "value": float((score - base) / base)}
+        LongScoreAt(int(length), float((score - base) / base))
         for length, score in zip(lengths[short:], scores[short:], strict=True)
     ]
-    return {
-        "base": float(base),
-        "base_tokens": [int(length) for length in lengths[:short]],
-        "by_length": longer,
-        "mean": sum(v["value"] for v in longer) / len(longer) if longer else None,
-    }
+    return LongScore(
+        float(base),
+        [int(length) for length in lengths[:short]],
+        longer,
+        sum(one.value for one in longer) / len(longer) if longer else None,
+    )
 
 
-def _no_longscore() -> Definition:
-    return {"base": None, "base_tokens": [], "by_length": [], "mean": None}
+def _no_longscore() -> LongScore:
+    return LongScore(None, [], [], None)

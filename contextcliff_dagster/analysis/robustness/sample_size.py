@@ -15,7 +15,7 @@ decline, less will be certified than expected. How near it comes: docs/method.md
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results.cliffs import Certify, MoreData
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ def certify(
     settings: AnalysisSettings,
     calls: pd.DataFrame,
     bins: int,
-) -> dict[str, Any]:
+) -> Certify:
     """The ``certify`` of ``cliffs.json``.
 
     ``assumes``: whether the ``fitted`` curve or a ``flat`` one is taken for the truth.
@@ -67,54 +68,55 @@ def certify(
         calls: of the sample; ``prompt_tokens`` and ``cost_usd`` tell what an example costs.
         bins: that hold examples.
     """
-    nothing: dict[str, Any] = {
-        "n_needed": None,
-        "n_for_a_cap": None,
-        "assumes": None,
-        "reason": None,
-    }
-    nothing["more"] = []
+    nothing = Certify(n_needed=None)
     if not settings.second_opinions or finding.evidence is None or not bins:
         return nothing
     if finding.verdict is Verdict.FLOOR:
-        return {**nothing, "reason": "The score is at the floor: no n makes a length safe."}
+        return replace(nothing, reason="The score is at the floor: no n makes a length safe.")
     expected = _Expected(documents, finding, settings)
     longest = int(documents.length_tokens[-1])
-    found = {**nothing, "assumes": "flat" if expected.flat else "fitted"}
     per_bin = float(documents.n.sum()) / bins
     cap = cap_at(finding, settings.tolerance, settings.confidence).tokens
+    needed, for_a_cap, reason = None, None, None
     if cap == longest:
-        found["n_needed"] = int(np.ceil(per_bin))
+        needed = int(np.ceil(per_bin))
     elif (lost := expected.lost_at()) is not None:
-        found["reason"] = (
+        reason = (
             f"The fitted curve itself has lost {settings.tolerance:.0%} at {lost:,} tokens: "
             "no n certifies a longer length."
         )
     else:
         enough = _least_times(lambda caps: caps >= longest, expected)
-        found["n_needed"] = None if enough is None else int(np.ceil(enough * per_bin))
+        needed = None if enough is None else int(np.ceil(enough * per_bin))
         if enough is None:
-            found["reason"] = (
+            reason = (
                 f"Even {2**_DOUBLINGS:,} times as many examples would not certify the longest "
                 "measured length."
             )
     if cap is None:
         enough = _least_times(lambda caps: caps > 0, expected)
-        found["n_for_a_cap"] = None if enough is None else int(np.ceil(enough * per_bin))
-    budgets = sorted(_budgets(calls, int(documents.n.sum())), key=lambda b: b["examples"])
-    times = [1.0, *(1.0 + b["examples"] / float(documents.n.sum()) for b in budgets)]
+        for_a_cap = None if enough is None else int(np.ceil(enough * per_bin))
+    budgets = sorted(_budgets(calls, int(documents.n.sum())), key=lambda b: b.examples)
+    times = [1.0, *(1.0 + b.examples / float(documents.n.sum()) for b in budgets)]
     # More data certify no less; eight draws may say so, hence the largest median up to each n.
     medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in times])
-    found["more"] = [
-        {
-            **budget,
-            "per_bin": int(budget["examples"] // bins),
-            "expected_cap_now": int(medians[0]) or None,
-            "expected_cap_tokens": int(median) or None,
-        }
-        for budget, median in zip(budgets, medians[1:], strict=True)
-    ]
-    return found
+    return Certify(
+        n_needed=needed,
+        n_for_a_cap=for_a_cap,
+        assumes="flat" if expected.flat else "fitted",
+        reason=reason,
+        more=[
+            MoreData(
+                budget.tokens,
+                budget.usd,
+                budget.examples,
+                per_bin=int(budget.examples // bins),
+                expected_cap_now=int(medians[0]) or None,
+                expected_cap_tokens=int(median) or None,
+            )
+            for budget, median in zip(budgets, medians[1:], strict=True)
+        ],
+    )
 
 
 class _Expected:
@@ -219,7 +221,13 @@ def _least_times(
     return 2.0**high if high <= _DOUBLINGS else None
 
 
-def _budgets(calls: pd.DataFrame, examples: int) -> list[dict[str, Any]]:
+class _Budget(NamedTuple):
+    tokens: int
+    usd: float | None
+    examples: int
+
+
+def _budgets(calls: pd.DataFrame, examples: int) -> list[_Budget]:
     """What another million tokens and another 10 USD come to, in examples like those measured."""
     answered = calls[calls["answered"]]
     known = answered["prompt_tokens"].dropna()
@@ -229,10 +237,8 @@ def _budgets(calls: pd.DataFrame, examples: int) -> list[dict[str, Any]]:
     prices = answered["cost_usd"].dropna()
     price = float(prices.mean()) * per_call if len(prices) else 0.0
     more = int(TOKENS_MORE / mean)
-    budgets: list[dict[str, Any]] = [
-        {"tokens": TOKENS_MORE, "usd": more * price if price > 0 else None, "examples": more}
-    ]
+    budgets = [_Budget(TOKENS_MORE, more * price if price > 0 else None, more)]
     if price > 0:
         count = int(USD_MORE / price)
-        budgets.append({"tokens": round(count * mean), "usd": USD_MORE, "examples": count})
+        budgets.append(_Budget(round(count * mean), USD_MORE, count))
     return budgets

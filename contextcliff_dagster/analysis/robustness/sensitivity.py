@@ -22,7 +22,7 @@ More than 2,000 documents are first summed with their neighbours.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from contextcliff_dagster.analysis.cliff.conclusion import conclude, conclude_ag
 from contextcliff_dagster.analysis.records.samples import Documents, clean_records
 from contextcliff_dagster.analysis.robustness.cap_in_prompt_tokens import prompt_line
 from contextcliff_dagster.analysis.statistics import helper_process
+from contextcliff_dagster.contracts.results.cliffs import Factor, SensitivityRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def sensitivity(
     conclusion: Conclusion,
     settings: AnalysisSettings,
     primary: str | None,
-) -> list[dict[str, Any]]:
+) -> list[SensitivityRow]:
     """The ``sensitivity`` of ``cliffs.json``; the first row is the result as reported.
 
     Rows have ``factor``, ``value`` (words), ``reported`` (whether it is the choice of the result),
@@ -118,11 +119,11 @@ def _outcome(found: Conclusion, documents: Documents) -> Outcome:
 
 
 def _concluded(documents: Documents, settings: AnalysisSettings) -> Outcome:
-    baseline = baseline_of(documents, settings)["mean"]
+    baseline = baseline_of(documents, settings).mean
     return _outcome(conclude(documents, settings, baseline), documents)
 
 
-Variant = tuple[str, str, Documents, "AnalysisSettings | None"]
+Variant = tuple[Factor, str, Documents, "AnalysisSettings | None"]
 """Factor, value in words, documents, and settings; no settings: this is the result itself."""
 
 
@@ -205,14 +206,14 @@ def _binned(documents: Documents, count: int) -> Documents:
 
 
 def _row(
-    factor: str,
+    factor: Factor,
     value: str,
     found: Outcome,
     longest: int,
     line: tuple[float, float] | None = None,
     *,
     reported: bool = False,
-) -> dict[str, Any]:
+) -> SensitivityRow:
     def tokens(length: float | None) -> int | None:
         if length is None:
             return None
@@ -221,12 +222,12 @@ def _row(
             length = max((length - constant) / slope, 1.0)
         return min(int(length), longest)
 
-    return {
-        "factor": factor,
-        "value": value,
-        "reported": reported,
-        "n": found.n,
-        "verdict": found.verdict.value,
-        "safe_cap_tokens": tokens(found.cap),
-        "location_tokens": tokens(found.location),
-    }
+    return SensitivityRow(
+        factor=factor,
+        value=value,
+        reported=reported,
+        n=found.n,
+        verdict=found.verdict,
+        safe_cap_tokens=tokens(found.cap),
+        location_tokens=tokens(found.location),
+    )

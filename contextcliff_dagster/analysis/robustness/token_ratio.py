@@ -17,17 +17,16 @@ differs after that is no template.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from contextcliff_dagster.contracts.results.cliffs import BinRatio, TokenRatio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.records.samples import Sample
-
-__all__ = ["UNEQUAL_RATIO", "BinRatio", "TokenRatio", "token_ratio"]
 
 UNEQUAL_RATIO = 0.10
 """Above this difference of the bins' median ratios, relative to the least, a warning is due."""
@@ -35,48 +34,19 @@ _MOST_TEMPLATE_TOKENS = 64
 _FEWEST_CALLS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class BinRatio:
-    """Server's tokens per token of the study in one bin: median and range over ``n`` calls."""
-
-    bin: str
-    n: int
-    median: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRatio:
-    """The ratio by bin.
-
-    Attributes:
-        template_tokens: tokens taken for the chat template's.
-        spread: largest median over the smallest, less 1, of bins with 3 calls or more; None where
-            there are not two of them.
-        bins: in order of length.
-    """
-
-    template_tokens: int
-    spread: float | None
-    bins: list[BinRatio]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def sentence(self, tokenizer: str | None) -> str | None:
-        """The warning, where the bins differ by more than `UNEQUAL_RATIO`."""
-        if self.spread is None or self.spread <= UNEQUAL_RATIO:
-            return None
-        known = [b for b in self.bins if b.median is not None and b.n >= _FEWEST_CALLS]
-        least = min(known, key=lambda b: b.median or 0.0)
-        most = max(known, key=lambda b: b.median or 0.0)
-        return (
-            f"For one token of {tokenizer or 'the study'} the server counts {least.median:.2f} in "
-            f"{least.bin} and {most.median:.2f} in {most.bin}, more than {UNEQUAL_RATIO:.0%} "
-            "apart: bins and cap are not equal lengths for this model; name its own tokenizer in "
-            "the study (`contextcliff tokenizers`)."
-        )
+def unequal_sentence(ratio: TokenRatio, tokenizer: str | None) -> str | None:
+    """The warning, where the bins differ by more than `UNEQUAL_RATIO`."""
+    if ratio.spread is None or ratio.spread <= UNEQUAL_RATIO:
+        return None
+    known = [b for b in ratio.bins if b.median is not None and b.n >= _FEWEST_CALLS]
+    least = min(known, key=lambda b: b.median or 0.0)
+    most = max(known, key=lambda b: b.median or 0.0)
+    return (
+        f"For one token of {tokenizer or 'the study'} the server counts {least.median:.2f} in "
+        f"{least.bin} and {most.median:.2f} in {most.bin}, more than {UNEQUAL_RATIO:.0%} "
+        "apart: bins and cap are not equal lengths for this model; name its own tokenizer in "
+        "the study (`contextcliff tokenizers`)."
+    )
 
 
 def token_ratio(sample: Sample) -> TokenRatio | None:

@@ -21,10 +21,11 @@ scatter. How often that misleads: docs/method.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from contextcliff_dagster.contracts.results.cliffs import VarianceSignal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +50,7 @@ def variance_signal(
     *,
     permutations: int,
     seed: int,
-) -> dict[str, Any]:
+) -> VarianceSignal:
     """The ``variance_signal`` of ``metrics.json``: p-value and the window, or why it is refused.
 
     Args:
@@ -101,30 +102,36 @@ def variance_signal(
     last = np.append(first[1:], len(lengths)) - 1
     inside_share = float(inside[0, best] / inside_n[0, best])
     outside_share = inside_share - float(more[0, best])
-    return {
-        "p_value": float(np.mean(largest >= largest[0] - 1e-9)),
-        "from_tokens": int(lengths[first[start[best]]]),
-        "to_tokens": int(lengths[last[end[best] - 1]]) + 1,
-        "inside": inside_share,
-        "outside": outside_share,
-        "refused_because": None,
-    }
-
-
-def variance_sentence(signal: Mapping[str, Any], alpha: float = 0.05) -> str | None:
-    """The signal in words, ``None`` where there is none."""
-    if signal["p_value"] is None or signal["p_value"] > alpha:
-        return None
-    return (
-        f"Scores scatter more between {signal['from_tokens']:,} and {signal['to_tokens']:,} tokens "
-        f"than their mean explains: {signal['inside']:.2f} of the largest possible variance, "
-        f"{signal['outside']:.2f} elsewhere, p = {signal['p_value']:.3f}."
+    return VarianceSignal(
+        p_value=float(np.mean(largest >= largest[0] - 1e-9)),
+        from_tokens=int(lengths[first[start[best]]]),
+        to_tokens=int(lengths[last[end[best] - 1]]) + 1,
+        inside=inside_share,
+        outside=outside_share,
+        refused_because=None,
     )
 
 
-def _refused(reason: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("p_value", "from_tokens", "to_tokens", "inside", "outside"))
-    return {**nothing, "refused_because": reason}
+def variance_sentence(signal: VarianceSignal, alpha: float = 0.05) -> str | None:
+    """The signal in words, ``None`` where there is none."""
+    if signal.p_value is None or signal.p_value > alpha:
+        return None
+    return (
+        f"Scores scatter more between {signal.from_tokens:,} and {signal.to_tokens:,} tokens "
+        f"than their mean explains: {signal.inside:.2f} of the largest possible variance, "
+        f"{signal.outside:.2f} elsewhere, p = {signal.p_value:.3f}."
+    )
+
+
+def _refused(reason: str) -> VarianceSignal:
+    return VarianceSignal(
+        p_value=None,
+        from_tokens=None,
+        to_tokens=None,
+        inside=None,
+        outside=None,
+        refused_because=reason,
+    )
 
 
 def _windows(n: Floats) -> tuple[Ints, Ints]:

@@ -115,35 +115,37 @@ def analyze(
 
         helper_process.begin("ruptures", "contextcliff_dagster.analysis.robustness.sensitivity")
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.cli.score_analysis import Places, Wish, analyze_files
+    from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, Places, analyze_files
 
     settings = AnalysisSettings(
         tolerance=tolerance, confidence=confidence, second_opinions=not quick
     )
-    wish = Wish(settings, aggregated, scale, model, by is not None, window, log)
+    options = AnalyzeOptions(settings, aggregated, scale, model, by is not None, window, log)
     groups = [files] if pool else [(path,) for path in files]
-    places = Places.of(target, [group[0] for group in groups], by_model=wish.by_model)
-    faults: list[ContextCliffError] = []
+    places = Places.of(target, [group[0] for group in groups], by_model=options.by_model)
+    errors: list[ContextCliffError] = []
     done: list[Analyzed] = []
     paths: list[Path] = []
     for group in groups:
-        found = list(analyze_files(group, wish, faults))
+        found = list(analyze_files(group, options, errors))
         done += found
-        paths += places.write(group[0], [item.result for item in found], by_model=wish.by_model)
+        paths += places.write(group[0], [item.result for item in found], by_model=options.by_model)
     if target == "-":
-        results = [item.result for item in done]
+        from contextcliff_dagster.contracts.results import to_json
+
+        results = to_json([item.result for item in done])
         if places.array or results:
             print_json(results if places.array else results[0])
     else:
         _print(done)
     if out is not None and done:
-        paths += _report(done, out, faults)
+        paths += _report(done, out, errors)
     if target != "-":
         for path in paths:
             click.echo(f"Written: {path}")
-    for fault in faults:
-        say(f"contextcliff: {sentence(str(fault))}")
-    if faults:
+    for error in errors:
+        say(f"contextcliff: {sentence(str(error))}")
+    if errors:
         ctx.exit(YOUR_TURN)
 
 
@@ -158,7 +160,7 @@ def _print(done: Sequence[Analyzed]) -> None:
         click.echo(risk_report(item.result))
         if item.answers is None:  # a table of means: what it says for certain
             click.echo("\n".join(["", *definition_lines(item.result)]))
-        for warning in item.result["warnings"]:
+        for warning in item.result.warnings:
             click.echo(f"Note: {sentence(warning)}")
         click.echo()
     if line := comparison_line([item.result for item in done]):
@@ -166,11 +168,11 @@ def _print(done: Sequence[Analyzed]) -> None:
 
 
 def _report(
-    done: Sequence[Analyzed], out: Path, faults: Sequence[ContextCliffError]
+    done: Sequence[Analyzed], out: Path, errors: Sequence[ContextCliffError]
 ) -> tuple[Path, ...]:
     from contextcliff_dagster.reporting.report import BESIDE, write_report
 
-    names = [item.result["model"] for item in done]
+    names = [item.result.model for item in done]
     answers = [item.answers for item in done if item.answers is not None]
     records = None
     # Answers are found by their model's name: where two files share one, none can be told apart.
@@ -185,6 +187,6 @@ def _report(
         records,
         out,
         title=title,
-        notes=[f"Left out: {fault}" for fault in faults],
+        notes=[f"Left out: {error}" for error in errors],
     )
     return (*filter(None, written), *(path for name in BESIDE if (path := out / name).exists()))

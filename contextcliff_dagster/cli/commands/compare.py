@@ -65,12 +65,13 @@ def compare(
     )
     files = write_comparison(result, out or first.folder(store, names), (one.cliffs, other.cliffs))
     if as_json:
-        print_json(
-            {**result, "files": {kind: str(getattr(files, kind)) for kind in ("md", "json", "png")}}
-        )
+        from contextcliff_dagster.contracts.results import to_json
+
+        paths = {kind: str(getattr(files, kind)) for kind in ("md", "json", "png")}
+        print_json({**to_json(result), "files": paths})
         return
-    click.echo(f"{result['sentence']}\n")
-    for warning in result["warnings"]:
+    click.echo(f"{result.sentence}\n")
+    for warning in result.warnings:
         click.echo(f"{warning}\n")
     click.echo(f"Report:  {files.md}\nPicture: {files.png}")
 
@@ -117,7 +118,7 @@ class Ref:
         from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 
         records = read_records(self.study, store, self.campaign)
-        cliffs = {c["model"]: c for c in read_cliffs(self.study, store, self.campaign)}
+        cliffs = {c.model: c for c in read_cliffs(self.study, store, self.campaign)}
         return Measured(name, records[records["model"] == self.model], cliffs[self.model])
 
 
@@ -205,7 +206,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
         for wanted, name in ((campaign, words), (last, model)) if at else ((campaign, words),):
             if name == words or wanted in profiled_campaigns(store, chosen.name):
                 found = profiled_campaign(store, chosen.name, wanted)
-                models = [c["model"] for c in read_cliffs(chosen, store, found)]
+                models = [c.model for c in read_cliffs(chosen, store, found)]
                 if name in models:
                     return Ref(chosen, name, found)
                 there += [f"{chosen.name}:{known}@{found}" for known in models]
@@ -220,7 +221,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
 def _notes(refs: Sequence[Ref | ScoreFile], one: Measured, other: Measured) -> list[str]:
     if refs[0] == refs[1]:
         return ["A and B are the same measurement."]
-    counts = [str((side.cliffs or {}).get("tokenizer") or "") for side in (one, other)]
+    counts = [(side.cliffs and side.cliffs.tokenizer) or "" for side in (one, other)]
     if all(counts) and counts[0] != counts[1]:
         return [
             f"{one.name} counts tokens with {counts[0]}, {other.name} with {counts[1]}: where "

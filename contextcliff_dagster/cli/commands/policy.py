@@ -112,7 +112,7 @@ def _policies(
     """
     from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 
-    cliffs = {result["model"]: result for result in read_cliffs(study, store, campaign)}
+    cliffs = {result.model: result for result in read_cliffs(study, store, campaign)}
     for model in models:
         if model not in cliffs:
             raise PolicyError(

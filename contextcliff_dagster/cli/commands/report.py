@@ -86,6 +86,7 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
     files = {kind: getattr(done.report, kind) for kind in ("md", "json", "png")}
     paths = {kind: str(file) for kind, file in files.items() if file is not None}
     if as_json:
+        from contextcliff_dagster.contracts.results import to_json
         from contextcliff_dagster.reporting.markdown.render import as_json as as_objects
 
         print_json(
@@ -93,7 +94,7 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
                 "study": done.study.name,
                 "campaign": done.campaign,
                 "calls": {model: summary.to_dict() for model, summary in done.calls.items()},
-                "cliffs": done.cliffs,
+                "cliffs": to_json(done.cliffs),
                 "report": paths,
                 "notes": list(done.notes),
                 "sections": as_objects(done.sections),

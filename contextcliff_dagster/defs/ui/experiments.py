@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.defs.ui import results as length_profile
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.experiments.common.experiment import Analysis, Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.reporting.json_report import plain_values
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def result_metadata(
         "results": table([_scalars(result) for result in analysis.results]),
         "path": dg.MetadataValue.path(str(path)),
         **{
-            f"{name}/{slug(str(result.get('model', number)))}": value
+            f"{name}/{slug(str(_scalars(result).get('model', number)))}": value
             for number, result in enumerate(analysis.results)
             for name, value in _scalars(result).items()
             if isinstance(value, int | float) and not isinstance(value, bool)
@@ -79,10 +78,10 @@ def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
     }
 
 
-def _scalars(result: Mapping[str, Any]) -> dict[str, Any]:
+def _scalars(result: Any) -> dict[str, Any]:
     scalars = {
         name: value
-        for name, value in plain_values(result).items()
+        for name, value in to_json(result).items()
         if value is None or isinstance(value, str | int | float)
     }
     return dict(list(scalars.items())[:_SHOWN_FIELDS])

@@ -10,12 +10,15 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import dagster as dg
 
 from contextcliff_dagster.contracts import Column, Table
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
 
 INLINE_MARKDOWN_LIMIT = 1_000
 PICTURE_WIDTH = 1_080
@@ -88,12 +91,12 @@ def picture(png: bytes, alt: str) -> dg.MetadataValue:
     return dg.MetadataValue.md(f"![{alt}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
-def curve_line(cliffs: Mapping[str, Any]) -> str:
+def curve_line(cliffs: Cliffs) -> str:
     """Verdict, cap and a curve a few characters wide: one line of Markdown per model."""
-    cap = cliffs.get("safe_cap_tokens")
+    cap = cliffs.safe_cap_tokens
     said = f"cap **{cap:,}** tokens" if cap is not None else "no cap supported"
-    verdict = str(cliffs["verdict"]).replace("_", " ")
-    return f"**{cliffs['model']}** {_sparkline(cliffs)} {verdict}, {said}"
+    verdict = cliffs.verdict.value.replace("_", " ")
+    return f"**{cliffs.model}** {_sparkline(cliffs)} {verdict}, {said}"
 
 
 def inline(lines: Iterable[str]) -> dg.MetadataValue:
@@ -108,12 +111,10 @@ def inline(lines: Iterable[str]) -> dg.MetadataValue:
     return dg.MetadataValue.md("\n\n".join(kept))
 
 
-def _sparkline(cliffs: Mapping[str, Any]) -> str:
+def _sparkline(cliffs: Cliffs) -> str:
     """Mean score over log length as a tiny SVG, about 350 characters."""
     points = [
-        (float(b["median_tokens"]), float(b["mean"]))
-        for b in cliffs.get("bins", [])
-        if b.get("mean") is not None and b.get("median_tokens")
+        (b.median_tokens, b.mean) for b in cliffs.bins if b.mean is not None and b.median_tokens
     ]
     if len(points) < 2:
         return ""

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from contextcliff_dagster.contracts.results import Cliffs
+
 Metadata = dict[str, Any]
-Cliffs = Sequence[Mapping[str, Any]]
 
 
 def records_metadata(folder: Path, campaign: str, records: pa.Table) -> Metadata:
@@ -49,24 +50,26 @@ def records_metadata(folder: Path, campaign: str, records: pa.Table) -> Metadata
     }
 
 
-def metrics_metadata(study: Study, store: Store, campaign: str, cliffs: Cliffs) -> Metadata:
+def metrics_metadata(
+    study: Study, store: Store, campaign: str, cliffs: Sequence[Cliffs]
+) -> Metadata:
     """The per-bin table of all models."""
     rows = [
         {
-            "model": result["model"],
-            "bin": bin["bin"],
-            "tokens (median)": bin["median_tokens"],
-            "n": bin["n"],
-            "mean": bin["mean"],
-            "ci low": bin["ci_low"],
-            "ci high": bin["ci_high"],
-            "sd": bin["sd"],
-            "failure rate": bin["failure_rate"],
-            "ttft p50 ms": (bin.get("ttft_ms") or {}).get("p50"),
-            "missing": bin["missing"],
+            "model": result.model,
+            "bin": bin.bin,
+            "tokens (median)": bin.median_tokens,
+            "n": bin.n,
+            "mean": bin.mean,
+            "ci low": bin.ci_low,
+            "ci high": bin.ci_high,
+            "sd": bin.sd,
+            "failure rate": bin.failure_rate,
+            "ttft p50 ms": bin.ttft_ms and bin.ttft_ms.p50,
+            "missing": bin.missing,
         }
         for result in cliffs
-        for bin in result["bins"]
+        for bin in result.bins
     ]
     return {
         "dagster/row_count": len(rows),
@@ -76,16 +79,18 @@ def metrics_metadata(study: Study, store: Store, campaign: str, cliffs: Cliffs) 
     }
 
 
-def cliffs_metadata(study: Study, store: Store, campaign: str, cliffs: Cliffs) -> Metadata:
+def cliffs_metadata(
+    study: Study, store: Store, campaign: str, cliffs: Sequence[Cliffs]
+) -> Metadata:
     """Verdict and cap per model; numbers under keys of their own, so that the UI plots them."""
     numbers: Metadata = {}
     for result in cliffs:
-        model = slug(result["model"])
-        if (cap := result["safe_cap_tokens"]) is not None:
+        model = slug(result.model)
+        if (cap := result.safe_cap_tokens) is not None:
             numbers[f"safe_cap_tokens/{model}"] = cap
-        if (baseline := (result["baseline"] or {}).get("mean")) is not None:
-            numbers[f"baseline_mean/{model}"] = float(baseline)
-        numbers[f"verdict/{model}"] = str(result["verdict"])
+        if (baseline := result.baseline.mean) is not None:
+            numbers[f"baseline_mean/{model}"] = baseline
+        numbers[f"verdict/{model}"] = result.verdict.value
     return {
         "summary": inline(curve_line(result) for result in cliffs),
         "campaign": campaign,
@@ -107,7 +112,7 @@ def rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
     }
 
 
-def report_metadata(campaign: str, page: Path, png: Path, cliffs: Cliffs) -> Metadata:
+def report_metadata(campaign: str, page: Path, png: Path, cliffs: Sequence[Cliffs]) -> Metadata:
     """The verdicts in place; the picture and the whole text behind a click."""
     return {
         "summary": inline(curve_line(result) for result in cliffs),
@@ -118,19 +123,19 @@ def report_metadata(campaign: str, page: Path, png: Path, cliffs: Cliffs) -> Met
     }
 
 
-def _verdict_row(result: Mapping[str, Any]) -> dict[str, Any]:
-    cliff = result["cliff"] or {}
+def _verdict_row(result: Cliffs) -> dict[str, Any]:
+    cliff = result.cliff
     return {
-        "model": result["model"],
-        "verdict": str(result["verdict"]),
-        "safe cap (tokens)": result["safe_cap_tokens"],
-        "confidence": result["confidence"],
-        "n": result["n"],
-        "cliff at (tokens)": cliff.get("location_tokens"),
-        "between": cliff.get("ci_low"),
-        "and": cliff.get("ci_high"),
-        "missing share": result["missing_share"],
-        "why": result["safe_cap_reason"],
+        "model": result.model,
+        "verdict": result.verdict.value,
+        "safe cap (tokens)": result.safe_cap_tokens,
+        "confidence": result.confidence,
+        "n": result.n,
+        "cliff at (tokens)": cliff and cliff.location_tokens,
+        "between": cliff and cliff.ci_low,
+        "and": cliff and cliff.ci_high,
+        "missing share": result.missing_share,
+        "why": result.safe_cap_reason,
     }
 
 

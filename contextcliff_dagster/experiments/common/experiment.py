@@ -94,11 +94,12 @@ class Alarm:
 class Analysis:
     """What an experiment concludes of one campaign.
 
-    ``results``: one per model (or one for all), JSON-ready, as written to disk. ``checks``: the
-    outcomes of those checks that are ``of="result"``. ``alarm``: where somebody must know.
+    ``results``: one per model (or one for all), of the experiment's `Experiment.result`.
+    ``checks``: the outcomes of those checks that are ``of="result"``. ``alarm``: what the alert
+    channels get.
     """
 
-    results: Sequence[Mapping[str, Any]]
+    results: Sequence[Any]
     checks: Sequence[CheckOutcome] = ()
     alarm: Alarm | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -118,6 +119,7 @@ class Experiment(ABC):
             then has no result and no report of its own, and hands over what `contribution` returns.
         dimension: Dagster's name for the partition dimension next to ``model``; later in the
             alphabet, so that a range of partitions goes through one model after the other.
+        result: dataclass of a result (as those of `contracts.results`); dict: JSON objects.
         predictions, records: the tables that it fills; the files lie at
             ``<study>/<table>/campaign=<c>/model=<m>/bin=<cell>/``.
         result_op: name of the Dagster op that makes the result, where that has several assets.
@@ -134,6 +136,7 @@ class Experiment(ABC):
     dimension: ClassVar[str] = "part"
     predictions: ClassVar[Table] = PREDICTIONS
     records: ClassVar[Table] = EVAL_RECORDS
+    result: ClassVar[type[Any]] = dict
     result_op: ClassVar[str | None] = None
     description: ClassVar[str] = ""
     result_descriptions: ClassVar[Mapping[str, str]] = {}
@@ -238,7 +241,7 @@ class Experiment(ABC):
 
         write_results(run, self, analysis.results)
 
-    def read_results(self, run: StudyRun) -> Sequence[Mapping[str, Any]]:
+    def read_results(self, run: StudyRun) -> Sequence[Any]:
         """Return the results of the campaign as written.
 
         Raises:
@@ -252,7 +255,7 @@ class Experiment(ABC):
         """Return what the host's analysis is given of one model; None where nothing is known."""
         return None
 
-    def sections(self, run: StudyRun, results: Sequence[Mapping[str, Any]]) -> Sequence[Section]:
+    def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
         """Return the sections of the report, as data."""
         return ()
 

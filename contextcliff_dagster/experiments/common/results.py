@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.reporting.json_report import plain_values
+from contextcliff_dagster.contracts.results import ResultError, from_json, to_json
 from contextcliff_dagster.store import write_json
 
 if TYPE_CHECKING:
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
 
 
-def write_results(
-    run: StudyRun, experiment: Experiment, results: Sequence[Mapping[str, Any]]
-) -> None:
+def write_results(run: StudyRun, experiment: Experiment, results: Sequence[Any]) -> None:
     """Write ``results``, with the version of the method that gave them.
 
     Raises:
@@ -30,13 +28,13 @@ def write_results(
             "version": experiment.version,
             "study": run.study.name,
             "campaign": run.campaign,
-            "results": [plain_values(result) for result in results],
+            "results": [to_json(result) for result in results],
         },
     )
 
 
-def read_results(run: StudyRun, experiment: Experiment) -> list[dict[str, Any]]:
-    """Return what `write_results` wrote.
+def read_results(run: StudyRun, experiment: Experiment) -> list[Any]:
+    """Return what `write_results` wrote, as values of ``experiment.result``.
 
     Raises:
         StoreError: there is none, it is damaged, or another version of the method wrote it.
@@ -58,4 +56,9 @@ def read_results(run: StudyRun, experiment: Experiment) -> list[dict[str, Any]]:
             f"{path} was written by version {version} of {experiment.name} (here: "
             f"{experiment.version}); {again}."
         )
-    return results
+    if experiment.result is dict:
+        return results
+    try:
+        return [from_json(experiment.result, result) for result in results]
+    except ResultError as error:
+        raise StoreError(f"{path} cannot be read: {error}; {again}.") from error

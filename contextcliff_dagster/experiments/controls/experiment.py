@@ -108,12 +108,12 @@ class Controls(Experiment):
 
         records = pa.concat_tables(read_table(file, self.records) for file in files).to_pandas()
         answers = []
-        for source in self.known_sources(run):
-            own = records[records["control"] == source.columns["control"]]
+        for control in CONTROLS:
+            own = records[records["control"] == control]
             if len(own):
-                askable = frozenset(examples_of(source, self.cells(run.study)))
-                name = source.columns["control"]
-                answers.append(ControlAnswers(name, own.drop(columns="control"), askable))
+                askable = frozenset(examples_of(_source(run, control), self.cells(run.study)))
+                records_only = own.drop(columns="control")
+                answers.append(ControlAnswers(control, records_only, askable))
         return answers
 
 

@@ -12,6 +12,7 @@ from contextcliff_dagster.scoring.truncation import Truncation, refusal, truncat
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.length_profile.regression import Regression
 
 MISSING_SHARE_LIMIT = 0.05
@@ -107,9 +108,9 @@ def _check_truncation(study: Study, rows: Sequence[Mapping[str, Any]]) -> CheckO
     )
 
 
-def check_plateau(cliffs: Sequence[Mapping[str, Any]]) -> CheckOutcome:
+def check_plateau(cliffs: Sequence[Cliffs]) -> CheckOutcome:
     """Return whether each model has a baseline that a drop could be seen from."""
-    baselines = {result["model"]: _baseline(result) for result in cliffs}
+    baselines = {result.model: result.baseline.mean for result in cliffs}
     low = {m: mean for m, mean in baselines.items() if mean is None or mean < PLATEAU_FLOOR}
     why = "; ".join(
         f"{model}: no baseline" if mean is None else f"{model}: baseline {mean:.2f}"
@@ -137,8 +138,3 @@ def check_shrink(regression: Regression) -> CheckOutcome:
         values={"baseline": regression.baseline or "none", "campaign": regression.campaign},
         rows={"models": rows} if rows else {},
     )
-
-
-def _baseline(result: Mapping[str, Any]) -> float | None:
-    mean = (result["baseline"] or {}).get("mean")
-    return None if mean is None else float(mean)

@@ -22,6 +22,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.error_rates import Calibration
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.length_profile.simulated_design import DesignBasis
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -59,9 +60,7 @@ def keep(store: Store, study: Study, result: Mapping[str, Any]) -> Path:
     return path
 
 
-def quoted(
-    study: Study, store: Store, manifest: Manifest, cliffs: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def quoted(study: Study, store: Store, manifest: Manifest, cliffs: Sequence[Cliffs]) -> list[str]:
     """The sentence about this design's error rates, where it was simulated as it was measured."""
     from contextcliff_dagster.reporting.design_error_rates import quote
 
@@ -77,7 +76,7 @@ def _holds(
     result: Mapping[str, Any],
     study: Study,
     manifest: Manifest,
-    cliffs: Sequence[Mapping[str, Any]],
+    cliffs: Sequence[Cliffs],
 ) -> bool:
     from contextcliff_dagster.analysis.design.error_rates import Plan, describe
     from contextcliff_dagster.analysis.design.simulation import Design
@@ -100,7 +99,7 @@ def _holds(
     if stretched or describe(Plan(now, 0.5, sample))["sha256"] != design["sha256"]:
         return False
     examples = design["examples"]
-    return all(abs(of["n"] - examples) <= _NEARLY * examples for of in cliffs)
+    return all(abs(of.n - examples) <= _NEARLY * examples for of in cliffs)
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.length_profile.regression import Regression
     from contextcliff_dagster.reporting.report import ReportFiles
@@ -101,7 +102,7 @@ class LengthProfile(Experiment):
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
         """Nothing to do: each profile is written as soon as it is made (`profile_campaign`)."""
 
-    def read_results(self, run: StudyRun) -> Sequence[Mapping[str, Any]]:
+    def read_results(self, run: StudyRun) -> Sequence[Cliffs]:
         from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 
         return read_cliffs(run.study, run.store, run.campaign)

@@ -30,7 +30,7 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     read_cliffs,
 )
 from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_scaffold
-from contextcliff_dagster.store import read_table, write_json, write_table
+from contextcliff_dagster.store import read_table, write_result, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,8 +174,8 @@ def profile_campaign(
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
         folder = store.profile_dir(study.name, campaign, model)
-        write_json(folder / "metrics.json", profile.metrics)
-        write_json(folder / "cliffs.json", profile.cliffs)
+        write_result(folder / "metrics.json", profile.metrics)
+        write_result(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)
     for folder in outdated(run):
         shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what stays
@@ -198,7 +198,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     folder = store.report_dir(study.name, campaign)
     cliffs = read_cliffs(study, store, campaign)
-    profiled = [result["model"] for result in cliffs]
+    profiled = [result.model for result in cliffs]
     return write_report(
         cliffs,
         read_records(study, store, campaign),

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError
-from contextcliff_dagster.store import Store
+from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -64,23 +65,20 @@ def provenance(
     }
 
 
-def read_cliffs(study: Study, store: Store, campaign: str) -> list[dict[str, Any]]:
+def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
     """``cliffs.json`` of every model profiled with the current sample and request, in order.
 
     Raises:
-        StoreError: there is none, or one is damaged.
+        StoreError: there is none, one is damaged, or a newer version wrote it.
     """
+    from contextcliff_dagster.contracts.results import Cliffs
+
     hashes = hashes_of(study, _manifest_hash(study, store))
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Cliffs] = {}
     for path in _files(study, store, campaign):
-        try:
-            cliffs = json.loads(path.read_bytes())
-            if _is_made_of(cliffs, hashes):
-                found[cliffs["model"]] = cliffs
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
-            raise StoreError(
-                f"{path} is damaged ({fault}); delete it and rebuild the report."
-            ) from fault
+        cliffs = read_result(path, Cliffs)
+        if _is_made_of(cliffs, hashes):
+            found[cliffs.model] = cliffs
     if not found:
         raise StoreError(
             f"Study {study.name!r} has no profile of its current sample and request in campaign "
@@ -90,16 +88,19 @@ def read_cliffs(study: Study, store: Store, campaign: str) -> list[dict[str, Any
 
 
 def outdated(run: StudyRun) -> dict[Path, str]:
-    """Folders of profiles of another sample or request -> model; "" where one is damaged."""
+    """Folders of profiles of another sample or request -> model; "" where one cannot be read."""
+    from contextcliff_dagster.contracts.results import Cliffs
+
     hashes = hashes_of(run.study, run.manifest.sha256)
     found: dict[Path, str] = {}
     for path in _files(run.study, run.store, run.campaign):
         try:
-            cliffs = json.loads(path.read_bytes())
-            if not _is_made_of(cliffs, hashes):
-                found[path.parent] = str(cliffs["model"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            cliffs = read_result(path, Cliffs)
+        except StoreError:
             found[path.parent] = ""
+            continue
+        if not _is_made_of(cliffs, hashes):
+            found[path.parent] = cliffs.model
     return found
 
 
@@ -173,8 +174,8 @@ def _files(study: Study, store: Store, campaign: str) -> list[Path]:
     return sorted(store.profiles_dir(study.name, campaign).glob("*/cliffs.json"))
 
 
-def _is_made_of(cliffs: Mapping[str, Any], hashes: Mapping[str, str | None]) -> bool:
-    made_of = cliffs["provenance"]["hashes"]
+def _is_made_of(cliffs: Cliffs, hashes: Mapping[str, str | None]) -> bool:
+    made_of = cliffs.provenance["hashes"]
     return all(made_of.get(name) == known for name, known in hashes.items() if known is not None)
 
 

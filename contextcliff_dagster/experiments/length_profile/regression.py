@@ -89,7 +89,7 @@ def pin_baseline(study: Study, store: Store, campaign: str) -> Baseline:
     """
     cliffs = read_cliffs(study, store, campaign)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    models = {result["model"]: result["identity"] for result in cliffs}
+    models = {result.model: result.identity for result in cliffs}
     baseline = Baseline(study.name, campaign, now, models)
     write_json(
         store.baseline_file(study.name), {"schema_version": SCHEMA_VERSION, **baseline.to_dict()}

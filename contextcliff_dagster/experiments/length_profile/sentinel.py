@@ -87,9 +87,9 @@ def run_sentinel(
     pinned = insist_on_baseline(study, store)
     manifest = load_frozen(study, store)
     caps = {
-        result["model"]: result["safe_cap_tokens"]
+        result.model: result.safe_cap_tokens
         for result in read_cliffs(study, store, pinned.campaign)
-        if result["safe_cap_tokens"] is not None and result["model"] in study.models
+        if result.safe_cap_tokens is not None and result.model in study.models
     }
     if not caps:
         raise StudyError(

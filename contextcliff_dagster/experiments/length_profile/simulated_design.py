@@ -214,7 +214,9 @@ def pilot_of(
             continue
         found = sample.examples
         models.append(str(model))
-        means.append(float(baseline_of(sample.documents(), settings)["mean"]))
+        baseline = baseline_of(sample.documents(), settings).mean
+        assert baseline is not None  # there are examples
+        means.append(baseline)
         examples += len(found)
         scores = sample.calls.loc[sample.calls["answered"], "score"]
         binary = binary and bool(scores.isin([0.0, 1.0]).all())

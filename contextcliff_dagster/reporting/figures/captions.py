@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.figures.style import (
     DPI,
@@ -13,11 +13,10 @@ from contextcliff_dagster.reporting.figures.style import (
     token_label,
     token_ticks,
 )
-from contextcliff_dagster.reporting.wording.number_format import level, number, tokens
+from contextcliff_dagster.reporting.wording.number_format import level, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     labels,
     measured_range,
-    parts,
     score_name,
 )
 
@@ -26,12 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
+    from contextcliff_dagster.contracts.results import Cliffs
+
 _EDGE = 0.37
 """Inches between the picture's edge and its text."""
 
 
 def axis_words(
-    main: Axes, spread: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
+    main: Axes, spread: Axes, results: Sequence[Cliffs], limits: tuple[float, float]
 ) -> None:
     """Ticks and labels of the shared length axis and of both panels' own axes."""
     ticks = token_ticks(*limits)
@@ -46,7 +47,7 @@ def axis_words(
     spread.set_ylabel("SD in bin", fontsize=11.5)
     for axes in (main, spread):
         axes.yaxis.set_label_coords(-0.055, 0.5)
-    tokenizers = {str(r["tokenizer"]) for r in results if r.get("tokenizer")}
+    tokenizers = {r.tokenizer for r in results if r.tokenizer}
     by = f", {shortened(tokenizers.pop(), 40)} tokenizer" if len(tokenizers) == 1 else ""
     unit = ", 1k = 1,024" if limits[1] >= 1024 else ""
     spread.set_xlabel(
@@ -56,7 +57,7 @@ def axis_words(
 
 def captions(
     figure: Figure,
-    results: Sequence[Mapping[str, Any]],
+    results: Sequence[Cliffs],
     height: float,
     *,
     has_answers: bool,
@@ -76,18 +77,18 @@ def captions(
         left, 1 - 0.70 / height, "", ha="left", va="center", fontsize=11, color=SOFT_INK
     )
     _fit(under, [_subtitle(results, most) for most in (36, 22, 14)], (11, 10), room)
-    confidence = level(results[0].get("confidence")) if results else "unstated"
+    confidence = level(results[0].confidence) if results else "unstated"
     lines = [f"Markers: mean of a bin at its median length, bars: its {confidence} interval."]
     if hollow:
         lines[0] += " Hollow markers: no interval supported."
-    if any(parts(r, "curve") for r in results):
+    if any(r.curve for r in results):
         lines[0] += f" Line: fitted curve. Band: holds the whole curve at {confidence} confidence."
     if has_answers:
         lines.append(
             "Dots or columns: single answers; exact 1 above and exact 0 below the scale, spread or "
             "counted so that none hides another."
         )
-    if any(number(b.get("sd")) is not None for r in results for b in parts(r, "bins")):
+    if any(b.sd is not None for r in results for b in r.bins):
         lines.append(
             "SD: standard deviation of the scores in a bin; no interval is computed for it."
         )
@@ -115,10 +116,10 @@ def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float], room: float
                 return
 
 
-def headline(results: Sequence[Mapping[str, Any]], most: int = 28) -> str:
+def headline(results: Sequence[Cliffs], most: int = 28) -> str:
     """The picture's finding in one line; names have at most ``most`` characters."""
     named = [
-        (shortened(name, most), number(r.get("safe_cap_tokens")))
+        (shortened(name, most), r.safe_cap_tokens)
         for name, r in zip(labels(results), results, strict=True)
     ]
     if not named:
@@ -141,23 +142,23 @@ def headline(results: Sequence[Mapping[str, Any]], most: int = 28) -> str:
     )
 
 
-def _subtitle(results: Sequence[Mapping[str, Any]], most: int) -> str:
+def _subtitle(results: Sequence[Cliffs], most: int) -> str:
     said = []
-    for key, several in (("study", "studies"), ("task", "tasks"), ("campaign", "campaigns")):
-        values = sorted({str(r[key]) for r in results if r.get(key)})
-        if values:
-            said.append(
-                f"{key if len(values) == 1 else several} {shortened(', '.join(values), most)}"
-            )
-    counts = sorted({round(n) for r in results if (n := number(r.get("n"))) is not None})
+    for one, several, named in (
+        ("study", "studies", {r.study for r in results}),
+        ("task", "tasks", {r.task for r in results}),
+        ("campaign", "campaigns", {r.campaign for r in results}),
+    ):
+        if values := sorted(name for name in named if name):
+            key = one if len(values) == 1 else several
+            said.append(f"{key} {shortened(', '.join(values), most)}")
+    counts = sorted({r.n for r in results})
     if counts == [0] and any(measured_range(r) for r in results):
         said.append("means of unknown n")
     elif counts:
         span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
         said.append(f"{span} answers{' per model' if len(results) > 1 else ''}")
-    documents = sorted(
-        {round(n) for r in results if (n := number(r.get("n_documents"))) is not None}
-    )
+    documents = sorted({r.n_documents for r in results if r.n_documents is not None})
     if documents:
         span = (
             f"{documents[0]:,}" if len(documents) == 1 else f"{documents[0]:,} to {documents[-1]:,}"

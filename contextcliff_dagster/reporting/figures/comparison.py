@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.figures.style import (
     DPI,
@@ -20,18 +20,21 @@ from contextcliff_dagster.reporting.figures.style import (
     token_ticks,
     with_air,
 )
-from contextcliff_dagster.reporting.wording.number_format import number, tokens
+from contextcliff_dagster.reporting.wording.number_format import tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from contextcliff_dagster.contracts.results import Cliffs, Comparison
+    from contextcliff_dagster.contracts.results.comparison import ComparedSide, DifferingBin
+
 _WIDTH, _HEIGHT = 11.5, 7.6
 
 
 def plot_shift(
-    comparison: Mapping[str, Any],
-    cliffs: Sequence[Mapping[str, Any] | None] = (None, None),
+    comparison: Comparison,
+    cliffs: Sequence[Cliffs | None] = (None, None),
 ) -> bytes:
     """The picture as PNG bytes, 1,840 x 1,216 pixels.
 
@@ -42,7 +45,7 @@ def plot_shift(
         return png_bytes(_figure(comparison, cliffs))
 
 
-def _figure(comparison: Mapping[str, Any], cliffs: Sequence[Mapping[str, Any] | None]) -> Figure:
+def _figure(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(_WIDTH, _HEIGHT), dpi=DPI, facecolor="white")
@@ -60,8 +63,8 @@ def _figure(comparison: Mapping[str, Any], cliffs: Sequence[Mapping[str, Any] | 
     above.set_ylabel("mean score")
     below.set_ylabel("B minus A")
     below.set_xlabel("document length, tokens (log scale)")
-    for place, key in enumerate(("a", "b")):
-        _side(above, comparison, cliffs[place], place, key)
+    _side(above, 0, [(_middle(b), b.mean_a) for b in comparison.bins], cliffs[0])
+    _side(above, 1, [(_middle(b), b.mean_b) for b in comparison.bins], cliffs[1])
     _caps(above, comparison)
     _shift(above, comparison)
     _difference(below, comparison)
@@ -69,38 +72,28 @@ def _figure(comparison: Mapping[str, Any], cliffs: Sequence[Mapping[str, Any] | 
     return figure
 
 
-def _limits(comparison: Mapping[str, Any]) -> tuple[float, float]:
-    edges = [bin[key] for bin in comparison["bins"] for key in ("edge_low", "edge_high")]
+def _limits(comparison: Comparison) -> tuple[float, float]:
+    edges = [edge for bin in comparison.bins for edge in (bin.edge_low, bin.edge_high)]
     return with_air(*token_limits([max(edge, 1) for edge in edges]))
 
 
-def _middle(bin: Mapping[str, Any]) -> float:
-    return float((max(bin["edge_low"], 1) * bin["edge_high"]) ** 0.5)
+def _middle(bin: DifferingBin) -> float:
+    return float((max(bin.edge_low, 1) * bin.edge_high) ** 0.5)
 
 
 def _side(
-    axes: Axes,
-    comparison: Mapping[str, Any],
-    cliffs: Mapping[str, Any] | None,
-    place: int,
-    key: str,
+    axes: Axes, place: int, means: Sequence[tuple[float, float | None]], cliffs: Cliffs | None
 ) -> None:
     style = look(place)
-    points = [
-        (_middle(bin) * (1.075, 1.015)[place], bin[f"mean_{key}"])
-        for bin in comparison["bins"]
-        if number(bin[f"mean_{key}"]) is not None
-    ]
-    curve = (cliffs or {}).get("curve") or []
+    points = [(x * (1.075, 1.015)[place], mean) for x, mean in means if mean is not None]
+    curve = cliffs.curve if cliffs else ()
     if curve:
-        x = [point["tokens"] for point in curve]
-        axes.plot(
-            x, [p["mean"] for p in curve], color=style.colour, lw=2.2, ls=style.dash, zorder=3
-        )
+        x = [point.tokens for point in curve]
+        axes.plot(x, [p.mean for p in curve], color=style.colour, lw=2.2, ls=style.dash, zorder=3)
         axes.fill_between(
             x,
-            [p["ci_low"] for p in curve],
-            [p["ci_high"] for p in curve],
+            [p.ci_low for p in curve],
+            [p.ci_high for p in curve],
             color=style.colour,
             alpha=0.13,
             lw=0,
@@ -122,9 +115,8 @@ def _side(
         )
 
 
-def _caps(axes: Axes, comparison: Mapping[str, Any]) -> None:
-    for place, key in enumerate(("a_tokens", "b_tokens")):
-        cap = number(comparison["caps"][key])
+def _caps(axes: Axes, comparison: Comparison) -> None:
+    for place, cap in enumerate((comparison.caps.a_tokens, comparison.caps.b_tokens)):
         if cap is None:
             continue
         style = look(place)
@@ -143,10 +135,10 @@ def _caps(axes: Axes, comparison: Mapping[str, Any]) -> None:
         )
 
 
-def _shift(axes: Axes, comparison: Mapping[str, Any]) -> None:
+def _shift(axes: Axes, comparison: Comparison) -> None:
     """An arrow from where A has lost the tolerance to where B has."""
-    shift = comparison["loss_shift"]
-    start, end = number(shift["a_tokens"]), number(shift["b_tokens"])
+    shift = comparison.loss_shift
+    start, end = shift.a_tokens, shift.b_tokens
     if start is None or end is None or abs(end / start - 1) < 0.04:
         return
     axes.annotate(
@@ -157,7 +149,7 @@ def _shift(axes: Axes, comparison: Mapping[str, Any]) -> None:
         zorder=6,
     )
     axes.annotate(
-        f"x {shift['ratio']:.2f}",
+        f"x {shift.ratio:.2f}",
         ((start * end) ** 0.5, 1.075),
         xytext=(0, 5),
         textcoords="offset points",
@@ -169,23 +161,23 @@ def _shift(axes: Axes, comparison: Mapping[str, Any]) -> None:
     )
 
 
-def _difference(axes: Axes, comparison: Mapping[str, Any]) -> None:
-    curve = comparison["curve"]
-    x = [point["tokens"] for point in curve]
-    lows, highs = ([p[key] for p in curve] for key in ("ci_low", "ci_high"))
+def _difference(axes: Axes, comparison: Comparison) -> None:
+    curve = comparison.curve
+    x = [point.tokens for point in curve]
+    lows, highs = [p.ci_low for p in curve], [p.ci_high for p in curve]
     axes.axhline(0, color=SOFT_INK, lw=1.0, zorder=2)
     axes.fill_between(x, lows, highs, color=SOFT_INK, alpha=0.2, lw=0, zorder=1)
-    axes.plot(x, [p["difference"] for p in curve], color=INK, lw=1.8, zorder=3)
-    alpha = 1.0 - comparison["confidence"]
+    axes.plot(x, [p.difference for p in curve], color=INK, lw=1.8, zorder=3)
+    alpha = 1.0 - comparison.confidence
     seen = [*lows, *highs]
-    for bin in comparison["bins"]:
-        if number(bin["difference"]) is None:
+    for bin in comparison.bins:
+        if bin.difference is None:
             continue
-        sure = bin["p_value"] is not None and bin["p_value"] <= alpha
-        seen += [bin["difference"]]
+        sure = bin.p_value is not None and bin.p_value <= alpha
+        seen += [bin.difference]
         axes.plot(
             [_middle(bin)],
-            [bin["difference"]],
+            [bin.difference],
             ls="none",
             marker="o",
             ms=6.5,
@@ -199,27 +191,27 @@ def _difference(axes: Axes, comparison: Mapping[str, Any]) -> None:
     axes.set_ylim(min(-0.15, min(seen) - air), max(0.15, max(seen) + air))
 
 
-def _words(figure: Figure, above: Axes, comparison: Mapping[str, Any]) -> None:
+def _words(figure: Figure, above: Axes, comparison: Comparison) -> None:
     from matplotlib.lines import Line2D
 
     handles = []
-    for place, key in enumerate(("a", "b")):
+    sides: tuple[tuple[str, ComparedSide], ...] = (("A", comparison.a), ("B", comparison.b))
+    for place, (letter, side) in enumerate(sides):
         style = look(place)
-        side = comparison[key]
-        label = f"{key.upper()}: {shortened(side['name'], 46)} (n = {side['n']:,})"
+        label = f"{letter}: {shortened(side.name, 46)} (n = {side.n:,})"
         handles.append(
             Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
         )
     figure.legend(
         handles=handles, loc="upper left", bbox_to_anchor=(0.072, 0.955), ncol=2, frameon=False
     )
-    how = "paired by example" if comparison["paired"] else "unpaired: different documents"
+    how = "paired by example" if comparison.paired else "unpaired: different documents"
     figure.text(0.08, 0.965, f"Shift of the cliff, {how}", fontsize=14, fontweight="bold")
     figure.text(
         0.08,
         0.025,
-        f"Arrow: where the score has lost {comparison['tolerance']:.0%} of its baseline. Below: "
-        f"moving mean with a {comparison['confidence']:.0%} band for all lengths at once;\n"
+        f"Arrow: where the score has lost {comparison.tolerance:.0%} of its baseline. Below: "
+        f"moving mean with a {comparison.confidence:.0%} band for all lengths at once;\n"
         "dots: bins, filled where the difference is significant among all bins together.",
         fontsize=10,
         color=SOFT_INK,

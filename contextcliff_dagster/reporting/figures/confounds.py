@@ -7,7 +7,7 @@ levels side by side, and the controls; a block of panels per model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.reporting.figures.style import (
     DPI,
@@ -30,14 +30,16 @@ from contextcliff_dagster.reporting.wording.confound_terms import (
     control_words,
     shown_mix,
 )
-from contextcliff_dagster.reporting.wording.number_format import number, tokens
-from contextcliff_dagster.reporting.wording.sentences import labels, part, parts, score_name
+from contextcliff_dagster.reporting.wording.number_format import tokens
+from contextcliff_dagster.reporting.wording.sentences import labels, score_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Result = Mapping[str, Any]
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.fields import BinMean, BinResult
+    from contextcliff_dagster.contracts.results.questions import EvidenceCurve, EvidenceGroup
 
 _WIDTH, _LEFT, _RIGHT, _APART = 11.5, 0.62, 0.25, 0.52
 _HEAD, _NAME, _TITLE, _TALL, _FOOT = 0.58, 0.34, 0.56, 1.95, 0.62
@@ -67,7 +69,7 @@ class Panel(NamedTuple):
     marks: tuple[tuple[float, str], ...] = ()
 
 
-def plot_questions(cliffs: Sequence[Result]) -> bytes | None:
+def plot_questions(cliffs: Sequence[Cliffs]) -> bytes | None:
     """The picture as PNG bytes; ``None`` where no result says anything of its questions.
 
     ``cliffs``: results of the contract. Same input, same bytes.
@@ -83,8 +85,8 @@ def plot_questions(cliffs: Sequence[Result]) -> bytes | None:
         return png_bytes(_figure(shown))
 
 
-def _panels(result: Result, colour: str) -> list[Panel]:
-    makers: tuple[Callable[[Result, str], Panel | None], ...] = (
+def _panels(result: Cliffs, colour: str) -> list[Panel]:
+    makers: tuple[Callable[[Cliffs, str], Panel | None], ...] = (
         _of_mix,
         _of_controls,
         _of_position,
@@ -94,108 +96,105 @@ def _panels(result: Result, colour: str) -> list[Panel]:
     return [panel for make in makers if (panel := make(result, colour)) is not None]
 
 
-def _of_mix(result: Result, colour: str) -> Panel | None:
+def _of_mix(result: Cliffs, colour: str) -> Panel | None:
     row = shown_mix(result)
     if row is None:
         return None
     at = _medians(result)
     equal, raw = [], []
-    for item in parts(row, "bins"):
-        x, mean = at.get(str(item.get("bin"))), number(item.get("standardised"))
+    for item in row.bins:
+        x, mean = at.get(item.bin), item.standardised
         if x is None:
             continue
         if mean is not None:
-            equal.append((x, mean, number(item.get("ci_low")), number(item.get("ci_high"))))
-        if (measured := number(item.get("mean"))) is not None:
+            equal.append((x, mean, item.ci_low, item.ci_high))
+        if (measured := item.mean) is not None:
             raw.append((x, measured, None, None))
-    words = CATEGORY_WORDS.get(str(row.get("category")), str(row.get("category")))
     series = [
         Series("as measured", raw, SOFT_INK, "D", hollow=True),
         Series("at an equal mix", equal, colour),
     ]
-    return Panel(f"At an equal mix of {words}", series, "tokens of the document")
+    title = f"At an equal mix of {CATEGORY_WORDS[row.category]}"
+    return Panel(title, series, "tokens of the document")
 
 
-def _of_controls(result: Result, colour: str) -> Panel | None:
-    controls = parts(result, "controls")
+def _of_controls(result: Cliffs, colour: str) -> Panel | None:
+    controls = result.controls
     if not controls:
         return None
     at = _medians(result)
-    series = [Series("document", _points(parts(result, "bins"), at), colour)]
+    series = [Series("document", _points(result.bins, at), colour)]
     for place, control in enumerate(controls):
-        name, marker = str(control.get("name")), ("s", "^")[place % 2]
-        points = _points(parts(control, "bins"), at)
-        series.append(Series(control_words(name), points, (SOFT_INK, INK)[place % 2], marker, True))
+        shown, marker = control_words(control.name), ("s", "^")[place % 2]
+        points = _points(control.bins, at)
+        series.append(Series(shown, points, (SOFT_INK, INK)[place % 2], marker, True))
     return Panel("Controls: the same questions", series, "tokens of the document")
 
 
-def _of_position(result: Result, colour: str) -> Panel | None:
-    groups = [g for g in parts(part(result, "by_position"), "groups") if g.get("mean") is not None]
+def _of_position(result: Cliffs, colour: str) -> Panel | None:
+    groups = _with_means(result.by_position)
     if len(groups) < 2:
         return None
     series = _evidence(groups, colour, lambda low, high: 50.0 * (low + high))
     return Panel("Where the evidence stands", series, "place in the text, %", log=False)
 
 
-def _of_distance(result: Result, colour: str) -> Panel | None:
-    groups = [g for g in parts(part(result, "by_distance"), "groups") if g.get("mean") is not None]
+def _of_distance(result: Cliffs, colour: str) -> Panel | None:
+    groups = _with_means(result.by_distance)
     if len(groups) < 2:
         return None
     series = _evidence(groups, colour, lambda low, high: (max(low, 1.0) * max(high, 1.0)) ** 0.5)
     return Panel("How far two pieces lie apart", series, "tokens between them")
 
 
+def _with_means(curve: EvidenceCurve | None) -> list[EvidenceGroup]:
+    return [] if curve is None else [g for g in curve.groups if g.mean is not None]
+
+
 def _evidence(
-    groups: Sequence[Result], colour: str, middle: Callable[[float, float], float]
+    groups: Sequence[EvidenceGroup], colour: str, middle: Callable[[float, float], float]
 ) -> list[Series]:
     raw, equal = [], []
     for group in groups:
-        x = middle(number(group.get("low")) or 0.0, number(group.get("high")) or 0.0)
-        mean, same = number(group.get("mean")), number(group.get("at_equal_length"))
+        x = middle(group.low, group.high)
+        mean, same = group.mean, group.at_equal_length
         if mean is not None:
             raw.append((x, mean, None, None))
         if same is not None:
-            low, high = (number(group.get(f"at_equal_length_{side}")) for side in ("low", "high"))
-            equal.append((x, same, low, high))
+            equal.append((x, same, group.at_equal_length_low, group.at_equal_length_high))
     return [
         Series("as measured", raw, SOFT_INK, "D", hollow=True),
         Series("at equal length", equal, colour),
     ]
 
 
-def _of_levels(result: Result, colour: str) -> Panel | None:
-    levels = parts(result, "levels")
+def _of_levels(result: Cliffs, colour: str) -> Panel | None:
+    levels = result.levels
     if not levels:
         return None
     at, shades = _medians(result), (colour, INK, SOFT_INK, FAINT)
     series, marks = [], []
     for place, level in enumerate(levels):
-        shade, name = shades[place % 4], shortened(level.get("name"), 12)
-        if (cap := number(level.get("safe_cap_tokens"))) is not None:
+        shade, name = shades[place % 4], shortened(level.name, 12)
+        if (cap := level.safe_cap_tokens) is not None:
             marks.append((cap, shade))
         label = f"{name} (cap {tokens(cap)})" if cap is not None else f"{name} (no cap)"
-        points = _points(parts(level, "bins"), at)
+        points = _points(level.bins, at)
         series.append(Series(label, points, shade, ("o", "s", "^", "D")[place % 4], place > 0))
     return Panel("Levels, each by itself", series, "tokens of the document", marks=tuple(marks))
 
 
-def _medians(result: Result) -> dict[str, float]:
-    return {
-        str(b.get("bin")): x
-        for b in parts(result, "bins")
-        if (x := number(b.get("median_tokens"))) is not None and x > 0
-    }
+def _medians(result: Cliffs) -> dict[str, float]:
+    return {b.bin: b.median_tokens for b in result.bins if b.median_tokens}
 
 
-def _points(bins: Sequence[Result], at: Mapping[str, float]) -> Points:
+def _points(bins: Sequence[BinMean | BinResult], at: Mapping[str, float]) -> Points:
     return [
-        (at[key], mean, number(b.get("ci_low")), number(b.get("ci_high")))
-        for b in bins
-        if (key := str(b.get("bin"))) in at and (mean := number(b.get("mean"))) is not None
+        (at[b.bin], b.mean, b.ci_low, b.ci_high) for b in bins if b.bin in at and b.mean is not None
     ]
 
 
-def _figure(shown: Sequence[tuple[str, Result, list[Panel]]]) -> Figure:
+def _figure(shown: Sequence[tuple[str, Cliffs, list[Panel]]]) -> Figure:
     from matplotlib.figure import Figure
 
     most = max(len(panels) for _, _, panels in shown)

@@ -7,7 +7,7 @@ bin. Drawn with matplotlib's object interface (no pyplot, no global figure), as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.reporting.figures import score_panel
@@ -25,13 +25,14 @@ from contextcliff_dagster.reporting.figures.style import (
     with_air,
 )
 from contextcliff_dagster.reporting.figures.zone_strip import draw_zone_strip
-from contextcliff_dagster.reporting.wording.number_format import number, tokens
-from contextcliff_dagster.reporting.wording.sentences import parts
+from contextcliff_dagster.reporting.wording.number_format import tokens
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from contextcliff_dagster.contracts.results import Cliffs
 
 _WIDTH, _LEFT, _RIGHT = 11.5, 0.92, 0.36
 _HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.30
@@ -39,7 +40,7 @@ _WINDOW_REACH = 0.22
 """The window is drawn to scale if that widens the (log) axis by no more than this share."""
 
 
-def plot_report(cliffs: Sequence[Mapping[str, Any]], records: pd.DataFrame | None = None) -> bytes:
+def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -> bytes:
     """The picture as PNG bytes, 1,840 pixels wide; the height grows with the number of models.
 
     ``cliffs``: one result of the contract per model (lengths in document tokens, scores 0..1).
@@ -50,7 +51,7 @@ def plot_report(cliffs: Sequence[Mapping[str, Any]], records: pd.DataFrame | Non
         return png_bytes(_figure(list(cliffs), records))
 
 
-def _figure(results: list[Mapping[str, Any]], records: pd.DataFrame | None) -> Figure:
+def _figure(results: list[Cliffs], records: pd.DataFrame | None) -> Figure:
     from matplotlib.figure import Figure
 
     rows = max(len(results), 1)
@@ -87,7 +88,7 @@ def _figure(results: list[Mapping[str, Any]], records: pd.DataFrame | None) -> F
     return figure
 
 
-def _limits(results: Sequence[Mapping[str, Any]], lengths: Sequence[Any]) -> tuple[float, float]:
+def _limits(results: Sequence[Cliffs], lengths: Sequence[Any]) -> tuple[float, float]:
     """The x range: everything scored, a window that is near, and a little air.
 
     Bins without a score (documents that overflow the window) would only squeeze the others.
@@ -96,13 +97,13 @@ def _limits(results: Sequence[Mapping[str, Any]], lengths: Sequence[Any]) -> tup
     for result in results:
         seen += [
             v
-            for b in parts(result, "bins")
-            if number(b.get("n")) != 0 or number(b.get("mean")) is not None
-            for k in ("min_tokens", "median_tokens", "max_tokens")
-            if (v := number(b.get(k)))
+            for b in result.bins
+            if b.n != 0 or b.mean is not None
+            for v in (b.min_tokens, b.median_tokens, b.max_tokens)
+            if v
         ]
-        seen += [v for p in parts(result, "curve") if (v := number(p.get("tokens")))]
-        seen.append(number(result.get("safe_cap_tokens")) or 0.0)
+        seen += [p.tokens for p in result.curve]
+        seen.append(result.safe_cap_tokens or 0.0)
     low, high = token_limits([v for v in seen if v > 0])
     for window in _windows(results):
         if high < window <= high * (high / low) ** _WINDOW_REACH:
@@ -110,11 +111,11 @@ def _limits(results: Sequence[Mapping[str, Any]], lengths: Sequence[Any]) -> tup
     return with_air(low, high)
 
 
-def _windows(results: Sequence[Mapping[str, Any]]) -> list[float]:
-    return sorted({w for r in results if (w := number(r.get("window_tokens"))) and w > 0})
+def _windows(results: Sequence[Cliffs]) -> list[float]:
+    return sorted({w for r in results if (w := r.window_tokens) and w > 0})
 
 
-def _spread_panel(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
+def _spread_panel(axes: Axes, results: Sequence[Cliffs]) -> None:
     axes.set_ylim(0, 0.56)
     axes.set_yticks([0, 0.25, 0.5])
     axes.grid(axis="y", color=FAINT, lw=0.7)
@@ -122,8 +123,8 @@ def _spread_panel(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
         style = look(row)
         points = [
             (score_panel.dodge(axes, place, row, len(results)), sd)
-            for b in parts(result, "bins")
-            if (place := number(b.get("median_tokens"))) and (sd := number(b.get("sd"))) is not None
+            for b in result.bins
+            if (place := b.median_tokens) and (sd := b.sd) is not None
         ]
         if points:
             x, y = zip(*points, strict=True)
@@ -142,25 +143,22 @@ def _spread_panel(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-def _shade_zones(
-    panels: Sequence[Axes], result: Mapping[str, Any], limits: tuple[float, float]
-) -> None:
-    for zone in parts(result, "zones"):
-        low = max(number(zone.get("from_tokens")) or 0.0, limits[0])
-        high = min(number(zone.get("to_tokens")) or limits[1], limits[1])
-        colour = ZONE_SHADE.get(str(zone.get("name")))
-        if colour and high > low:
+def _shade_zones(panels: Sequence[Axes], result: Cliffs, limits: tuple[float, float]) -> None:
+    for zone in result.zones:
+        low = max(zone.from_tokens, limits[0])
+        high = min(zone.to_tokens, limits[1])
+        if high > low:
             for axes in panels:
-                axes.axvspan(low, high, color=colour, lw=0, zorder=0)
+                axes.axvspan(low, high, color=ZONE_SHADE[zone.name], lw=0, zorder=0)
 
 
 def _cap_lines(
-    panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
+    panels: Sequence[Axes], results: Sequence[Cliffs], limits: tuple[float, float]
 ) -> None:
     main = panels[0]
     placed: list[float] = []
     for row, result in enumerate(results):
-        cap = number(result.get("safe_cap_tokens"))
+        cap = result.safe_cap_tokens
         if cap is None or not limits[0] <= cap <= limits[1]:
             continue
         style = look(row)
@@ -204,7 +202,7 @@ def _beside(axes: Axes, x: float, pixels: float) -> float:
 
 
 def _window_marks(
-    panels: Sequence[Axes], results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
+    panels: Sequence[Axes], results: Sequence[Cliffs], limits: tuple[float, float]
 ) -> None:
     windows = _windows(results)
     main = panels[0]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.figures.style import FAINT, Look, look
-from contextcliff_dagster.reporting.wording.number_format import number
-from contextcliff_dagster.reporting.wording.sentences import parts
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
+
+    from contextcliff_dagster.contracts.results import Cliffs
 
 _LANE_GAP, _DODGE_PIXELS = 0.035, 7.0
 _MANY = 350
@@ -120,40 +120,36 @@ def _density_cells(axes: Axes, colour: str, x: NDArray[np.float64], y: NDArray[n
     )
 
 
-def draw_curve(axes: Axes, row: int, models: int, result: Mapping[str, Any]) -> None:
+def draw_curve(axes: Axes, row: int, models: int, result: Cliffs) -> None:
     """The fitted curve and, where it has one, its band."""
     import numpy as np
 
-    points = [
-        p
-        for p in parts(result, "curve")
-        if number(p.get("tokens")) and number(p.get("mean")) is not None
-    ]
+    points = result.curve
     if len(points) < 2:
         return
     style = look(row)
-    x = np.array([float(p["tokens"]) for p in points])
-    low, high = (np.array([_or_nan(p.get(k)) for p in points]) for k in ("ci_low", "ci_high"))
+    x = np.array([float(p.tokens) for p in points])
+    low, high = np.array([p.ci_low for p in points]), np.array([p.ci_high for p in points])
     axes.fill_between(
         x, low, high, color=style.colour, alpha=0.14 if models <= 3 else 0.08, lw=0, zorder=1
     )
-    axes.plot(x, [float(p["mean"]) for p in points], color="white", lw=4.4, zorder=2.4, alpha=0.8)
+    axes.plot(x, [float(p.mean) for p in points], color="white", lw=4.4, zorder=2.4, alpha=0.8)
     axes.plot(
-        x, [float(p["mean"]) for p in points], color=style.colour, lw=2.3, ls=style.dash, zorder=2.5
+        x, [float(p.mean) for p in points], color=style.colour, lw=2.3, ls=style.dash, zorder=2.5
     )
 
 
-def draw_bins(axes: Axes, row: int, models: int, result: Mapping[str, Any]) -> bool:
+def draw_bins(axes: Axes, row: int, models: int, result: Cliffs) -> bool:
     """Bin means with their intervals; True if one had to be drawn without (hollow marker)."""
     style = look(row)
     strength = 0.95 if models <= 3 else 0.55
     hollow = False
-    for item in parts(result, "bins"):
-        place, mean = number(item.get("median_tokens")), number(item.get("mean"))
+    for item in result.bins:
+        place, mean = item.median_tokens, item.mean
         if not place or mean is None:
             continue
         x = dodge(axes, place, row, models)
-        low, high = number(item.get("ci_low")), number(item.get("ci_high"))
+        low, high = item.ci_low, item.ci_high
         if low is None or high is None:
             hollow = True
         else:
@@ -204,7 +200,7 @@ def dodge(axes: Axes, x: float, row: int, models: int) -> float:
 
 
 def answers_of(
-    records: pd.DataFrame | None, results: Sequence[Mapping[str, Any]], row: int
+    records: pd.DataFrame | None, results: Sequence[Cliffs], row: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lengths and scores of one result's scored records; empty where there are none to show."""
     import numpy as np
@@ -213,8 +209,12 @@ def answers_of(
     if records is None or not {"length_tokens", "score"} <= set(records.columns):
         return none
     mine = records
-    for column in ("study", "model", "campaign"):
-        value = results[row].get(column)
+    result = results[row]
+    for column, value in (
+        ("study", result.study),
+        ("model", result.model),
+        ("campaign", result.campaign),
+    ):
         if column in mine.columns and value is not None:
             mine = mine[mine[column] == value]
         elif column == "model" and len(results) > 1:
@@ -226,30 +226,20 @@ def answers_of(
 
 
 def free_height(
-    axes: Axes, results: Sequence[Mapping[str, Any]], low: float, high: float, need: float
+    axes: Axes, results: Sequence[Cliffs], low: float, high: float, need: float
 ) -> float | None:
     """Lowest score at which a label meets no curve, band or bar between two lengths.
 
     ``need``: its height in score units. None where no place between 0 and 1 is free."""
     taken: list[tuple[float, float]] = []
     for row, result in enumerate(results):
-        points = [
-            p
-            for p in parts(result, "curve")
-            if number(p.get("tokens")) and number(p.get("mean")) is not None
-        ]
-        near = [p for p in points if low / 1.06 <= p["tokens"] <= high * 1.06]
-        spots = [(p["tokens"], p) for p in near] + [
-            (dodge(axes, place, row, len(results)), b)
-            for b in parts(result, "bins")
-            if (place := number(b.get("median_tokens"))) and number(b.get("mean")) is not None
-        ]
-        for x, p in spots:
-            if low / 1.02 <= x <= high * 1.02 or p in near:
-                ends = [
-                    v for k in ("mean", "ci_low", "ci_high") if (v := number(p.get(k))) is not None
-                ]
-                taken.append((min(ends) - 0.03, max(ends) + 0.03))
+        near = [p for p in result.curve if low / 1.06 <= p.tokens <= high * 1.06]
+        taken += [_reach(p.mean, p.ci_low, p.ci_high) for p in near]
+        for b in result.bins:
+            if b.median_tokens and b.mean is not None:
+                x = dodge(axes, b.median_tokens, row, len(results))
+                if low / 1.02 <= x <= high * 1.02:
+                    taken.append(_reach(b.mean, b.ci_low, b.ci_high))
     start = 0.02
     for bottom, top in sorted(taken):
         if start + need <= bottom:
@@ -258,13 +248,14 @@ def free_height(
     return start if start + need <= 1.0 else None
 
 
+def _reach(mean: float, low: float | None, high: float | None) -> tuple[float, float]:
+    """From below to above a mark: its interval, or its mean alone, with some air."""
+    ends = [mean, *(end for end in (low, high) if end is not None)]
+    return min(ends) - 0.03, max(ends) + 0.03
+
+
 def draw_frame(axes: Axes) -> None:
     """Grid and ticks of the score axis."""
     axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
     axes.grid(axis="y", color=FAINT, lw=0.7, zorder=0)
     axes.set_axisbelow(True)
-
-
-def _or_nan(value: Any) -> float:
-    found = number(value)
-    return float("nan") if found is None else found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.figures.style import (
     DPI,
@@ -21,24 +21,26 @@ from contextcliff_dagster.reporting.figures.style import (
     token_ticks,
     with_air,
 )
-from contextcliff_dagster.reporting.wording.number_format import level, number, tokens
+from contextcliff_dagster.reporting.wording.number_format import level, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
     labels,
     measured_range,
-    parts,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.cliffs import SensitivityRow
+
 _WIDTH, _LEFT, _RIGHT = 11.5, 3.35, 2.35
 _HEAD, _TITLE, _ROW, _FOOT = 0.62, 0.46, 0.27, 0.90
 _NAME, _WORDS = 40, 34
 
 
-def plot_sensitivity(cliffs: Sequence[Mapping[str, Any]]) -> bytes | None:
+def plot_sensitivity(cliffs: Sequence[Cliffs]) -> bytes | None:
     """The picture as PNG bytes, a panel per model; ``None`` where no result varied anything.
 
     ``cliffs``: results of the contract. Same input, same bytes.
@@ -46,7 +48,7 @@ def plot_sensitivity(cliffs: Sequence[Mapping[str, Any]]) -> bytes | None:
     shown = [
         (name, result)
         for name, result in zip(labels(cliffs), cliffs, strict=True)
-        if parts(result, "sensitivity")
+        if result.sensitivity
     ]
     if not shown:
         return None
@@ -54,10 +56,10 @@ def plot_sensitivity(cliffs: Sequence[Mapping[str, Any]]) -> bytes | None:
         return png_bytes(_figure(shown))
 
 
-def _figure(shown: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
+def _figure(shown: Sequence[tuple[str, Cliffs]]) -> Figure:
     from matplotlib.figure import Figure
 
-    rows = [len(parts(result, "sensitivity")) for _, result in shown]
+    rows = [len(result.sensitivity) for _, result in shown]
     height = _HEAD + _FOOT + sum(_TITLE + _ROW * (n + 0.6) for n in rows)
     figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor="white")
     figure.text(
@@ -92,13 +94,13 @@ def _figure(shown: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
     return figure
 
 
-def _limits(results: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+def _limits(results: Sequence[Cliffs]) -> tuple[float, float]:
     seen = [
         v
         for r in results
-        for row in parts(r, "sensitivity")
-        for key in ("safe_cap_tokens", "location_tokens")
-        if (v := number(row.get(key)))
+        for row in r.sensitivity
+        for v in (row.safe_cap_tokens, row.location_tokens)
+        if v
     ]
     seen += [v for r in results for v in measured_range(r) or () if v]
     return with_air(*token_limits(seen))
@@ -107,13 +109,13 @@ def _limits(results: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 def _panel(
     axes: Axes,
     name: str,
-    result: Mapping[str, Any],
+    result: Cliffs,
     row: int,
     limits: tuple[float, float],
     *,
     last: bool,
 ) -> None:
-    rows, style = parts(result, "sensitivity"), look(row)
+    rows, style = result.sensitivity, look(row)
     token_axis(axes, limits, without=("top", "right", "left"))
     axes.set_ylim(len(rows) - 0.2, -0.8)
     ticks = token_ticks(*limits)
@@ -121,38 +123,34 @@ def _panel(
     axes.set_yticks([])
     axes.grid(axis="x", color=FAINT, lw=0.7)
     title = shortened(name, _NAME)
-    sure = (
-        f"tolerance {level(result.get('tolerance'))}, confidence {level(result.get('confidence'))}"
-    )
+    sure = f"tolerance {level(result.tolerance)}, confidence {level(result.confidence)}"
     axes.set_title(f"{title}: {sure}", loc="left", fontsize=11, fontweight="bold", pad=6)
     if last:
         axes.set_xlabel("tokens of the document")
-    if (cap := number(rows[0].get("safe_cap_tokens"))) is not None:
+    if (cap := rows[0].safe_cap_tokens) is not None:
         axes.axvline(cap, color=style.colour, lw=1.2, alpha=0.6, zorder=1)
     before = None
     for place, item in enumerate(rows):
-        factor = str(item.get("factor"))
+        factor = item.factor
         if factor != before and before is not None:
             axes.axhline(place - 0.5, color=FAINT, lw=0.9, zorder=0, clip_on=False)
         if factor != before:
             _beside(axes, place, -0.54, factor, weight="bold")
-        _beside(axes, place, -0.36, shortened(item.get("value") or "", _WORDS))
+        _beside(axes, place, -0.36, shortened(item.value, _WORDS))
         _marks(axes, place, item, style.colour)
         before = factor
 
 
-def _marks(axes: Axes, place: int, item: Mapping[str, Any], colour: str) -> None:
+def _marks(axes: Axes, place: int, item: SensitivityRow, colour: str) -> None:
     """Cap, half drop and verdict of one row; the choice of the result in ink."""
-    used = bool(item.get("reported"))
-    shade = INK if used else colour
-    cap, half = number(item.get("safe_cap_tokens")), number(item.get("location_tokens"))
+    shade = INK if item.reported else colour
+    cap, half = item.safe_cap_tokens, item.location_tokens
     if half is not None:
         axes.plot(half, place, marker="o", ms=6, mfc="white", mec=shade, mew=1.3, ls="none")
     if cap is not None:
         axes.plot(cap, place, marker="o", ms=6.5, mfc=shade, mec="white", mew=0.6, ls="none")
     said = f"{tokens(cap)}, " if cap is not None else "no cap, "
-    verdict = VERDICT_PHRASE.get(str(item.get("verdict")), str(item.get("verdict")))
-    _beside(axes, place, 1.02, said + drawable(verdict), shade=shade)
+    _beside(axes, place, 1.02, said + drawable(VERDICT_PHRASE[item.verdict]), shade=shade)
 
 
 def _beside(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.figures.style import (
     INK,
@@ -13,14 +12,16 @@ from contextcliff_dagster.reporting.figures.style import (
     look,
     png_bytes,
 )
-from contextcliff_dagster.reporting.wording.number_format import number, tokens
-from contextcliff_dagster.reporting.wording.sentences import parts
+from contextcliff_dagster.reporting.wording.number_format import tokens
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
 
 _DPI, _WIDTH, _HEIGHT = 100, 6.4, 1.28
 _COLOURS = 32
 
 
-def sparkline(cliffs: Mapping[str, Any]) -> bytes:
+def sparkline(cliffs: Cliffs) -> bytes:
     """PNG bytes of at most 10 KB, 640 x 128 pixels: score (0 to 1) against log length of a model.
 
     Labels name the shortest and longest measured length and the safe cap; what the result lacks is
@@ -37,43 +38,27 @@ def sparkline(cliffs: Mapping[str, Any]) -> bytes:
         axes.set_yticks([])
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)
-        bins = [
-            b
-            for b in parts(cliffs, "bins")
-            if number(b.get("median_tokens")) and number(b.get("mean")) is not None
-        ]
-        seen = [
-            v
-            for b in bins
-            for k in ("min_tokens", "median_tokens", "max_tokens")
-            if (v := number(b.get(k)))
-        ]
+        bins = [b for b in cliffs.bins if b.median_tokens and b.mean is not None]
+        seen = [v for b in bins for v in (b.min_tokens, b.median_tokens, b.max_tokens) if v]
         low, high = (min(seen), max(seen)) if seen else (1.0, 10.0)
         if high <= low * 1.01:
             low, high = low / 1.5, high * 1.5
         axes.set_xlim(low / 1.03, high * 1.03)
         axes.set_xticks([])
         colour = look(0).colour
-        for zone in parts(cliffs, "zones"):
-            shade = ZONE_SHADE.get(str(zone.get("name")))
-            start = max(number(zone.get("from_tokens")) or 0.0, low / 1.03)
-            stop = min(number(zone.get("to_tokens")) or high, high * 1.03)
-            if shade and stop > start:
-                axes.axvspan(start, stop, color=shade, lw=0)
-        curve = [
-            p
-            for p in parts(cliffs, "curve")
-            if number(p.get("tokens")) and number(p.get("mean")) is not None
-        ]
+        for zone in cliffs.zones:
+            start, stop = max(zone.from_tokens, low / 1.03), min(zone.to_tokens, high * 1.03)
+            if stop > start:
+                axes.axvspan(start, stop, color=ZONE_SHADE[zone.name], lw=0)
+        curve = cliffs.curve
         if len(curve) > 1:
-            band = [[number(p.get(k)) or 0.0 for p in curve] for k in ("ci_low", "ci_high")]
-            if all(number(p.get("ci_high")) is not None for p in curve):
-                at = [float(p["tokens"]) for p in curve]
-                axes.fill_between(at, band[0], band[1], color=colour, alpha=0.14, lw=0)
-            axes.plot([p["tokens"] for p in curve], [p["mean"] for p in curve], color=colour, lw=2)
+            at = [p.tokens for p in curve]
+            lower, upper = [p.ci_low for p in curve], [p.ci_high for p in curve]
+            axes.fill_between(at, lower, upper, color=colour, alpha=0.14, lw=0)
+            axes.plot(at, [p.mean for p in curve], color=colour, lw=2)
         axes.plot(
-            [b["median_tokens"] for b in bins],
-            [b["mean"] for b in bins],
+            [b.median_tokens or 0 for b in bins],
+            [b.mean or 0.0 for b in bins],
             ls="none",
             marker="o",
             ms=4.5,
@@ -87,7 +72,7 @@ def sparkline(cliffs: Mapping[str, Any]) -> bytes:
                 (0.988, f"{tokens(high)} tokens", "right"),
             ):
                 figure.text(x, 0.09, text, ha=side, va="center", fontsize=8.5, color=SOFT_INK)
-        cap = number(cliffs.get("safe_cap_tokens"))
+        cap = cliffs.safe_cap_tokens
         if cap is not None:
             axes.axvline(cap, color=INK, lw=1.6)
             inside = min(max(cap, low), high)  # a cap beyond the data is named at the edge

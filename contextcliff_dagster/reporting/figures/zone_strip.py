@@ -6,9 +6,10 @@ hiding another; the row's line and marker are the key to the panels below.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
+from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.figures.style import (
     INK,
     SOFT_INK,
@@ -17,26 +18,24 @@ from contextcliff_dagster.reporting.figures.style import (
     look,
     shortened,
 )
-from contextcliff_dagster.reporting.wording.number_format import number, score, tokens
+from contextcliff_dagster.reporting.wording.number_format import score, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
     labels,
-    location_tokens,
-    part,
-    parts,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.cliffs import Zone
+
 _BAR_LOW, _BAR_HIGH = 0.10, 0.54
 _NAME_AT = 0.78
 
 
-def draw_zone_strip(
-    axes: Axes, results: Sequence[Mapping[str, Any]], limits: tuple[float, float]
-) -> None:
+def draw_zone_strip(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, float]) -> None:
     """Rows from top to bottom in the order of ``results``; ``limits``: the x range in tokens."""
     axes.set_ylim(-len(results) + 0.0, 0)
     axes.set_axis_off()
@@ -47,7 +46,7 @@ def draw_zone_strip(
         _cap_mark(axes, row, result, limits, base, taken)
 
 
-def _name_line(axes: Axes, row: int, name: str, result: Mapping[str, Any], y: float) -> None:
+def _name_line(axes: Axes, row: int, name: str, result: Cliffs, y: float) -> None:
     from matplotlib.lines import Line2D
 
     style = look(row)
@@ -102,34 +101,25 @@ def _name_line(axes: Axes, row: int, name: str, result: Mapping[str, Any], y: fl
         label.set_text(shortened(name, most))
 
 
-def _verdict_text(result: Mapping[str, Any]) -> str:
-    verdict = str(result.get("verdict"))
-    text = VERDICT_PHRASE.get(verdict, verdict.replace("_", " "))
-    location = location_tokens(result)
-    if location is not None and verdict in ("cliff", "gradual_decline", "dip"):
-        cliff = part(result, "cliff")
-        low, high = number(cliff.get("ci_low")), number(cliff.get("ci_high"))
-        span = (
-            f" [{tokens(low)}–{tokens(high)}]"
-            if low is not None and high is not None
-            else ", no interval"
-        )
-        place = f"falls at {tokens(location)} tokens"
-        if verdict != "dip":
-            place = f"half of the drop at {tokens(location)} tokens{span}"
+def _verdict_text(result: Cliffs) -> str:
+    verdict, cliff = result.verdict, result.cliff
+    text = VERDICT_PHRASE[verdict]
+    if cliff is not None:
+        place = f"falls at {tokens(cliff.location_tokens)} tokens"
+        if verdict is not Verdict.DIP:
+            span = f"[{tokens(cliff.ci_low)}–{tokens(cliff.ci_high)}]"
+            place = f"half of the drop at {tokens(cliff.location_tokens)} tokens {span}"
         text += f": {place}"
-    if number(result.get("safe_cap_tokens")) is None:
+    if result.safe_cap_tokens is None:
         text += "; no safe cap supported"
     return drawable(text)
 
 
-def _zone_bar(
-    axes: Axes, result: Mapping[str, Any], limits: tuple[float, float], base: float
-) -> list[Text]:
+def _zone_bar(axes: Axes, result: Cliffs, limits: tuple[float, float], base: float) -> list[Text]:
     from matplotlib.patches import Rectangle
 
     height = _BAR_HIGH - _BAR_LOW
-    zones = parts(result, "zones")
+    zones = result.zones
     if not zones:
         frame = Rectangle(
             (0, base + _BAR_LOW),
@@ -157,17 +147,17 @@ def _zone_bar(
         ]
     texts = []
     for zone in zones:
-        low = max(number(zone.get("from_tokens")) or 0.0, limits[0])
-        high = min(number(zone.get("to_tokens")) or limits[1], limits[1])
+        low = max(zone.from_tokens, limits[0])
+        high = min(zone.to_tokens, limits[1])
         if high <= low:
             continue
-        name = str(zone.get("name"))
+        name = zone.name
         axes.add_patch(
             Rectangle(
                 (low, base + _BAR_LOW),
                 high - low,
                 height,
-                fc=ZONE_FILL.get(name, "#EEEEEE"),
+                fc=ZONE_FILL[name],
                 ec="white",
                 lw=1.2,
                 zorder=1,
@@ -185,23 +175,22 @@ def _zone_bar(
                 zorder=1.1,
             )
             axes.add_patch(hatch)
-        texts.append(_zone_label(axes, name, zone, low, high, base + (_BAR_LOW + _BAR_HIGH) / 2))
+        texts.append(_zone_label(axes, zone, low, high, base + (_BAR_LOW + _BAR_HIGH) / 2))
     return [t for t in texts if t.get_text()]
 
 
-def _zone_label(
-    axes: Axes, name: str, zone: Mapping[str, Any], low: float, high: float, y: float
-) -> Text:
+def _zone_label(axes: Axes, zone: Zone, low: float, high: float, y: float) -> Text:
     """The zone's name and mean, the name alone, or nothing: whatever fits."""
+    name = zone.name
     pixels = axes.transData.transform([[low, 0], [high, 0]])[:, 0]
     text = axes.text(
         (low * high) ** 0.5, y, "", ha="center", va="center", fontsize=10, color=INK, zorder=3
     )
-    box = {"boxstyle": "square,pad=0.15", "fc": ZONE_FILL.get(name, "#EEEEEE"), "ec": "none"}
+    box = {"boxstyle": "square,pad=0.15", "fc": ZONE_FILL[name], "ec": "none"}
     if name == "transition":
         text.set_bbox(box)
-    for words in (f"{name}, mean {score(zone.get('mean'))}", name):
-        text.set_text(words if number(zone.get("mean")) is not None or words == name else name)
+    for words in (f"{name}, mean {score(zone.mean)}", name):
+        text.set_text(words if zone.mean is not None or words == name else name)
         if text.get_window_extent().width + 14 < pixels[1] - pixels[0]:
             return text
     text.set_text("")
@@ -211,12 +200,12 @@ def _zone_label(
 def _cap_mark(
     axes: Axes,
     row: int,
-    result: Mapping[str, Any],
+    result: Cliffs,
     limits: tuple[float, float],
     base: float,
     taken: Sequence[Text],
 ) -> None:
-    cap = number(result.get("safe_cap_tokens"))
+    cap = result.safe_cap_tokens
     if cap is None or cap <= 0:
         return
     colour = look(row).colour

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
 from contextcliff_dagster.reporting.wording.confound_terms import (
@@ -13,23 +12,29 @@ from contextcliff_dagster.reporting.wording.confound_terms import (
 )
 from contextcliff_dagster.reporting.wording.number_format import (
     estimate,
-    number,
     percent,
     score,
     tokens,
 )
-from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, part, parts, sentence
+from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
 
-Result = Mapping[str, Any]
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.fields import BinMean
+    from contextcliff_dagster.contracts.results.questions import (
+        EvidenceCurve,
+        EvidenceGroup,
+        LevelResult,
+    )
 
 
-def question_lines(result: Result, picture: str | None) -> list[str]:
+def question_lines(result: Cliffs, picture: str | None) -> list[str]:
     """All sections of one model; nothing where the records say nothing of their questions."""
     lines = [
         *_mix_lines(result),
         *_control_lines(result),
-        *_evidence_lines(result, "by_position"),
-        *_evidence_lines(result, "by_distance"),
+        *_evidence_lines(result.by_position, position=True),
+        *_evidence_lines(result.by_distance, position=False),
         *_level_lines(result),
     ]
     if lines and picture:
@@ -37,35 +42,38 @@ def question_lines(result: Result, picture: str | None) -> list[str]:
     return lines
 
 
-def refused_lines(name: str, result: Result) -> list[str]:
+def refused_lines(name: str, result: Cliffs) -> list[str]:
     """What was not told of the evidence, for the section on what was not measured."""
-    said = {"by_position": "where the evidence stands", "by_distance": "two pieces of evidence"}
+    curves = (
+        (result.by_position, "where the evidence stands"),
+        (result.by_distance, "two pieces of evidence"),
+    )
     return [
-        f"- {code(name)}: no test of the score by {words}: {plain(why)}."
-        for key, words in said.items()
-        if (why := part(result, key).get("refused_because"))
+        f"- {code(name)}: no test of the score by {words}: {plain(curve.refused_because)}."
+        for curve, words in curves
+        if curve is not None and curve.refused_because
     ]
 
 
-def _mix_lines(result: Result) -> list[str]:
+def _mix_lines(result: Cliffs) -> list[str]:
     row = shown_mix(result)
     if row is None:
         return []
-    words = CATEGORY_WORDS.get(str(row.get("category")), str(row.get("category")))
+    words = CATEGORY_WORDS[row.category]
     cells = [
         [
-            code(b.get("bin")),
-            score(b.get("mean"), "no answers"),
-            _mean(b, "standardised", "ci", "too few in common"),
-            percent(b.get("covered")),
+            code(b.bin),
+            score(b.mean, "no answers"),
+            _estimate(b.standardised, b.ci_low, b.ci_high, "too few in common"),
+            percent(b.covered),
         ]
-        for b in parts(row, "bins")
+        for b in row.bins
     ]
     head = ["bin", "mean as measured", "mean at the equal mix", "of the mix in the bin"]
     listed = ", ".join(
         f"{plain(value)} {percent(share)}"
-        for value, share in zip(row.get("values") or (), row.get("shares") or (), strict=False)
-        if number(share)
+        for value, share in zip(row.values, row.shares, strict=True)
+        if share
     )
     return [
         "",
@@ -77,46 +85,47 @@ def _mix_lines(result: Result) -> list[str]:
     ]
 
 
-def _control_lines(result: Result) -> list[str]:
-    controls = parts(result, "controls")
+def _control_lines(result: Cliffs) -> list[str]:
+    controls = result.controls
     if not controls:
         return []
     by_bin: dict[str, list[str]] = {}
     for control in controls:
-        for b in parts(control, "bins"):
-            n = tokens(b.get("n"), "0")
-            shown = f"{_mean(b, 'mean', 'ci', 'no answers')}, n = {n}"
-            by_bin.setdefault(str(b.get("bin")), []).append(shown)
-    means = {str(b.get("bin")): _mean(b, "mean", "ci", "none") for b in parts(result, "bins")}
-    names = [control_words(str(control.get("name"))) for control in controls]
+        for b in control.bins:
+            shown = f"{_mean(b, 'no answers')}, n = {tokens(b.n)}"
+            by_bin.setdefault(b.bin, []).append(shown)
+    means = {b.bin: _estimate(b.mean, b.ci_low, b.ci_high, "none") for b in result.bins}
+    names = [control_words(control.name) for control in controls]
     rows = [[code(key), means.get(key, "none"), *cells] for key, cells in by_bin.items()]
     lines = ["", "### Controls: the same questions without the document", ""]
     for control in controls:
-        lines += [f"- {plain(sentence(text))}" for text in control.get("says") or ()]
-        if control.get("name") == "oracle":
-            asked, known = tokens(control.get("n_all"), "?"), tokens(control.get("n_askable"), "?")
+        lines += [f"- {plain(sentence(text))}" for text in control.says]
+        if control.name == "oracle":
+            asked, known = tokens(control.n_all), tokens(control.n_askable)
             lines.append(f"- {known} of {asked} examples say where their evidence is.")
     return [*lines, "", *table(["bin", "whole document", *names], rows, right=(1, 2, 3))]
 
 
-def _evidence_lines(result: Result, key: str) -> list[str]:
-    curve = part(result, key)
-    groups = parts(curve, "groups")
-    if sum(number(g.get("mean")) is not None for g in groups) < 2:
+def _evidence_lines(curve: EvidenceCurve | None, *, position: bool) -> list[str]:
+    if curve is None or sum(g.mean is not None for g in curve.groups) < 2:
         return []
-    position = key == "by_position"
     heading = (
         "Where the evidence stands" if position else "How far two pieces of evidence lie apart"
     )
     rows = [
         [
             _span(g, position),
-            tokens(g.get("n"), "0"),
-            tokens(g.get("n_documents"), "0"),
-            _mean(g, "mean", "ci", "too few"),
-            _mean(g, "at_equal_length", "at_equal_length", "lengths too different"),
+            tokens(g.n),
+            tokens(g.n_documents),
+            _estimate(g.mean, g.ci_low, g.ci_high, "too few"),
+            _estimate(
+                g.at_equal_length,
+                g.at_equal_length_low,
+                g.at_equal_length_high,
+                "lengths too different",
+            ),
         ]
-        for g in groups
+        for g in curve.groups
     ]
     head = ["place in the text" if position else "tokens between", "n", "documents", "mean"]
     return [
@@ -129,48 +138,44 @@ def _evidence_lines(result: Result, key: str) -> list[str]:
     ]
 
 
-def _test(curve: Result, position: bool) -> str:
-    asked = f"{tokens(curve.get('n'), '0')} of {tokens(curve.get('n_all'), '0')} examples say it"
+def _test(curve: EvidenceCurve, position: bool) -> str:
+    asked = f"{tokens(curve.n)} of {tokens(curve.n_all)} examples say it"
     what = "the place" if position else "the distance"
-    p = number(curve.get("p_value"))
+    p, low, high = curve.p_value, curve.difference_low, curve.difference_high
     if p is None:
-        return f"{asked}. Not tested: {plain(sentence(curve.get('refused_because')))}"
-    groups, at = parts(curve, "groups"), curve.get("group")
-    if not isinstance(at, int) or at >= len(groups):
+        return f"{asked}. Not tested: {plain(sentence(curve.refused_because))}"
+    if curve.group is None:
         return f"{asked}. That {what} means nothing at equal length has p = {p:.3f}."
-    low, high = number(curve.get("difference_low")), number(curve.get("difference_high"))
-    size = number(curve.get("difference"))
     shown = (
-        f" (difference {size:+.2f} [{low:+.2f}, {high:+.2f}])"
-        if size is not None and low is not None and high is not None
+        f" (difference {curve.difference:+.2f} [{low:+.2f}, {high:+.2f}])"
+        if curve.difference is not None and low is not None and high is not None
         else ""
     )
     return (
         f"{asked}. That {what} means nothing at equal length has p = {p:.3f}; "
-        f"{_span(groups[at], position)} differs most{shown}."
+        f"{_span(curve.groups[curve.group], position)} differs most{shown}."
     )
 
 
-def _span(group: Result, position: bool) -> str:
-    low, high = number(group.get("low")) or 0.0, number(group.get("high")) or 0.0
+def _span(group: EvidenceGroup, position: bool) -> str:
     if position:
-        return f"{100 * low:.0f} to {100 * high:.0f}%"
-    return f"{tokens(low)} to {tokens(high)}"
+        return f"{100 * group.low:.0f} to {100 * group.high:.0f}%"
+    return f"{tokens(group.low)} to {tokens(group.high)}"
 
 
-def _level_lines(result: Result) -> list[str]:
-    levels = parts(result, "levels")
+def _level_lines(result: Cliffs) -> list[str]:
+    levels = result.levels
     if not levels:
         return []
     rows = [
         [
-            f"{plain(r.get('name'))}{_of(r)}",
-            tokens(r.get("n"), "0"),
-            tokens(r.get("n_documents"), "0"),
-            score(r.get("baseline"), "none"),
-            plain(VERDICT_PHRASE.get(str(r.get("verdict")), r.get("verdict"))),
-            tokens(r.get("safe_cap_tokens"), "none supported"),
-            _place(r),
+            f"{plain(r.name)}{_of(r)}",
+            tokens(r.n),
+            tokens(r.n_documents),
+            score(r.baseline, "none"),
+            plain(VERDICT_PHRASE[r.verdict]),
+            tokens(r.safe_cap_tokens, "none supported"),
+            _location(r),
         ]
         for r in levels
     ]
@@ -182,26 +187,27 @@ def _level_lines(result: Result) -> list[str]:
         *table([*head, "half of the drop at"], rows, right=(1, 2, 3, 5)),
         "",
         *(
-            f"- {plain(r.get('name'))}: {plain(sentence(r.get('safe_cap_reason')))}"
+            f"- {plain(r.name)}: {plain(sentence(r.safe_cap_reason))}"
             for r in levels
-            if r.get("safe_cap_reason")
+            if r.safe_cap_reason
         ),
     ]
 
 
-def _of(level: Result) -> str:
-    named: Sequence[Any] = level.get("levels") or ()
-    return "" if list(named) == [level.get("name")] else f" ({', '.join(map(plain, named))})"
+def _of(level: LevelResult) -> str:
+    named = list(level.levels)
+    return "" if named == [level.name] else f" ({', '.join(map(plain, named))})"
 
 
-def _place(level: Result) -> str:
-    if number(level.get("location_tokens")) is None:
+def _location(level: LevelResult) -> str:
+    if level.location_tokens is None:
         return "none found"
-    span = f" [{tokens(level.get('ci_low'))}, {tokens(level.get('ci_high'))}]"
-    return f"{tokens(level.get('location_tokens'))}{span}"
+    return f"{tokens(level.location_tokens)} [{tokens(level.ci_low)}, {tokens(level.ci_high)}]"
 
 
-def _mean(row: Result, key: str, interval: str, missing: str) -> str:
-    if number(row.get(key)) is None:
-        return missing
-    return estimate(row.get(key), row.get(f"{interval}_low"), row.get(f"{interval}_high"))
+def _mean(row: BinMean, missing: str) -> str:
+    return _estimate(row.mean, row.ci_low, row.ci_high, missing)
+
+
+def _estimate(mean: float | None, low: float | None, high: float | None, missing: str) -> str:
+    return missing if mean is None else estimate(mean, low, high)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
-from contextcliff_dagster.reporting.wording.number_format import number, percent, score, tokens
-from contextcliff_dagster.reporting.wording.sentences import part, parts
+from contextcliff_dagster.reporting.wording.number_format import percent, score, tokens
 
-Result = Mapping[str, Any]
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.cliffs import EffectiveLength, Rule
 
 RULE_WORDS = {
     "transition_sd": "transition: SD at least 2 x the first bin's",
@@ -19,28 +20,20 @@ RULE_WORDS = {
     "first_failing_edge": "cap by these rules: lower edge of the first failing bin, tokens",
     "critical_threshold": "that edge as a share of the window",
 }
-DEFINITION_WORDS = {
-    "ruler_85_6": "RULER (arXiv 2404.06654): longest length with a score of at least the threshold",
-    "nolima_0_85": "NoLiMa (arXiv 2502.05167): longest length with at least .85 x the base score",
-    "mecw_5pct": "MECW (arXiv 2509.21361): longest length before a loss of more than 5%",
-    "drop_30pct": "longest length before a loss of more than 30% of the baseline",
-}
 
 
-def rules_table(result: Result) -> list[str]:
+def rules_table(result: Cliffs) -> list[str]:
     """The plain rules with what they saw; a rule that cannot fire says so."""
-    rules = parts(result, "rules")
+    rules = result.rules
     if not rules:
         return ["Not evaluated."]
     rows = [
         [
-            plain(RULE_WORDS.get(str(r.get("name")), r.get("name"))),
-            ("yes" if r.get("fired") else "no")
-            if r.get("reachable")
-            else "cannot fire on these data",
-            code(r["at_bin"]) if r.get("at_bin") is not None else "none",
-            _rule_value(r, r.get("value")),
-            _rule_value(r, r.get("threshold")),
+            plain(RULE_WORDS.get(r.name, r.name)),
+            ("yes" if r.fired else "no") if r.reachable else "cannot fire on these data",
+            code(r.at_bin) if r.at_bin is not None else "none",
+            _rule_value(r, r.value),
+            _rule_value(r, r.threshold),
         ]
         for r in rules
     ]
@@ -53,44 +46,48 @@ def rules_table(result: Result) -> list[str]:
     ]
 
 
-def _rule_value(rule: Mapping[str, Any], value: Any) -> str:
-    found = number(value)
-    if found is None:
+def _rule_value(rule: Rule, value: float | None) -> str:
+    if value is None:
         return "none"
-    if rule.get("name") == "first_failing_edge":
-        return tokens(found)
-    if rule.get("name") in ("mean_drop", "critical_threshold", "failure_rate_spike"):
-        return percent(found)
-    return f"{found:.3f}"
+    if rule.name == "first_failing_edge":
+        return tokens(value)
+    if rule.name in ("mean_drop", "critical_threshold", "failure_rate_spike"):
+        return percent(value)
+    return f"{value:.3f}"
 
 
-def definitions_table(result: Result) -> list[str]:
+def definitions_table(result: Cliffs) -> list[str]:
     """Other people's effective lengths on the same bins, and LongScore."""
-    definitions = part(result, "definitions")
-    rows = []
-    for name, words in DEFINITION_WORDS.items():
-        found = definitions.get(name)
-        if isinstance(found, Mapping):
-            rows.append([plain(words), _censored(found), _threshold(found.get("threshold"))])
-    lines = (
-        table(["definition", "tokens", "threshold"], rows, right=(1, 2))
-        if rows
-        else ["Not evaluated."]
-    )
-    long_score = part(definitions, "longscore")
-    if long_score:
-        base = score(long_score.get("base"))
-        values = ", ".join(
-            f"{tokens(v.get('tokens'), '?')}: {score(v.get('value'))}"
-            for v in parts(long_score, "by_length")
+    definitions, long_score = result.definitions, result.definitions.longscore
+    rows = [
+        [plain(words), _censored(found), _threshold(found.threshold)]
+        for words, found in (
+            (
+                "RULER (arXiv 2404.06654): longest length with a score of at least the threshold",
+                definitions.ruler_85_6,
+            ),
+            (
+                "NoLiMa (arXiv 2502.05167): longest length with at least .85 x the base score",
+                definitions.nolima_0_85,
+            ),
+            (
+                "MECW (arXiv 2509.21361): longest length before a loss of more than 5%",
+                definitions.mecw_5pct,
+            ),
+            (
+                "longest length before a loss of more than 30% of the baseline",
+                definitions.drop_30pct,
+            ),
         )
-        lines += [
-            "",
-            f"LongScore (arXiv 2505.19293), relative change against {base} "
-            f"at {_lengths(long_score.get('base_tokens'))} tokens: "
-            f"mean {score(long_score.get('mean'))}"
-            + (f" (by tokens {values})." if values else "."),
-        ]
+    ]
+    lines = table(["definition", "tokens", "threshold"], rows, right=(1, 2))
+    values = ", ".join(f"{tokens(v.tokens)}: {score(v.value)}" for v in long_score.by_length)
+    lines += [
+        "",
+        f"LongScore (arXiv 2505.19293), relative change against {score(long_score.base)} "
+        f"at {_lengths(long_score.base_tokens)} tokens: mean {score(long_score.mean)}"
+        + (f" (by tokens {values})." if values else "."),
+    ]
     return [
         *lines,
         "",
@@ -98,21 +95,17 @@ def definitions_table(result: Result) -> list[str]:
     ]
 
 
-def _censored(found: Mapping[str, Any]) -> str:
-    mark = found.get("censored")
-    if mark == ">":
-        return f"at least {tokens(found.get('tokens'))}"
-    if mark == "<":
+def _censored(found: EffectiveLength) -> str:
+    if found.censored == ">":
+        return f"at least {tokens(found.tokens)}"
+    if found.censored == "<":
         return "below the shortest measured"
-    return tokens(found.get("tokens"), "none")
+    return tokens(found.tokens, "none")
 
 
-def _threshold(value: Any) -> str:
-    found = number(value)
-    return "none" if found is None else f"{found:.3f}"
+def _threshold(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
 
 
-def _lengths(value: Any) -> str:
-    """One length or several."""
-    lengths = value if isinstance(value, list | tuple) else [value]
-    return ", ".join(tokens(v, "unknown") for v in lengths) or "unknown"
+def _lengths(lengths: Sequence[int]) -> str:
+    return ", ".join(map(tokens, lengths)) or "unknown"

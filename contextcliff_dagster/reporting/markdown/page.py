@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.reporting.markdown.confounds import question_lines, refused_lines
 from contextcliff_dagster.reporting.markdown.definitions import definitions_table, rules_table
 from contextcliff_dagster.reporting.markdown.escaping import code, plain
@@ -24,7 +24,7 @@ from contextcliff_dagster.reporting.markdown.tables import (
     zones_table,
 )
 from contextcliff_dagster.reporting.markdown.token_ratio import token_lines
-from contextcliff_dagster.reporting.wording.number_format import level, number, percent, tokens
+from contextcliff_dagster.reporting.wording.number_format import level, percent, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
     amount,
@@ -34,13 +34,11 @@ from contextcliff_dagster.reporting.wording.sentences import (
     half_drop_sentence,
     labels,
     measured_range,
-    part,
-    parts,
     score_name,
     sentence,
 )
 
-Results = Sequence[Mapping[str, Any]]
+Results = Sequence[Cliffs]
 
 
 def markdown_report(
@@ -68,7 +66,7 @@ def markdown_report(
     for name, result in zip(names, cliffs, strict=True):
         about = question_lines(result, questions_picture)
         lines += ["", *_model_section(name, result, sensitivity_picture, about)]
-        if parts(result, "sensitivity"):
+        if result.sensitivity:
             sensitivity_picture = None  # it shows all models
         if about:
             questions_picture = None
@@ -89,27 +87,26 @@ def _answers(results: Results, names: Sequence[str]) -> list[str]:
     return lines
 
 
-def answer_sentence(name: str, result: Mapping[str, Any]) -> str:
+def answer_sentence(name: str, result: Cliffs) -> str:
     """Verdict and cap of one model in one sentence, as markup."""
-    verdict = str(result.get("verdict"))
-    head = f"{code(name)}: **{plain(VERDICT_PHRASE.get(verdict, verdict))}**"
-    cap = number(result.get("safe_cap_tokens"))
+    head = f"{code(name)}: **{plain(VERDICT_PHRASE[result.verdict])}**"
+    cap = result.safe_cap_tokens
     if cap is None:
-        reason = plain(sentence(result.get("safe_cap_reason"))) or "the analysis gives no reason."
+        reason = plain(sentence(result.safe_cap_reason)) or "the analysis gives no reason."
         return f"{head}; **no safe cap** is supported by {amount(result)}: {reason}"
-    prompt = number(result.get("cap_prompt_tokens"))
+    prompt = result.cap_prompt_tokens
     as_prompt = f" ({tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
     return (
         f"{head}; keep documents at or below **{tokens(cap)} tokens**{as_prompt}: up to there the "
-        f"{plain(score_name(result))} is, with {level(result.get('confidence'))} confidence, "
-        f"within {level(result.get('tolerance'))} of its baseline "
+        f"{plain(score_name(result))} is, with {level(result.confidence)} confidence, "
+        f"within {level(result.tolerance)} of its baseline "
         f"{baseline_phrase(result)}, measured with {amount(result)}."
     )
 
 
 def _reading(results: Results) -> list[str]:
-    confidence = level(results[0].get("confidence")) if results else "the stated"
-    tolerance = level(results[0].get("tolerance")) if results else "the stated share"
+    confidence = level(results[0].confidence) if results else "the stated"
+    tolerance = level(results[0].tolerance) if results else "the stated share"
     return [
         "## How to read this",
         "",
@@ -130,10 +127,10 @@ def _reading(results: Results) -> list[str]:
 
 
 def _model_section(
-    name: str, result: Mapping[str, Any], sensitivity_picture: str | None, questions: list[str]
+    name: str, result: Cliffs, sensitivity_picture: str | None, questions: list[str]
 ) -> list[str]:
     lines = [f"## {code(name)}", "", plain(half_drop_sentence(result))]
-    if reason := sentence(result.get("safe_cap_reason")):
+    if reason := sentence(result.safe_cap_reason):
         lines.append(f"{plain(reason)}")
     if more := certify_sentence(result):
         lines.append(plain(more))
@@ -141,7 +138,7 @@ def _model_section(
         lines += ["", plain(checked)]
     if joint := joint_cap_line(result):
         lines += ["", plain(joint)]
-    warnings = [sentence(w) for w in _listed(result, "warnings")]
+    warnings = [sentence(w) for w in result.warnings if w]
     lines += ["", "### Warnings", "", *([f"- {plain(w)}" for w in warnings] or ["None."])]
     lines += ["", "### Zones", "", *zones_table(result)]
     lines += ["", "### Bins", "", *bins_table(result), *token_lines(result)]
@@ -157,23 +154,17 @@ def _model_section(
     return lines + more_data_lines(result)
 
 
-def _listed(source: Mapping[str, Any], name: str) -> list[str]:
-    """A list of sentences of the contract; an absent or null one reads as empty."""
-    found = source.get(name)
-    return [str(item) for item in found if item] if isinstance(found, list | tuple) else []
-
-
 def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
     lines = ["## What was not measured", ""]
     for name, result in zip(names, results, strict=True):
-        missing = {k: round(v) for k, n in part(result, "missing").items() if (v := number(n))}
-        said = ", ".join(f"{n:,} {plain(k)}" for k, n in missing.items()) or "none"
-        share = percent(result.get("missing_share"), "share unknown")
+        missing = {tag: n for tag, n in to_json(result.missing).items() if n}
+        said = ", ".join(f"{n:,} {plain(tag)}" for tag, n in missing.items()) or "none"
+        share = percent(result.missing_share)
         lines.append(
             f"- {code(name)}: calls without an answer, outside every mean: {said} "
             f"({share} of the planned calls)."
         )
-        reach, window = measured_range(result), number(result.get("window_tokens"))
+        reach, window = measured_range(result), result.window_tokens
         if reach is None:
             lines.append(f"- {code(name)}: no answer was scored.")
         elif window and window > reach[1]:
@@ -185,19 +176,16 @@ def _unmeasured(results: Results, names: Sequence[str]) -> list[str]:
             lines.append(
                 f"- {code(name)}: the model's window is not stated, so no share of it is given."
             )
-        if number(part(result, "baseline").get("mean")) is None:
+        if result.baseline.mean is None:
             lines.append(f"- {code(name)}: no baseline.")
-        if not any(
-            number(part(b, "ttft_ms").get("p50")) is not None for b in parts(result, "bins")
-        ):
+        if all(b.ttft_ms is None for b in result.bins):
             lines.append(f"- {code(name)}: no time to first token.")
-        confounds = part(result, "confounds")
-        if confounds.get("identified") in (None, "not_assessed"):
+        if result.confounds.identified == "not_assessed":
             lines.append(
                 f"- {code(name)}: whether length is confounded with difficulty was not assessed."
             )
         lines += refused_lines(name, result)
-        if not part(result, "joint_cap"):
+        if result.joint_cap is None:
             lines.append(
                 f"- {code(name)}: no joint cap of score and latency: too few times to first token."
             )
@@ -214,17 +202,17 @@ def _provenance(results: Results, names: Sequence[str]) -> list[str]:
     lines = ["## Provenance", ""]
     for name, result in zip(names, results, strict=True):
         lines.append(f"- {code(name)}")
-        for key in (
-            "schema_version",
-            "created_at",
-            "study",
-            "campaign",
-            "task",
-            "tokenizer",
-            "identity",
+        for key, value in (
+            ("schema_version", result.schema_version),
+            ("created_at", result.created_at),
+            ("study", result.study),
+            ("campaign", result.campaign),
+            ("task", result.task),
+            ("tokenizer", result.tokenizer),
+            ("identity", result.identity),
         ):
-            lines.append(f"    - {key}: {code(result.get(key))}")
-        for group, content in part(result, "provenance").items():
+            lines.append(f"    - {key}: {code(value)}")
+        for group, content in result.provenance.items():
             if isinstance(content, Mapping):
                 lines += [
                     f"    - {plain(group)} {plain(key)}: {code(value)}"

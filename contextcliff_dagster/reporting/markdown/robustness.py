@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.markdown.escaping import plain, table
-from contextcliff_dagster.reporting.wording.number_format import count, level, number, tokens
-from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, part, parts, sentence
+from contextcliff_dagster.reporting.wording.number_format import count, level, tokens
+from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
 
-Result = Mapping[str, Any]
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.cliffs import MoreData
 
 
-def confounds_line(result: Result) -> str | None:
+def confounds_line(result: Cliffs) -> str | None:
     """Whether a changing mix of questions explains the loss; ``None`` where nobody looked."""
-    confounds = part(result, "confounds")
-    if confounds.get("identified") == "no":
+    confounds = result.confounds
+    if confounds.identified == "no":
         return "That length is the cause is not shown: see the warnings."
-    reasons = confounds.get("reasons")
-    if confounds.get("identified") != "yes" or not isinstance(reasons, list):
+    if confounds.identified != "yes":
         return None
-    return " ".join(["Is it length, or other questions?", *map(sentence, reasons)])
+    return " ".join(["Is it length, or other questions?", *map(sentence, confounds.reasons)])
 
 
-def detector_lines(result: Result) -> list[str]:
+def detector_lines(result: Cliffs) -> list[str]:
     """Other detectors with the place each sees; nothing where none was asked."""
-    detectors = parts(result, "detectors")
+    detectors = result.detectors
     if not detectors:
         return []
     rows = [
         [
-            plain(d.get("name")),
-            tokens(d.get("location_tokens"), "nothing found"),
-            "cannot be told" if d.get("agrees") is None else "yes" if d.get("agrees") else "no",
+            plain(d.name),
+            tokens(d.location_tokens, "nothing found"),
+            "cannot be told" if d.agrees is None else "yes" if d.agrees else "no",
         ]
         for d in detectors
     ]
@@ -48,19 +48,19 @@ def detector_lines(result: Result) -> list[str]:
     ]
 
 
-def sensitivity_lines(result: Result, picture: str | None) -> list[str]:
+def sensitivity_lines(result: Cliffs, picture: str | None) -> list[str]:
     """Cap and verdict with one choice made otherwise; nothing where none was varied."""
-    rows = parts(result, "sensitivity")
+    rows = result.sensitivity
     if not rows:
         return []
     cells = [
         [
-            plain(r.get("factor")),
-            plain(r.get("value")) + (" (reported)" if r.get("reported") and r.get("value") else ""),
-            plain(VERDICT_PHRASE.get(str(r.get("verdict")), r.get("verdict"))),
-            tokens(r.get("safe_cap_tokens"), "none supported"),
-            tokens(r.get("location_tokens"), "none found"),
-            tokens(r.get("n"), "unknown"),
+            plain(r.factor),
+            plain(r.value) + (" (reported)" if r.reported and r.value else ""),
+            plain(VERDICT_PHRASE[r.verdict]),
+            tokens(r.safe_cap_tokens, "none supported"),
+            tokens(r.location_tokens, "none found"),
+            tokens(r.n),
         ]
         for r in rows
     ]
@@ -79,23 +79,23 @@ def sensitivity_lines(result: Result, picture: str | None) -> list[str]:
     return lines
 
 
-def more_data_lines(result: Result) -> list[str]:
+def more_data_lines(result: Cliffs) -> list[str]:
     """What more examples are expected to buy; nothing where it was not reckoned."""
-    more = parts(part(result, "certify"), "more")
+    more = result.certify.more
     if not more:
         return []
     rows = [
         [
             _budget(m),
-            f"{count(m.get('examples'), 'example')}, about {tokens(m.get('per_bin'), '?')} a bin",
-            tokens(m.get("expected_cap_now"), "none"),
-            tokens(m.get("expected_cap_tokens"), "none"),
+            f"{count(m.examples, 'example')}, about {tokens(m.per_bin)} a bin",
+            tokens(m.expected_cap_now, "none"),
+            tokens(m.expected_cap_tokens, "none"),
             _gain(m),
         ]
         for m in more
     ]
     head = ["another", "buys", "cap to expect now", "then", "gain, tokens"]
-    assumes = part(result, "certify").get("assumes")
+    assumes = result.certify.assumes
     curve = "flat, as these data allow" if assumes == "flat" else "as it was fitted"
     return [
         "",
@@ -109,27 +109,25 @@ def more_data_lines(result: Result) -> list[str]:
     ]
 
 
-def _budget(more: Mapping[str, Any]) -> str:
-    spent = f"{tokens(more.get('tokens'))} tokens"
-    usd = number(more.get("usd"))
-    return spent if usd is None else f"{spent}, {usd:,.2f} USD"
+def _budget(more: MoreData) -> str:
+    spent = f"{tokens(more.tokens)} tokens"
+    return spent if more.usd is None else f"{spent}, {more.usd:,.2f} USD"
 
 
-def _gain(more: Mapping[str, Any]) -> str:
-    now = number(more.get("expected_cap_now")) or 0.0
-    then = number(more.get("expected_cap_tokens")) or 0.0
-    return f"{round(then - now):+,}" if then != now else "0"
+def _gain(more: MoreData) -> str:
+    now, then = more.expected_cap_now or 0, more.expected_cap_tokens or 0
+    return f"{then - now:+,}" if then != now else "0"
 
 
-def joint_cap_line(result: Result) -> str | None:
+def joint_cap_line(result: Cliffs) -> str | None:
     """The cap that scores and times respect, as a sentence; None where no time was tested."""
-    joint = part(result, "joint_cap")
-    if not joint:
+    joint = result.joint_cap
+    if joint is None:
         return None
-    cap = number(joint.get("tokens"))
+    cap = joint.tokens
     if cap is None:
         return "Joint cap of score and latency: none, because the score supports none."
-    if joint.get("limited_by") == "latency":
+    if joint.limited_by == "latency":
         return (
             f"Joint cap of score and latency: {tokens(cap)} tokens, limited by latency: beyond it "
             "the first token comes later than the length explains."
@@ -140,15 +138,15 @@ def joint_cap_line(result: Result) -> str | None:
     )
 
 
-def variance_line(result: Result) -> str | None:
+def variance_line(result: Cliffs) -> str | None:
     """Whether scores scatter beyond what their mean explains; None where it was not tested."""
-    signal = part(result, "variance_signal")
-    if not signal:
+    signal = result.variance_signal
+    if signal is None:
         return None
     head = "Scatter of the scores beyond what their mean explains"
-    p = number(signal.get("p_value"))
+    p = signal.p_value
     if p is None:
-        return f"{head}: not tested; {signal.get('refused_because')}."
-    window = f"{tokens(signal.get('from_tokens'))} to {tokens(signal.get('to_tokens'))} tokens"
+        return f"{head}: not tested; {signal.refused_because}."
+    window = f"{tokens(signal.from_tokens)} to {tokens(signal.to_tokens)} tokens"
     found = "found" if p <= 0.05 else "none found"
     return f"{head}: {found} (the most at {window}, p = {p:.3f}, level {level(0.05)})."

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
 from contextcliff_dagster.reporting.wording.number_format import (
     NOT_MEASURED,
     estimate,
     level,
     milliseconds,
-    number,
     percent,
     score,
     tokens,
 )
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
-    location_tokens,
-    part,
-    parts,
     score_name,
     window_share,
 )
 
-Result = Mapping[str, Any]
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.cliffs import Zone
 
-_SPREAD = ("min", "median", "max")
-_TAKEN_OUT = ("context_overflow", "transport_error", "invalid_truncated")
 
-
-def models_table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
+def models_table(results: Sequence[Cliffs], names: Sequence[str]) -> list[str]:
     """One row per model: verdict, caps, place and size of the drop, baseline, window, amounts."""
     head = [
         "model",
@@ -50,58 +46,43 @@ def models_table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
     ]
     rows = []
     for name, r in zip(names, results, strict=True):
-        cliff, base = part(r, "cliff"), part(r, "baseline")
+        cliff, base = r.cliff, r.baseline
         rows.append(
             [
                 code(name),
-                plain(VERDICT_PHRASE.get(str(r.get("verdict")), r.get("verdict"))),
-                tokens(r.get("safe_cap_tokens"), "none supported"),
-                tokens(r.get("cap_prompt_tokens"), "unknown"),
-                _with_span(
-                    location_tokens(r),
-                    cliff.get("ci_low"),
-                    cliff.get("ci_high"),
-                    tokens,
-                    "none found",
-                ),
+                plain(VERDICT_PHRASE[r.verdict]),
+                tokens(r.safe_cap_tokens, "none supported"),
+                tokens(r.cap_prompt_tokens, "unknown"),
+                "none found"
+                if cliff is None
+                else f"{tokens(cliff.location_tokens)} "
+                f"[{tokens(cliff.ci_low)}, {tokens(cliff.ci_high)}]",
                 percent(window_share(r), "none"),
-                _with_span(
-                    cliff.get("drop"),
-                    cliff.get("drop_ci_low"),
-                    cliff.get("drop_ci_high"),
-                    percent,
-                    "none found",
-                ),
-                f"{estimate(base.get('mean'), base.get('ci_low'), base.get('ci_high'))}, "
-                f"n = {tokens(base.get('n'), 'unknown')}",
-                tokens(r.get("window_tokens"), "not stated"),
-                tokens(r.get("n"), "unknown"),
-                tokens(r.get("n_documents"), "unknown"),
-                code(r["tokenizer"]) if r.get("tokenizer") else "not stated",
+                "none found"
+                if cliff is None
+                else f"{percent(cliff.drop)} "
+                f"[{percent(cliff.drop_ci_low)}, {percent(cliff.drop_ci_high)}]",
+                f"{estimate(base.mean, base.ci_low, base.ci_high)}, n = {tokens(base.n)}",
+                tokens(r.window_tokens, "not stated"),
+                tokens(r.n),
+                tokens(r.n_documents, "unknown"),
+                code(r.tokenizer) if r.tokenizer else "not stated",
             ]
         )
     return ["## Models", "", *table(head, rows, right=(2, 3, 8, 9, 10))]
 
 
-def _with_span(value: Any, low: Any, high: Any, spell: Any, missing: str) -> str:
-    if number(value) is None:
-        return missing
-    if number(low) is None or number(high) is None:
-        return f"{spell(value)} (no interval)"
-    return f"{spell(value)} [{spell(low)}, {spell(high)}]"
-
-
-def zones_table(result: Result) -> list[str]:
+def zones_table(result: Cliffs) -> list[str]:
     """Zones as half-open token ranges with the mean score of the answers inside."""
-    zones = parts(result, "zones")
+    zones = result.zones
     if not zones:
         return ["None: the data do not support a division into zones."]
     rows = [
         [
-            plain(z.get("name")),
-            tokens(z.get("from_tokens"), "0"),
-            tokens(z.get("to_tokens"), "open"),
-            score(z.get("mean")),
+            plain(z.name),
+            tokens(z.from_tokens),
+            tokens(z.to_tokens),
+            score(z.mean),
             _zone_n(result, z),
         ]
         for z in zones
@@ -125,22 +106,19 @@ def zones_table(result: Result) -> list[str]:
     ]
 
 
-def _zone_n(result: Result, zone: Mapping[str, Any]) -> str:
+def _zone_n(result: Cliffs, zone: Zone) -> str:
     """Answers of the bins whose median document lies in the zone: the contract counts by bin."""
-    low, high = number(zone.get("from_tokens")) or 0.0, number(zone.get("to_tokens"))
     total = sum(
-        number(b.get("n")) or 0
-        for b in parts(result, "bins")
-        if (at := number(b.get("median_tokens"))) is not None
-        and at >= low
-        and (high is None or at < high)
+        b.n
+        for b in result.bins
+        if b.median_tokens is not None and zone.from_tokens <= b.median_tokens < zone.to_tokens
     )
-    return f"about {round(total):,}"
+    return f"about {total:,}"
 
 
-def bins_table(result: Result) -> list[str]:
+def bins_table(result: Cliffs) -> list[str]:
     """Per bin: tokens, amounts, mean with interval, spread, failures, time to first token."""
-    bins = parts(result, "bins")
+    bins = result.bins
     if not bins:
         return ["No bins."]
     head = [
@@ -158,75 +136,66 @@ def bins_table(result: Result) -> list[str]:
     ]
     rows = []
     for b in bins:
-        first = part(b, "ttft_ms")
-        has = number(b.get("mean")) is not None
-        no_spread = "needs n of 2" if number(b.get("n")) == 1 or not has else "unknown"
+        has = b.mean is not None
+        no_spread = "needs n of 2" if b.n == 1 or not has else "unknown"
+        spread = (b.min_tokens, b.median_tokens, b.max_tokens)
         rows.append(
             [
-                code(b.get("bin")),
-                f"{tokens(b.get('edge_low'), '?')} to {tokens(b.get('edge_high'), '?')}",
-                f"[{', '.join(tokens(b.get(f'{k}_tokens'), '?') for k in _SPREAD)}]",
-                "unknown" if has and not b.get("n") else tokens(b.get("n"), "unknown"),
-                tokens(b.get("n_documents"), "unknown"),
-                estimate(b.get("mean"), b.get("ci_low"), b.get("ci_high")) if has else "no answers",
-                score(b.get("sd"), no_spread),
-                score(b.get("variance"), no_spread),
-                percent(b.get("failure_rate"), "unknown"),
-                tokens(b.get("missing"), "unknown"),
+                code(b.bin),
+                f"{tokens(b.edge_low)} to {tokens(b.edge_high)}",
+                f"[{', '.join(tokens(length, '?') for length in spread)}]",
+                "unknown" if has and not b.n else tokens(b.n),
+                tokens(b.n_documents, "unknown"),
+                estimate(b.mean, b.ci_low, b.ci_high) if has else "no answers",
+                score(b.sd, no_spread),
+                score(b.variance, no_spread),
+                percent(b.failure_rate, "unknown"),
+                tokens(b.missing),
                 NOT_MEASURED
-                if number(first.get("p50")) is None
-                else f"{milliseconds(first.get('p50'))}, {milliseconds(first.get('p95'))}",
+                if b.ttft_ms is None
+                else f"{milliseconds(b.ttft_ms.p50)}, {milliseconds(b.ttft_ms.p95)}",
             ]
         )
     return table(head, rows, right=(3, 4, 6, 7, 8, 9))
 
 
-def failures_table(result: Result) -> list[str]:
+def failures_table(result: Cliffs) -> list[str]:
     """Counts of failure tags per bin; the three that are no answers are marked."""
-    bins = parts(result, "bins")
-    known = [b for b in bins if isinstance(b.get("failures"), Mapping)]
+    known = [(b, b.failures) for b in result.bins if b.failures is not None]
     if not known:
         return ["Not measured: the records carry no failure tags."]
-    tags = sorted({str(tag) for b in known for tag in b["failures"]})
+    tags = sorted({tag for _, failures in known for tag in failures})
     if not tags:
         return ["No failures."]
     head = [
         "bin",
         "examples",
-        *(f"calls: {plain(tag)}{' (no answer)' if tag in _TAKEN_OUT else ''}" for tag in tags),
+        *(f"calls: {plain(tag)}{' (no answer)' if tag in UNSCORED_TAGS else ''}" for tag in tags),
     ]
     rows = [
-        [
-            code(b.get("bin")),
-            tokens(b.get("n"), "?"),
-            *(tokens(b["failures"].get(tag), "0") for tag in tags),
-        ]
-        for b in known
+        [code(b.bin), tokens(b.n), *(tokens(failures.get(tag, 0)) for tag in tags)]
+        for b, failures in known
     ]
-    sums = [sum(number(b["failures"].get(tag)) or 0 for b in known) for tag in tags]
-    total = sum(number(b.get("n")) or 0 for b in known)
-    rows.append(["all", tokens(total), *(tokens(s) for s in sums)])
+    sums = [sum(failures.get(tag, 0) for _, failures in known) for tag in tags]
+    rows.append(["all", tokens(sum(b.n for b, _ in known)), *(tokens(s) for s in sums)])
     return table(head, rows, right=range(1, len(head)))
 
 
-def caps_table(result: Result) -> list[str]:
+def caps_table(result: Cliffs) -> list[str]:
     """The safe cap for several tolerated losses at the same confidence."""
-    caps = parts(result, "caps_by_tolerance")
+    caps = result.caps_by_tolerance
     if not caps:
         return ["Not measured."]
-    barred = result.get("verdict") in ("insufficient_data", "floor")
+    barred = result.verdict in (Verdict.INSUFFICIENT_DATA, Verdict.FLOOR)
     why = "" if barred else ": a loss right after the baseline is not excluded"
-    rows = [
-        [level(c.get("tolerance")), tokens(c.get("safe_cap_tokens"), f"none supported{why}")]
-        for c in caps
-    ]
+    rows = [[level(c.tolerance), tokens(c.safe_cap_tokens, f"none supported{why}")] for c in caps]
     lines = table(
-        [f"tolerated loss, at {level(result.get('confidence'))} confidence", "safe cap, tokens"],
+        [f"tolerated loss, at {level(result.confidence)} confidence", "safe cap, tokens"],
         rows,
         right=(1,),
     )
-    ordered = sorted(caps, key=lambda c: number(c.get("tolerance")) or 0.0)
-    found = [number(c.get("safe_cap_tokens")) or 0.0 for c in ordered]
+    ordered = sorted(caps, key=lambda c: c.tolerance)
+    found = [c.safe_cap_tokens or 0 for c in ordered]
     if any(wide < tight for tight, wide in pairwise(found)):
         lines += [
             "",

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
-from contextcliff_dagster.reporting.wording.number_format import number, percent, tokens
-from contextcliff_dagster.reporting.wording.sentences import part, parts
+from contextcliff_dagster.reporting.wording.number_format import percent, tokens
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
 
 _ALIKE = 0.01
 """Medians of the bins that differ by less than this are one number, not a table."""
 
 
-def token_lines(result: Mapping[str, Any]) -> list[str]:
+def token_lines(result: Cliffs) -> list[str]:
     """How many tokens the server counts for one of the study's, by bin; nothing where unknown."""
-    ratio = part(result, "token_ratio")
-    rows = [row for row in parts(ratio, "bins") if number(row.get("median")) is not None]
+    ratio = result.token_ratio
+    if ratio is None:
+        return []
+    rows = [(row, row.median) for row in ratio.bins if row.median is not None]
     if not rows:
         return []
-    medians = [float(row["median"]) for row in rows]
-    named = str(result.get("tokenizer") or "the study's tokenizer")
+    medians = [median for _, median in rows]
+    named = result.tokenizer or "the study's tokenizer"
     off = (
         "the words around the document, and "
-        f"{tokens(ratio.get('template_tokens'), '0')} tokens for the chat template, taken off"
+        f"{tokens(ratio.template_tokens)} tokens for the chat template, taken off"
     )
     if max(medians) <= (1 + _ALIKE) * min(medians):
         middle = sorted(medians)[len(medians) // 2]
@@ -33,18 +36,17 @@ def token_lines(result: Mapping[str, Any]) -> list[str]:
         ]
     cells = [
         [
-            code(row.get("bin")),
-            tokens(row.get("n"), "unknown"),
-            f"{float(row['median']):.2f}",
-            f"{_two(row.get('low'))} to {_two(row.get('high'))}",
+            code(row.bin),
+            tokens(row.n),
+            f"{median:.2f}",
+            f"{_two(row.low)} to {_two(row.high)}",
         ]
-        for row in rows
+        for row, median in rows
     ]
     head = ["bin", "calls", "server's tokens for one of the study's, median", "range"]
-    apart = ratio.get("spread")
     said = (
-        f"Medians differ by {percent(apart)} at most, in bins of three calls or more."
-        if number(apart) is not None
+        f"Medians differ by {percent(ratio.spread)} at most, in bins of three calls or more."
+        if ratio.spread is not None
         else "Too few calls to hold bins against each other."
     )
     return [
@@ -58,6 +60,5 @@ def token_lines(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _two(value: Any) -> str:
-    found = number(value)
-    return "?" if found is None else f"{found:.2f}"
+def _two(value: float | None) -> str:
+    return "?" if value is None else f"{value:.2f}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.wording.number_format import number
-from contextcliff_dagster.reporting.wording.sentences import parts
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.questions import Category, CategoryMix, Control
 
-CATEGORY_WORDS = {
+
+CATEGORY_WORDS: dict[Category, str] = {
     "task": "tasks",
     "kind": "kinds of question",
     "level": "levels",
@@ -17,20 +18,20 @@ CATEGORY_WORDS = {
     "evidence_position": "places of the evidence",
 }
 
-_CONTROLS = {"no_context": "no document", "oracle": "evidence alone"}
+_CONTROLS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}
 
 
-def control_words(name: str) -> str:
+def control_words(name: Control) -> str:
     """A control's short name: what stands in the document's place."""
-    return _CONTROLS.get(name, name)
+    return _CONTROLS[name]
 
 
-def shown_mix(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def shown_mix(result: Cliffs) -> CategoryMix | None:
     """Of the categories with a curve at an equal mix, that which moves it most; None without."""
 
-    def moved(row: Mapping[str, Any]) -> float:
-        pairs = ((number(b.get("mean")), number(b.get("standardised"))) for b in parts(row, "bins"))
+    def moved(row: CategoryMix) -> float:
+        pairs = ((b.mean, b.standardised) for b in row.bins)
         return max((abs(a - b) for a, b in pairs if a is not None and b is not None), default=-1.0)
 
-    rows = [row for row in parts(result, "mix") if moved(row) >= 0]
+    rows = [row for row in result.mix if moved(row) >= 0]
     return max(rows, key=moved, default=None)

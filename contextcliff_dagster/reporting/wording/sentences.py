@@ -6,65 +6,48 @@ The sentences claim no more than a black-box measurement supports: where the sco
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.wording.number_format import (
     count,
     estimate,
     level,
-    number,
     percent,
     tokens,
 )
 
-Cliffs = Mapping[str, Any]
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.cliffs import Cliff
 
 SCORE_NAMES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 SCORE_SHORT = {"em": "EM", "f1": "F1", "contained": "containment"}
 
 VERDICT_PHRASE = {
-    "stable": "no drop found",
-    "gradual_decline": "gradual decline",
-    "cliff": "cliff",
-    "dip": "dip, recovers further out",
-    "floor": "at the floor from the start",
-    "insufficient_data": "too few data",
+    Verdict.STABLE: "no drop found",
+    Verdict.GRADUAL_DECLINE: "gradual decline",
+    Verdict.CLIFF: "cliff",
+    Verdict.DIP: "dip, recovers further out",
+    Verdict.FLOOR: "at the floor from the start",
+    Verdict.INSUFFICIENT_DATA: "too few data",
 }
-
-
-def part(cliffs: Cliffs, name: str) -> Mapping[str, Any]:
-    """A nested object of the contract; an absent or null one reads as empty."""
-    found = cliffs.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def parts(cliffs: Cliffs, name: str) -> list[Mapping[str, Any]]:
-    """A list of objects of the contract; an absent or null one reads as empty."""
-    found = cliffs.get(name)
-    items = found if isinstance(found, list | tuple) else ()
-    return [item for item in items if isinstance(item, Mapping)]
-
-
-def word(cliffs: Cliffs, name: str) -> str | None:
-    """A name of the contract; None where it is absent, null, empty or no text."""
-    found = cliffs.get(name)
-    return found if isinstance(found, str) and found else None
 
 
 def score_name(cliffs: Cliffs, *, short: bool = False) -> str:
     """The primary score in words (``exact match``) or short (``EM``)."""
-    name = word(part(cliffs, "score"), "name") or "score"
+    name = cliffs.score.name or "score"
     return (SCORE_SHORT if short else SCORE_NAMES).get(name, name)
 
 
 def labels(results: Sequence[Cliffs]) -> list[str]:
     """One name per result; a model that appears twice is told apart by campaign or place."""
-    names = [word(r, "model") or "unnamed model" for r in results]
+    names = [r.model or "unnamed model" for r in results]
     counts = Counter(names)
     told = [
-        f"{name} ({word(r, 'campaign')})" if counts[name] > 1 and word(r, "campaign") else name
+        f"{name} ({r.campaign})" if counts[name] > 1 and r.campaign else name
         for name, r in zip(names, results, strict=True)
     ]
     again, seen = Counter(told), Counter[str]()
@@ -75,11 +58,11 @@ def labels(results: Sequence[Cliffs]) -> list[str]:
     return told
 
 
-def measured_range(cliffs: Cliffs) -> tuple[float, float] | None:
+def measured_range(cliffs: Cliffs) -> tuple[int, int] | None:
     """Shortest and longest scored document in tokens, by the bins; None where nothing is scored."""
-    rows = [b for b in parts(cliffs, "bins") if number(b.get("mean")) is not None]
-    lows = [v for b in rows if (v := number(b.get("min_tokens"))) is not None]
-    highs = [v for b in rows if (v := number(b.get("max_tokens"))) is not None]
+    rows = [b for b in cliffs.bins if b.mean is not None]
+    lows = [b.min_tokens for b in rows if b.min_tokens is not None]
+    highs = [b.max_tokens for b in rows if b.max_tokens is not None]
     return (min(lows), max(highs)) if lows and highs else None
 
 
@@ -88,67 +71,58 @@ def amount(cliffs: Cliffs) -> str:
 
     Of a table of means that states no n there are no examples to count: ``6 means of unknown n``.
     """
-    means = [b for b in parts(cliffs, "bins") if number(b.get("mean")) is not None]
-    if number(cliffs.get("n")) == 0 and means:
+    means = [b for b in cliffs.bins if b.mean is not None]
+    if cliffs.n == 0 and means:
         return f"{count(len(means), 'mean')} of unknown n"
-    text = count(cliffs.get("n"), "example")
-    documents = number(cliffs.get("n_documents"))
+    text = count(cliffs.n, "example")
+    documents = cliffs.n_documents
     return text if documents is None else f"{text} over {count(documents, 'document')}"
 
 
 def baseline_phrase(cliffs: Cliffs) -> str:
     """``0.98 [0.93, 0.99] (n = 80, documents up to 264 tokens)``."""
-    base = part(cliffs, "baseline")
-    if number(base.get("mean")) is None:
+    base = cliffs.baseline
+    if base.mean is None:
         return "that was not measured"
-    text = estimate(base.get("mean"), base.get("ci_low"), base.get("ci_high"))
-    n = number(base.get("n"))
-    reach = number(base.get("to_tokens"))
-    notes = [f"n = {round(n):,}" if n is not None else "n unknown"]
-    if reach is not None:
-        notes.append(f"documents up to {tokens(reach)} tokens")
+    text = estimate(base.mean, base.ci_low, base.ci_high)
+    notes = [f"n = {base.n:,}"]
+    if base.to_tokens is not None:
+        notes.append(f"documents up to {tokens(base.to_tokens)} tokens")
     return f"{text} ({', '.join(notes)})"
 
 
 def window_share(cliffs: Cliffs) -> float | None:
     """Where the cliff stands as a share of the model's window; None where either is unknown."""
-    share = number(part(cliffs, "critical_threshold").get("share"))
-    if share is not None:
-        return share
-    location, window = (
-        number(part(cliffs, "cliff").get("location_tokens")),
-        number(cliffs.get("window_tokens")),
-    )
+    location, window = location_tokens(cliffs), cliffs.window_tokens
     return location / window if location is not None and window else None
 
 
-def location_tokens(cliffs: Cliffs) -> float | None:
+def location_tokens(cliffs: Cliffs) -> int | None:
     """Length at which half of the drop is reached; None where there is no cliff, dip or decline."""
-    found = number(part(cliffs, "cliff").get("location_tokens"))
-    return found if found is not None else number(part(cliffs, "critical_threshold").get("tokens"))
+    return None if cliffs.cliff is None else cliffs.cliff.location_tokens
 
 
-def sentence(text: Any) -> str:
+def sentence(text: str | None) -> str:
     """``text`` on one line with a full stop at its end; empty stays empty."""
-    line = " ".join(str(text or "").split())
+    line = " ".join((text or "").split())
     return line if not line or line.endswith((".", "!", "?")) else f"{line}."
 
 
 def half_drop_sentence(cliffs: Cliffs) -> str:
     """The report's last line: where half of the drop lies, or why that cannot be told."""
-    verdict = cliffs.get("verdict")
-    if verdict == "insufficient_data" and number(cliffs.get("n")) == 0 and measured_range(cliffs):
+    verdict = cliffs.verdict
+    if verdict is Verdict.INSUFFICIENT_DATA and cliffs.n == 0 and measured_range(cliffs):
         return f"Without n a drop cannot be told from chance ({amount(cliffs)})."
-    if verdict == "insufficient_data":
+    if verdict is Verdict.INSUFFICIENT_DATA:
         return f"The data cannot tell a drop from chance ({amount(cliffs)})."
-    if verdict == "floor":
+    if verdict is Verdict.FLOOR:
         return (
             "The score is at the floor from the shortest documents on "
             f"({_baseline_short(cliffs)}): no drop can be measured."
         )
     location = location_tokens(cliffs)
     if location is not None:
-        after = "; the score recovers further out" if verdict == "dip" else ""
+        after = "; the score recovers further out" if verdict is Verdict.DIP else ""
         share = window_share(cliffs)
         if share is None:
             return (
@@ -157,48 +131,46 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
             )
         return f"Half of the drop is reached at {percent(share)} of the window{after}."
     reach = measured_range(cliffs)
-    if verdict != "stable" or reach is None:
+    if verdict is not Verdict.STABLE or reach is None:
         return "Where half of the drop is reached cannot be told from these data."
-    window = number(cliffs.get("window_tokens"))
+    window = cliffs.window_tokens
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
-    size = level(cliffs.get("tolerance"), "the stated size")
+    size = level(cliffs.tolerance)
     return f"No drop of {size} was found up to {tokens(reach[1])} tokens{of_window}."
 
 
 def certify_sentence(cliffs: Cliffs) -> str | None:
     """How many examples would certify more, where the analysis says so; else why no number does."""
-    certify, reach = part(cliffs, "certify"), measured_range(cliffs)
+    certify, reach = cliffs.certify, measured_range(cliffs)
     if reach is None:
         return None
     said = []
-    if (some := number(certify.get("n_for_a_cap"))) is not None:
+    if (some := certify.n_for_a_cap) is not None:
         said.append(f"About {count(some, 'example')} a bin would be needed for any cap at all.")
-    if (needed := number(certify.get("n_needed"))) is not None:
+    if (needed := certify.n_needed) is not None:
         said.append(
             f"About {count(needed, 'example')} a bin would be needed to certify the longest "
             f"measured length, {tokens(reach[1])} tokens."
         )
-    elif reason := sentence(certify.get("reason")):
+    elif reason := sentence(certify.reason):
         said.append(reason)
     return " ".join(said) or None
 
 
 def _baseline_short(cliffs: Cliffs) -> str:
-    base = part(cliffs, "baseline")
-    n = number(base.get("n"))
-    text = estimate(base.get("mean"), base.get("ci_low"), base.get("ci_high"))
-    return text if n is None else f"{text}, n = {round(n):,}"
+    base = cliffs.baseline
+    return f"{estimate(base.mean, base.ci_low, base.ci_high)}, n = {base.n:,}"
 
 
 def not_comparable(results: Sequence[Cliffs]) -> list[str]:
     """What differs between the results so that their lengths or scores are not on one scale."""
-    differing = []
-    for key, words in (("study", "studies"), ("task", "tasks"), ("tokenizer", "tokenizers")):
-        if len({str(r.get(key)) for r in results}) > 1:
-            differing.append(words)
-    if len({str(part(r, "score").get("name")) for r in results}) > 1:
-        differing.append("scores")
-    return differing
+    same: dict[str, set[str | None]] = {
+        "studies": {r.study for r in results},
+        "tasks": {r.task for r in results},
+        "tokenizers": {r.tokenizer for r in results},
+        "scores": {r.score.name for r in results},
+    }
+    return [words for words, values in same.items() if len(values) > 1]
 
 
 def comparison(results: Sequence[Cliffs]) -> str:
@@ -207,9 +179,9 @@ def comparison(results: Sequence[Cliffs]) -> str:
         return ""
     named = sorted(
         zip(labels(results), results, strict=True),
-        key=lambda pair: -(number(pair[1].get("safe_cap_tokens")) or -1.0),
+        key=lambda pair: -(pair[1].safe_cap_tokens or -1),
     )
-    caps = [(name, number(r.get("safe_cap_tokens"))) for name, r in named]
+    caps = [(name, r.safe_cap_tokens) for name, r in named]
     text = ", ".join(
         f"{name} {tokens(cap) + ' tokens' if cap is not None else 'none supported'}"
         for name, cap in caps
@@ -217,34 +189,22 @@ def comparison(results: Sequence[Cliffs]) -> str:
     text = f"safe cap: {text}"
     if len(caps) == 2 and caps[0][1] and caps[1][1] and caps[0][1] != caps[1][1]:
         text += f" ({caps[0][1] / caps[1][1]:.1f} times shorter)"
-    placed = [(name, r) for name, r in named if location_tokens(r) is not None]
+    placed = [(name, r.cliff) for name, r in named if r.cliff is not None]
     if len(placed) >= 2:
-        spots = ", ".join(f"{name} {_location(r)}" for name, r in placed)
+        spots = ", ".join(f"{name} {_location(cliff)}" for name, cliff in placed)
         text += f"; half of the drop at: {spots}"
-        if (apart := _intervals_apart([r for _, r in placed])) is not None:
-            text += "; the intervals do not overlap" if apart else "; some of the intervals overlap"
+        apart = _intervals_apart([cliff for _, cliff in placed])
+        text += "; the intervals do not overlap" if apart else "; some of the intervals overlap"
     if differing := not_comparable(results):
         text += f". Different {' and '.join(differing)}: not on one scale"
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _location(cliffs: Cliffs) -> str:
-    cliff = part(cliffs, "cliff")
-    low, high = number(cliff.get("ci_low")), number(cliff.get("ci_high"))
-    span = (
-        f" [{tokens(low)}, {tokens(high)}]"
-        if low is not None and high is not None
-        else " (no interval)"
-    )
-    return f"{tokens(location_tokens(cliffs))}{span}"
+def _location(cliff: Cliff) -> str:
+    span = f"[{tokens(cliff.ci_low)}, {tokens(cliff.ci_high)}]"
+    return f"{tokens(cliff.location_tokens)} {span}"
 
 
-def _intervals_apart(results: Sequence[Cliffs]) -> bool | None:
-    spans = []
-    for r in results:
-        low, high = number(part(r, "cliff").get("ci_low")), number(part(r, "cliff").get("ci_high"))
-        if low is None or high is None:
-            return None
-        spans.append((low, high))
-    spans.sort()
+def _intervals_apart(cliffs: Sequence[Cliff]) -> bool:
+    spans = sorted((cliff.ci_low, cliff.ci_high) for cliff in cliffs)
     return all(a[1] < b[0] for a, b in pairwise(spans))

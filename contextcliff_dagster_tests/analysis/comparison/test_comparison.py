@@ -19,6 +19,7 @@ from contextcliff_dagster.analysis.comparison.pairing import pair_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths, resample_weights
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts.results import Comparison, to_json
 from contextcliff_dagster_tests.support.records.planted_curves import (
     bins_of,
     flat,
@@ -33,57 +34,57 @@ def other_answers(records: pd.DataFrame, score: np.ndarray) -> pd.DataFrame:
     return records.assign(score=score)
 
 
-def compared(a: pd.DataFrame, b: pd.DataFrame, **more: object) -> dict[str, object]:
+def compared(a: pd.DataFrame, b: pd.DataFrame, **more: object) -> Comparison:
     result = compare(Measured("A", a), Measured("B", b), bins_of(a), AnalysisSettings())
-    schema("comparison").validate(json.loads(json.dumps(result, allow_nan=False)))
+    schema("comparison").validate(json.loads(json.dumps(to_json(result), allow_nan=False)))
     return result
 
 
 def test_a_halved_cliff_is_found_where_it_is() -> None:
     a = plant(ramp(1_600), 1)
-    b = other_answers(a, plant(ramp(800), 1)["score"].to_numpy())
+    b = other_answers(a, plant(ramp(800), 1).score.to_numpy())
     found = compared(a, b)
-    assert found["paired"]
-    assert found["n"] == 200
-    sure = [row["bin"] for row in found["bins"] if row["p_value"] <= 0.05]
+    assert found.paired
+    assert found.n == 200
+    sure = [row.bin for row in found.bins if row.p_value <= 0.05]
     assert sure
     assert set(sure) <= {"b05", "b06", "b07", "b08"}
-    shift = found["loss_shift"]
-    assert shift["ci_low"] < 0.5 < shift["ci_high"] < 1
-    assert "B scores lower than A" in found["sentence"]
+    shift = found.loss_shift
+    assert shift.ci_low < 0.5 < shift.ci_high < 1
+    assert "B scores lower than A" in found.sentence
 
 
 def test_the_order_of_rows_and_the_side_do_not_matter() -> None:
     a = plant(ramp(1_600), 1)
-    b = other_answers(a, plant(ramp(800), 1)["score"].to_numpy())
+    b = other_answers(a, plant(ramp(800), 1).score.to_numpy())
     forth, shuffled = compared(a, b), compared(a, b.sample(frac=1, random_state=3))
-    assert {**forth, "created_at": 0} == {**shuffled, "created_at": 0}
+    assert replace(forth, created_at="") == replace(shuffled, created_at="")
     back = compared(b, a)
-    assert back["overall"]["difference"] == pytest.approx(-forth["overall"]["difference"])
-    assert back["overall"]["p_value"] == forth["overall"]["p_value"]
-    assert back["loss_shift"]["ratio"] == pytest.approx(1 / forth["loss_shift"]["ratio"])
+    assert back.overall.difference == pytest.approx(-forth.overall.difference)
+    assert back.overall.p_value == forth.overall.p_value
+    assert back.loss_shift.ratio == pytest.approx(1 / forth.loss_shift.ratio)
 
 
 def test_the_same_answers_differ_nowhere() -> None:
     a = plant(step(900, 0.95, 0.2), 2)
     found = compared(a, a)
-    assert found["overall"]["difference"] == 0
-    assert {row["p_value"] for row in found["bins"]} == {1.0}
-    assert found["loss_shift"]["ratio"] == 1
-    assert "No difference" in found["sentence"]
+    assert found.overall.difference == 0
+    assert {row.p_value for row in found.bins} == {1.0}
+    assert found.loss_shift.ratio == 1
+    assert "No difference" in found.sentence
     # Seen in no document is not excluded: no interval is a point.
-    assert all(row["ci_low"] < 0 < row["ci_high"] for row in found["bins"])
+    assert all(row.ci_low < 0 < row.ci_high for row in found.bins)
 
 
 def test_without_a_shared_example_it_says_unpaired() -> None:
     a, b = plant(flat(0.9), 1), plant(flat(0.4), 2)
     b["example_id"], b["document_id"] = "other " + b["example_id"], "other " + b["document_id"]
     found = compared(a, b)
-    assert not found["paired"]
-    assert found["n"] is None
-    assert found["overall"]["p_value"] <= 0.001
-    assert any("Unpaired" in warning for warning in found["warnings"])
-    assert found["loss_shift"]["ratio"] is None
+    assert not found.paired
+    assert found.n is None
+    assert found.overall.p_value <= 0.001
+    assert any("Unpaired" in warning for warning in found.warnings)
+    assert found.loss_shift.ratio is None
 
 
 def test_only_what_both_answered_is_compared() -> None:
@@ -91,9 +92,9 @@ def test_only_what_both_answered_is_compared() -> None:
     b = a.iloc[20:].copy()
     b.loc[b.index[:5], ["score", "failure"]] = [None, "transport_error"]
     found = compared(a, b)
-    assert found["n"] == 175
-    assert found["a"]["left_out"] == 25
-    assert any("25 examples of A" in warning for warning in found["warnings"])
+    assert found.n == 175
+    assert found.a.left_out == 25
+    assert any("25 examples of A" in warning for warning in found.warnings)
 
 
 def test_a_side_without_answers_is_refused() -> None:

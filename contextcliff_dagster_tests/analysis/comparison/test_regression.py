@@ -72,7 +72,7 @@ def test_a_model_that_became_better_passes() -> None:
 def test_answers_drawn_anew_each_time_are_noise() -> None:
     for seed in range(6):
         a, b = (plant(step(1_500, 0.75, 0.4), seed + 100 * k) for k in (0, 1))
-        assert not find_shrink(paired(a, a.assign(score=b["score"])), ALPHA).shrunk
+        assert not find_shrink(paired(a, a.assign(score=b.score)), ALPHA).shrunk
 
 
 def test_a_loss_on_one_document_is_an_accident_of_that_document() -> None:

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.categories import MOST_VALUES, categories_of
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
+from contextcliff_dagster.contracts.results.questions import Confounds
 from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster_tests.support.records.planted_curves import Floats, bins_of, lengths_of
-from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, assert_conforms
+from contextcliff_dagster_tests.support.records.profiles import (
+    CONTEXT,
+    QUICK,
+    assert_conforms,
+    changed,
+)
 
 EASY, HARD = 0.9, 0.35
 
@@ -52,16 +58,16 @@ NOTHING, HALF = np.zeros(10), np.repeat([0.0, 0.5], 5)
 def test_a_fall_that_is_all_mix_is_not_called_length() -> None:
     for seed in range(4):
         cliffs, metrics = analysed(plant(seed, RISING, NOTHING))
-        assert cliffs["confounds"]["identified"] == "no"
-        (reason,) = cliffs["confounds"]["reasons"]
-        assert reason in cliffs["warnings"]
+        assert cliffs.confounds.identified == "no"
+        (reason,) = cliffs.confounds.reasons
+        assert reason in cliffs.warnings
         assert "kinds of question" in reason
-        (row,) = metrics["mix"]
-        assert abs(row["drop"]) < 0.5 * row["drop_as_measured"]
-        first, last = row["bins"][0], row["bins"][-1]
-        assert first["mean"] - last["mean"] > 0.3
-        shares = [np.array(b["n"]) / sum(b["n"]) for b in (first, last)]
-        assert row["values"] == ["easy", "hard"]
+        (row,) = metrics.mix
+        assert abs(row.drop) < 0.5 * row.drop_as_measured
+        first, last = row.bins[0], row.bins[-1]
+        assert first.mean - last.mean > 0.3
+        shares = [np.array(b.n) / sum(b.n) for b in (first, last)]
+        assert row.values == ["easy", "hard"]
         assert shares[1][1] - shares[0][1] > 0.5
         report = markdown_report([cliffs], title="t", picture=None)
         assert report.count("That length is the cause is not shown") == 1
@@ -72,9 +78,9 @@ def test_a_loss_of_length_is_told_at_an_equal_mix(hard: Floats) -> None:
     errors = []
     for seed in range(4):
         cliffs, metrics = analysed(plant(seed, hard, HALF))
-        assert cliffs["confounds"]["identified"] == "yes"
-        assert not set(cliffs["confounds"]["reasons"]) & set(cliffs["warnings"])
-        errors.append(metrics["mix"][0]["drop"] - 0.5)
+        assert cliffs.confounds.identified == "yes"
+        assert not set(cliffs.confounds.reasons) & set(cliffs.warnings)
+        errors.append(metrics.mix[0].drop - 0.5)
         report = markdown_report([cliffs], title="t", picture=None)
         assert "Is it length, or other questions? With the mix of kinds of question" in report
     assert abs(np.median(errors)) < 0.08
@@ -82,13 +88,13 @@ def test_a_loss_of_length_is_told_at_an_equal_mix(hard: Floats) -> None:
 
 def test_a_score_that_falls_to_nothing_is_a_loss() -> None:
     cliffs, _ = analysed(plant(0, EVEN, np.repeat([0.0, 1.0], 5)))
-    assert cliffs["confounds"]["identified"] == "yes"
+    assert cliffs.confounds.identified == "yes"
 
 
 def test_other_questions_in_longer_documents_cannot_be_told_from_length() -> None:
     cliffs, _ = analysed(plant(0, np.repeat([0.0, 1.0], 5), NOTHING))
-    assert cliffs["confounds"]["identified"] == "no"
-    assert "cannot be told apart" in cliffs["confounds"]["reasons"][0]
+    assert cliffs.confounds.identified == "no"
+    assert "cannot be told apart" in cliffs.confounds.reasons[0]
 
 
 def test_a_mix_that_hides_a_loss_is_said() -> None:
@@ -96,22 +102,21 @@ def test_a_mix_that_hides_a_loss_is_said() -> None:
     hard = np.repeat([0.9, 0.1], 5)
     hidden = np.repeat([0.0, 1 - (0.1 * EASY + 0.9 * HARD) / (0.9 * EASY + 0.1 * HARD)], 5)
     cliffs, metrics = analysed(plant(1, hard, hidden, 60))
-    assert cliffs["verdict"] == "stable"
-    assert metrics["mix"][0]["drop"] > 0.3
-    assert cliffs["confounds"]["identified"] == "no"
-    assert "hides" in cliffs["confounds"]["reasons"][0]
+    assert cliffs.verdict == "stable"
+    assert metrics.mix[0].drop > 0.3
+    assert cliffs.confounds.identified == "no"
+    assert "hides" in cliffs.confounds.reasons[0]
 
 
 def test_without_categories_nothing_is_assessed_and_with_them_nothing_else_changes() -> None:
     records = plant(0, RISING, NOTHING)
     plain, _ = analysed(records.drop(columns="kind"))
     one, _ = analysed(records.assign(kind="all"))
-    assert plain["confounds"] == {"identified": "not_assessed", "reasons": []}
+    assert plain.confounds == Confounds("not_assessed", [])
     assert one == plain
     audited, _ = analysed(records)
-    changed = {key for key in plain if plain[key] != audited[key]}
-    assert changed == {"confounds", "mix", "warnings"}
-    assert set(plain["warnings"]) < set(audited["warnings"])
+    assert changed(plain, audited) == {"confounds", "mix", "warnings"}
+    assert set(plain.warnings) < set(audited.warnings)
 
 
 @settings(max_examples=12)
@@ -123,13 +128,13 @@ def test_other_names_for_the_categories_change_nothing(names: list[str]) -> None
         kind=records["kind"].map(dict(zip(_names(records), names, strict=True)))
     )
     (a, first), (b, second) = analysed(records), analysed(renamed)
-    assert a["confounds"]["identified"] == b["confounds"]["identified"]
-    one, other = first["mix"][0], second["mix"][0]
+    assert a.confounds.identified == b.confounds.identified
+    one, other = first.mix[0], second.mix[0]
     for field in ("drop", "drop_ci_low", "drop_ci_high", "drop_as_measured"):
-        assert one[field] == pytest.approx(other[field])
-    for left, right in zip(one["bins"], other["bins"], strict=True):
-        assert left["standardised"] == pytest.approx(right["standardised"])
-        assert sorted(left["n"]) == sorted(right["n"])
+        assert getattr(one, field) == pytest.approx(getattr(other, field))
+    for left, right in zip(one.bins, other.bins, strict=True):
+        assert left.standardised == pytest.approx(right.standardised)
+        assert sorted(left.n) == sorted(right.n)
 
 
 def _names(records: pd.DataFrame) -> list[str]:

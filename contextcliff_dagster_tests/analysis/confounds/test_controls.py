@@ -11,12 +11,13 @@ import pytest
 
 from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond
 from contextcliff_dagster.analysis.cliff.verdict import Finding, find_verdict
-from contextcliff_dagster.analysis.confounds.control_tests import Mean, Pairs, no_context
+from contextcliff_dagster.analysis.confounds.control_tests import Pairs, no_context
 from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster_tests.support.records.profiles import QUICK, assert_conforms
+from contextcliff_dagster.contracts.results.fields import MeanScore
+from contextcliff_dagster_tests.support.records.profiles import QUICK, assert_conforms, changed
 
 N = 240
 
@@ -61,33 +62,33 @@ def judged(
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fall_of_length_stays_at_equal_difficulty(seed: int) -> None:
     cliffs = judged(seed, lost=0.6)
-    assert cliffs["confounds"]["identified"] == "yes"
-    (reason,) = cliffs["confounds"]["reasons"]
+    assert cliffs.confounds.identified == "yes"
+    (reason,) = cliffs.confounds.reasons
     assert "With the evidence alone the model scores" in reason
-    oracle = cliffs["controls"][1]
-    assert abs(oracle["drop"] - 0.6) < 0.12
-    assert oracle["drop_ci_low"] < oracle["drop"] < oracle["drop_ci_high"]
+    oracle = cliffs.controls[1]
+    assert abs(oracle.drop - 0.6) < 0.12
+    assert oracle.drop_ci_low < oracle.drop < oracle.drop_ci_high
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fall_of_harder_questions_is_not_called_length(seed: int) -> None:
     cliffs = judged(seed, hard=0.6)
-    assert cliffs["verdict"] in ("cliff", "gradual_decline")
-    assert cliffs["confounds"]["identified"] == "no"
-    (reason,) = cliffs["confounds"]["reasons"]
+    assert cliffs.verdict in ("cliff", "gradual_decline")
+    assert cliffs.confounds.identified == "no"
+    (reason,) = cliffs.confounds.reasons
     assert "most of the loss is that of harder questions" in reason
-    assert reason in cliffs["warnings"]
-    assert cliffs["controls"][1]["drop"] < 0.3
+    assert reason in cliffs.warnings
+    assert cliffs.controls[1].drop < 0.3
 
 
 def test_what_is_known_without_the_document_is_said_with_its_bin() -> None:
     cliffs = judged(0, lost=0.9, known=(0.4, 0.4))
-    (control, _) = cliffs["controls"]
-    assert control["name"] == "no_context"
-    assert control["mean"] == pytest.approx(0.4, abs=0.1)
-    assert len(control["bins"]) == 10
-    assert all(one["ci_low"] <= one["mean"] <= one["ci_high"] for one in control["bins"])
-    said = " ".join(control["says"])
+    (control, _) = cliffs.controls
+    assert control.name == "no_context"
+    assert control.mean == pytest.approx(0.4, abs=0.1)
+    assert len(control.bins) == 10
+    assert all(one.ci_low <= one.mean <= one.ci_high for one in control.bins)
+    said = " ".join(control.says)
     assert "Without the document the model scores 0." in said
     assert "there the curve cannot be expected to fall below that" in said
     assert "is less than the curve shows" in said
@@ -101,8 +102,8 @@ def test_a_loss_of_questions_that_need_no_document_is_not_called_length() -> Non
     records["score"] = np.maximum(worse, (rng.random(N) < 0.15).astype(float))
     given = [ControlAnswers("no_context", controls["no_context"], frozenset())]
     cliffs = profile_model(records, [], QUICK, ProfileContext("m", controls=given)).cliffs
-    assert cliffs["confounds"]["identified"] == "no"
-    assert "questions that need no document" in cliffs["confounds"]["reasons"][0]
+    assert cliffs.confounds.identified == "no"
+    assert "questions that need no document" in cliffs.confounds.reasons[0]
 
 
 def test_few_questions_that_need_no_document_decide_nothing() -> None:
@@ -123,7 +124,7 @@ def test_few_questions_that_need_no_document_decide_nothing() -> None:
             np.arange(len(pairs.score) * times),
             np.tile(pairs.beyond, times),
         )
-        mean = Mean(40, 0.2, 0.1, 0.3)
+        mean = MeanScore(40, 0.2, 0.1, 0.3)
         beyond = Beyond(1_000, None)
         _, identified, sentences = no_context(mean, [], mean, mean, many, beyond, visible, QUICK)
         return identified, sentences[-1]
@@ -152,11 +153,11 @@ def test_controls_change_nothing_of_the_curve_and_an_oracle_of_few_is_not_judged
     given = [ControlAnswers("oracle", few, frozenset(few["example_id"]))]
     context = ProfileContext("m", created_at="2026-01-01", controls=given)
     cliffs = profile_model(records, [], QUICK, context).cliffs
-    assert {key for key in cliffs if cliffs[key] != plain[key]} == {"controls"}
-    (oracle,) = cliffs["controls"]
-    assert (oracle["n"], oracle["n_askable"], oracle["n_all"]) == (6, 6, N)
-    assert (oracle["identified"], oracle["drop"]) == ("not_assessed", None)
-    assert cliffs["confounds"]["identified"] == "not_assessed"
+    assert changed(cliffs, plain) == {"controls"}
+    (oracle,) = cliffs.controls
+    assert (oracle.n, oracle.n_askable, oracle.n_all) == (6, 6, N)
+    assert (oracle.identified, oracle.drop) == ("not_assessed", None)
+    assert cliffs.confounds.identified == "not_assessed"
 
 
 def test_an_oracle_that_the_model_cannot_answer_says_nothing_of_difficulty() -> None:
@@ -164,5 +165,5 @@ def test_an_oracle_that_the_model_cannot_answer_says_nothing_of_difficulty() -> 
     nothing = controls["oracle"].assign(score=0.0)
     given = [ControlAnswers("oracle", nothing, frozenset(records["example_id"]))]
     cliffs = profile_model(records, [], QUICK, ProfileContext("m", controls=given)).cliffs
-    assert cliffs["confounds"]["identified"] == "not_assessed"
-    assert "says nothing of how hard" in cliffs["controls"][0]["says"][-1]
+    assert cliffs.confounds.identified == "not_assessed"
+    assert "says nothing of how hard" in cliffs.controls[0].says[-1]

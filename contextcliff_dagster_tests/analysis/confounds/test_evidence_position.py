@@ -214,10 +214,10 @@ def test_the_result_has_all_of_it_and_meets_its_schema() -> None:
     )
     profile = profile_model(records, [], AnalysisSettings(resamples=100, permutations=99), CONTEXT)
     assert_conforms(profile)
-    assert [level["name"] for level in profile.cliffs["levels"]] == ["simple", "complex"]
-    assert profile.cliffs["by_position"]["n"] == 240
-    assert profile.cliffs["by_distance"]["n"] == 120
-    assert {row["category"] for row in profile.cliffs["mix"]} == {"level", "evidence_position"}
+    assert [level.name for level in profile.cliffs.levels] == ["simple", "complex"]
+    assert profile.cliffs.by_position.n == 240
+    assert profile.cliffs.by_distance.n == 120
+    assert {row.category for row in profile.cliffs.mix} == {"level", "evidence_position"}
     quick = profile_model(records, [], QUICK, CONTEXT)
     assert_conforms(quick)
-    assert quick.cliffs["levels"] == []
+    assert quick.cliffs.levels == []

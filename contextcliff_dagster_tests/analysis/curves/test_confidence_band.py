@@ -76,8 +76,8 @@ def test_scores_that_recover_or_rise_are_held_too() -> None:
 
 def test_the_curve_of_a_dip_dips() -> None:
     result = cliffs_of(plant(DIP, 3, per_bin=40))
-    assert result["verdict"] == "dip"
-    mean = {p["tokens"]: p["mean"] for p in result["curve"]}
+    assert result.verdict == "dip"
+    mean = {p.tokens: p.mean for p in result.curve}
     inside = [m for t, m in mean.items() if 700 < t < 1_500]
     outside = [m for t, m in mean.items() if t < 300 or t > 3_000]
     assert max(inside) < 0.5 < min(outside)
@@ -85,5 +85,5 @@ def test_the_curve_of_a_dip_dips() -> None:
 
 def test_the_drawn_curve_lies_in_its_band() -> None:
     for curve in (flat(0.9), shelf(2), ramp(500)):
-        for point in cliffs_of(plant(curve, 2))["curve"]:
-            assert 0 <= point["ci_low"] <= point["mean"] <= point["ci_high"] <= 1
+        for point in cliffs_of(plant(curve, 2)).curve:
+            assert 0 <= point.ci_low <= point.mean <= point.ci_high <= 1

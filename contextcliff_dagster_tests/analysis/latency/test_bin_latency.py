@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,12 @@ from hypothesis import strategies as st
 from contextcliff_dagster.analysis.latency.bin_latency import spread_of
 from contextcliff_dagster.analysis.latency.latency_regression import LengthLaw, fit_length_law
 from contextcliff_dagster.analysis.profile.model_profile import ModelProfile, profile_model
+from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.contracts.results.metrics import (
+    ExcessByKind,
+    ExcludedCalls,
+    LatencyByKind,
+)
 from contextcliff_dagster_tests.support.records.planted_curves import Floats, bins_of, flat, plant
 from contextcliff_dagster_tests.support.records.profiles import (
     CONTEXT,
@@ -111,14 +117,14 @@ def test_the_interval_of_a_bins_median_covers() -> None:
         for _ in range(2_000):
             found = spread_of(rng.normal(0, 1, n))
             assert found is not None
-            low, high = found["ci_low"], found["ci_high"]
+            low, high = found.ci_low, found.ci_high
             assert low is not None
             assert high is not None
             hits += low <= 0 <= high
         assert 0.94 <= hits / 2_000 <= 0.995
     few = spread_of(np.array([0.1, 0.2, np.nan]))
     assert few is not None
-    assert (few["n"], few["ci_low"]) == (2, None)
+    assert (few.n, few.ci_low) == (2, None)
     assert spread_of(np.array([np.nan])) is None
 
 
@@ -130,52 +136,49 @@ def slow_records(seed: int = 1) -> pd.DataFrame:
 
 def test_slow_bins_are_in_the_metrics_and_in_a_warning() -> None:
     profile = profile_of(slow_records())
-    rows = profile.metrics["bins"]
-    beyond = [row for row in rows if row["min_tokens"] > SLOW_BEYOND]
-    before = [row for row in rows if row["max_tokens"] <= SLOW_BEYOND]
+    rows = profile.metrics.bins
+    beyond = [row for row in rows if row.min_tokens > SLOW_BEYOND]
+    before = [row for row in rows if row.max_tokens <= SLOW_BEYOND]
     assert beyond
     for row in beyond:
-        assert row["latency_excess"]["ttft"]["median"] == pytest.approx(FACTOR - 1, abs=0.05)
-        assert row["ttft_excess"] == row["latency_excess"]["ttft"]["median"]
-        assert row["latency_excess"]["ttft"]["iqr"] < 0.1
-        assert abs(row["latency_excess"]["duration"]["median"]) < 0.05
-    assert all(abs(row["latency_excess"]["ttft"]["median"]) < 0.05 for row in before)
-    law = profile.metrics["latency"]["ttft"]["law"]
-    assert (law["base_ms"], law["ms_per_1k"]) == pytest.approx((5, 20), rel=0.05)
-    (said,) = [w for w in profile.cliffs["warnings"] if "Later than length" in w]
-    assert said in profile.metrics["warnings"]
-    assert all(row["bin"] in said for row in beyond)
-    assert not any(row["bin"] in said for row in before)
+        assert row.latency_excess.ttft.median == pytest.approx(FACTOR - 1, abs=0.05)
+        assert row.ttft_excess == row.latency_excess.ttft.median
+        assert row.latency_excess.ttft.iqr < 0.1
+        assert abs(row.latency_excess.duration.median) < 0.05
+    assert all(abs(row.latency_excess.ttft.median) < 0.05 for row in before)
+    law = profile.metrics.latency.ttft.law
+    assert (law.base_ms, law.ms_per_1k) == pytest.approx((5, 20), rel=0.05)
+    (said,) = [w for w in profile.cliffs.warnings if "Later than length" in w]
+    assert said in profile.metrics.warnings
+    assert all(row.bin in said for row in beyond)
+    assert not any(row.bin in said for row in before)
 
 
 def test_calls_from_a_cache_and_calls_that_waited_are_left_out() -> None:
     records = plant(flat(0.9), 1).assign(cached_tokens=0, queue_ms=0.2, loop_lag_ms=0.05)
     plain = profile_of(records)
-    assert plain.metrics["latency"]["ttft"]["excluded"] == {
-        "cached": 0, "queued": 0, "own_queue": 0
-    }  # fmt: skip
+    assert plain.metrics.latency.ttft.excluded == ExcludedCalls(0, 0, 0)
     odd = records.index[records["length_tokens"] > SLOW_BEYOND]
     cached, queued, lagging = odd[0::3], odd[1::3], odd[2::3]
     records.loc[cached, ["cached_tokens", "ttft_ms"]] = [1_000, 0.5]
     records.loc[queued, ["queue_ms", "ttft_ms"]] = [500, 400]
     records.loc[lagging, ["loop_lag_ms", "ttft_ms"]] = [500, 400]
     profile = profile_of(records)
-    found = profile.metrics["latency"]["ttft"]
-    assert found["excluded"] == {
-        "cached": len(cached), "queued": len(queued), "own_queue": len(lagging)
-    }  # fmt: skip
-    assert found["calls"] == len(records) - len(odd)
-    assert found["law"] == pytest.approx(plain.metrics["latency"]["ttft"]["law"], rel=0.1)
-    beyond = [row for row in profile.metrics["bins"] if row["min_tokens"] > SLOW_BEYOND]
+    found = profile.metrics.latency.ttft
+    assert found.excluded == ExcludedCalls(len(cached), len(queued), len(lagging))
+    assert found.calls == len(records) - len(odd)
+    law, before = asdict(found.law), asdict(plain.metrics.latency.ttft.law)
+    assert law == pytest.approx(before, rel=0.1)
+    beyond = [row for row in profile.metrics.bins if row.min_tokens > SLOW_BEYOND]
     assert beyond
-    assert all(row["latency_excess"]["ttft"] is None for row in beyond)
+    assert all(row.latency_excess.ttft is None for row in beyond)
     # A system prompt that every call shares is no reason to leave the call out.
     shared = profile_of(plant(flat(0.9), 1).assign(cached_tokens=3))
-    assert shared.metrics["latency"]["ttft"]["calls"] == len(records)
+    assert shared.metrics.latency.ttft.calls == len(records)
 
 
 def test_metrics_of_before_still_meet_the_schema() -> None:
-    metrics = copy.deepcopy(profile_of(slow_records()).metrics)
+    metrics = to_json(profile_of(slow_records()).metrics)
     del metrics["latency"]
     for row in metrics["bins"]:
         del row["latency_excess"]
@@ -185,5 +188,5 @@ def test_metrics_of_before_still_meet_the_schema() -> None:
 def test_without_times_nothing_is_said() -> None:
     records = plant(flat(0.9), 1).drop(columns=["ttft_ms", "duration_ms"])
     metrics = profile_of(records).metrics
-    assert metrics["latency"] == {"ttft": None, "duration": None}
-    assert all(row["latency_excess"] == {"ttft": None, "duration": None} for row in metrics["bins"])
+    assert metrics.latency == LatencyByKind(None, None)
+    assert all(row.latency_excess == ExcessByKind(None, None) for row in metrics.bins)

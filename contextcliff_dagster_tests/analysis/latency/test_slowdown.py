@@ -9,6 +9,7 @@ import pytest
 from contextcliff_dagster.analysis.latency.joint_cap import by_document, joint_cap
 from contextcliff_dagster.analysis.latency.slowdown import Slowdown, SlowdownTest, find_slowdown
 from contextcliff_dagster.analysis.profile.model_profile import ModelProfile, profile_model
+from contextcliff_dagster.contracts.results.cliffs import JointCap
 from contextcliff_dagster.reporting.markdown.robustness import joint_cap_line
 from contextcliff_dagster.reporting.terminal import risk_report
 from contextcliff_dagster_tests.support.records.planted_curves import (
@@ -105,10 +106,10 @@ def test_calls_on_one_document_are_one_unit() -> None:
 
 def test_the_joint_cap_is_the_smaller_and_says_which() -> None:
     slow = SlowdownTest(0.001, Slowdown(0.001, 900, 850, 950, 0.5, 0.4, 0.6, 50))
-    assert joint_cap(2_000, slow) == {"tokens": 850, "limited_by": "latency"}
-    assert joint_cap(500, slow) == {"tokens": 500, "limited_by": "accuracy"}
-    assert joint_cap(2_000, SlowdownTest(0.5, None)) == {"tokens": 2_000, "limited_by": "accuracy"}
-    assert joint_cap(None, slow) == {"tokens": None, "limited_by": "accuracy"}
+    assert joint_cap(2_000, slow) == JointCap(850, "latency")
+    assert joint_cap(500, slow) == JointCap(500, "accuracy")
+    assert joint_cap(2_000, SlowdownTest(0.5, None)) == JointCap(2_000, "accuracy")
+    assert joint_cap(None, slow) == JointCap(None, "accuracy")
     assert joint_cap(2_000, None) is None
 
 
@@ -124,19 +125,19 @@ def test_a_slow_server_limits_the_joint_cap_of_a_profile() -> None:
     scatter = np.exp(rng.normal(0, 0.1, len(records)))
     normal = records.assign(ttft_ms=(50 + 0.05 * records["length_tokens"]) * scatter)
     late = np.where(records["length_tokens"] > 1_000, 1.6, 1.0)
-    slow = normal.assign(ttft_ms=normal["ttft_ms"] * late)
+    slow = normal.assign(ttft_ms=normal.ttft_ms * late)
     plain, limited = profile_of(normal), profile_of(slow)
-    cap = plain.cliffs["safe_cap_tokens"]
+    cap = plain.cliffs.safe_cap_tokens
     assert cap is not None
-    assert plain.cliffs["joint_cap"] == {"tokens": cap, "limited_by": "accuracy"}
-    found = limited.metrics["slowdown"]["ttft"]["slowdown"]
-    assert found["last_normal_tokens"] == pytest.approx(1_000, rel=0.1)
-    joint = limited.cliffs["joint_cap"]
-    assert joint["tokens"] == min(cap, found["earliest_tokens"])
-    assert limited.cliffs["safe_cap_tokens"] == cap
-    assert any("the first token comes later" in w for w in limited.cliffs["warnings"])
-    if joint["limited_by"] == "latency":
+    assert plain.cliffs.joint_cap == JointCap(cap, "accuracy")
+    found = limited.metrics.slowdown.ttft.slowdown
+    assert found.last_normal_tokens == pytest.approx(1_000, rel=0.1)
+    joint = limited.cliffs.joint_cap
+    assert joint.tokens == min(cap, found.earliest_tokens)
+    assert limited.cliffs.safe_cap_tokens == cap
+    assert any("the first token comes later" in w for w in limited.cliffs.warnings)
+    if joint.limited_by == "latency":
         assert "limited by latency" in str(joint_cap_line(limited.cliffs))
         assert "cap there where latency counts" in risk_report(limited.cliffs)
     no_times = profile_of(records.drop(columns=["ttft_ms"]))
-    assert no_times.cliffs["joint_cap"] is None
+    assert no_times.cliffs.joint_cap is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from contextcliff_dagster.analysis.statistics.dispersion import (
 )
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval, document_interval
 from contextcliff_dagster.contracts import ContextCliffError, LengthBin
+from contextcliff_dagster.contracts.results.fields import BinResult, Missing
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, ramp
 from contextcliff_dagster_tests.support.records.profiles import (
     CONTEXT,
@@ -27,11 +29,10 @@ from contextcliff_dagster_tests.support.records.profiles import (
 BINS = [LengthBin(f"b0{i}", 100 * i, 100 * i + 100, None, None, None, 0, 0) for i in range(3)]
 
 
-def rows(records: pd.DataFrame) -> list[dict[str, Any]]:
+def rows(records: pd.DataFrame) -> list[BinResult]:
     profile = profile_model(records, BINS, QUICK, CONTEXT)
     assert_conforms(profile)
-    bins: list[dict[str, Any]] = profile.cliffs["bins"]
-    return bins
+    return list(profile.cliffs.bins)
 
 
 def test_mean_spread_and_failures_of_a_bin() -> None:
@@ -46,20 +47,20 @@ def test_mean_spread_and_failures_of_a_bin() -> None:
             }
         )
     )
-    assert (first["n"], first["n_documents"], first["mean"]) == (4, 3, 0.5)
-    assert (first["variance"], first["sd"], first["failure_rate"]) == (0.25, 0.5, 0.5)
-    assert first["failures"] == {"empty": 1, "refusal": 1}
-    assert (first["min_tokens"], first["median_tokens"], first["max_tokens"]) == (10, 25, 40)
-    assert first["ci_width"] == pytest.approx(first["ci_high"] - first["ci_low"])
-    assert (second["n"], second["sd"], second["rolling_variance"]) == (1, None, 0.25)
-    assert (third["n"], third["mean"], third["failures"]) == (0, None, {})
+    assert (first.n, first.n_documents, first.mean) == (4, 3, 0.5)
+    assert (first.variance, first.sd, first.failure_rate) == (0.25, 0.5, 0.5)
+    assert first.failures == {"empty": 1, "refusal": 1}
+    assert (first.min_tokens, first.median_tokens, first.max_tokens) == (10, 25, 40)
+    assert first.ci_width == pytest.approx(first.ci_high - first.ci_low)
+    assert (second.n, second.sd, second.rolling_variance) == (1, None, 0.25)
+    assert (third.n, third.mean, third.failures) == (0, None, {})
 
 
 def test_what_the_records_do_not_carry_is_null() -> None:
     first = rows(pd.DataFrame({"length_tokens": [10, 20], "score": [1.0, 0.0]}))[0]
     for key in ("n_documents", "failure_rate", "failures", "ttft_ms", "duration_ms", "ttft_excess"):
-        assert first[key] is None
-    assert first["instability"] is None
+        assert getattr(first, key) is None
+    assert first.instability is None
 
 
 def test_calls_without_an_answer_change_no_mean_and_are_counted() -> None:
@@ -69,22 +70,18 @@ def test_calls_without_an_answer_change_no_mean_and_are_counted() -> None:
     )
     lost["failure"] = ["context_overflow", "transport_error", "invalid_truncated"] * 10
     lost.loc[lost["failure"] == "transport_error", "score"] = 1.0  # a tag outweighs a stray score
-    bins = cliffs_of(records)["bins"]
+    bins = cliffs_of(records).bins
     both = profile_model(
         pd.concat([records, lost]),
-        [LengthBin(b["bin"], b["edge_low"], b["edge_high"], 0, 0, 0, 0, 0) for b in bins],
+        [LengthBin(b.bin, b.edge_low, b.edge_high, 0, 0, 0, 0, 0) for b in bins],
         QUICK,
         CONTEXT,
     ).cliffs
-    assert both["missing"] == {
-        "context_overflow": 10,
-        "invalid_truncated": 10,
-        "transport_error": 10,
-    }
-    assert both["missing_share"] == pytest.approx(30 / 230)
-    for before, after in zip(bins, both["bins"], strict=True):
-        assert {**after, "missing": 0} == before
-    assert sum(b["missing"] for b in both["bins"]) == 30
+    assert both.missing == Missing(context_overflow=10, invalid_truncated=10, transport_error=10)
+    assert both.missing_share == pytest.approx(30 / 230)
+    for before, after in zip(bins, both.bins, strict=True):
+        assert replace(after, missing=0) == before
+    assert sum(b.missing for b in both.bins) == 30
 
 
 def test_missing_calls_beyond_the_longest_answer_do_not_stretch_the_cap() -> None:
@@ -93,7 +90,7 @@ def test_missing_calls_beyond_the_longest_answer_do_not_stretch_the_cap() -> Non
     overflow = pd.DataFrame(
         {"length_tokens": [9_000], "score": [np.nan], "failure": ["context_overflow"]}
     )
-    assert cliffs_of(pd.concat([records, overflow]))["safe_cap_tokens"] <= longest
+    assert cliffs_of(pd.concat([records, overflow])).safe_cap_tokens <= longest
 
 
 def test_a_score_missing_without_a_reason_is_left_out_with_a_warning() -> None:
@@ -101,8 +98,8 @@ def test_a_score_missing_without_a_reason_is_left_out_with_a_warning() -> None:
     records.loc[:2, "score"] = np.nan
     records.loc[:2, "failure"] = None
     result = cliffs_of(records)
-    assert result["n"] == 197
-    assert any("3 records have no score" in w for w in result["warnings"])
+    assert result.n == 197
+    assert any("3 records have no score" in w for w in result.warnings)
 
 
 def test_intervals_cover_means_of_clustered_scores() -> None:
@@ -145,7 +142,7 @@ def test_instability_is_the_mean_sd_between_replicates() -> None:
     assert instability(sd) == pytest.approx(np.sqrt(0.5) / 2)
     assert instability(np.array([np.nan])) is None
     result = cliffs_of(plant(flat(0.5), 1, replicates=3))
-    assert 0.3 < result["bins"][0]["instability"] < 0.5
+    assert 0.3 < result.bins[0].instability < 0.5
 
 
 def test_rolling_variance_pools_the_trailing_bins() -> None:
@@ -172,5 +169,5 @@ def test_merged_bins_leave_the_table_with_a_warning() -> None:
     merged = LengthBin("b03", 300, 400, None, None, None, 0, 0, merged_into="b02")
     records = pd.DataFrame({"length_tokens": [10, 110, 210], "score": [1.0, 1.0, 0.0]})
     result = profile_model(records, [*BINS, merged], QUICK, CONTEXT).cliffs
-    assert [b["bin"] for b in result["bins"]] == ["b00", "b01", "b02"]
-    assert any("merged into b02" in w for w in result["warnings"])
+    assert [b.bin for b in result.bins] == ["b00", "b01", "b02"]
+    assert any("merged into b02" in w for w in result.warnings)

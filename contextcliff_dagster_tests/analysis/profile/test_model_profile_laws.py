@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
 from contextcliff_dagster.analysis.records.samples import decile_bins
 from contextcliff_dagster.contracts import LengthBin
-from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_conforms
+from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_conforms, changed
 
 FAST = AnalysisSettings(resamples=100, permutations=99, second_opinions=False)
 THOROUGH = AnalysisSettings(resamples=100, permutations=99)
@@ -62,7 +63,7 @@ def analysed(
     records: pd.DataFrame,
     bins: list[LengthBin] | None = None,
     settings: AnalysisSettings = FAST,
-) -> dict[str, Any]:
+) -> Cliffs:
     profile = profile_model(records, bins or [], settings, CONTEXT)
     assert_conforms(profile)
     return profile.cliffs
@@ -72,19 +73,17 @@ def analysed(
 @given(record_sets())
 def test_any_records_give_a_result_that_meets_the_contract(records: pd.DataFrame) -> None:
     result = analysed(records)
-    if result["safe_cap_tokens"] is None:
-        assert result["safe_cap_reason"]
+    if result.safe_cap_tokens is None:
+        assert result.safe_cap_reason
     else:
         scored = records[records["score"].notna()]
-        assert result["safe_cap_tokens"] <= max(int(scored["length_tokens"].max()), 1)
-        assert result["verdict"] not in ("floor", "insufficient_data")
-    assert (result["cliff"] is not None) == (
-        result["verdict"] in ("cliff", "dip", "gradual_decline")
-    )
-    for row in [*result["bins"], *result["curve"], result["baseline"]]:
-        if row["mean"] is not None and row["ci_low"] is not None:
-            assert row["ci_low"] - 1e-9 <= row["mean"] <= row["ci_high"] + 1e-9
-    assert sum(b["n"] for b in result["bins"]) == result["n"]
+        assert result.safe_cap_tokens <= max(int(scored["length_tokens"].max()), 1)
+        assert result.verdict not in ("floor", "insufficient_data")
+    assert (result.cliff is not None) == (result.verdict in ("cliff", "dip", "gradual_decline"))
+    for row in [*result.bins, *result.curve, result.baseline]:
+        if row.mean is not None and row.ci_low is not None:
+            assert row.ci_low - 1e-9 <= row.mean <= row.ci_high + 1e-9
+    assert sum(b.n for b in result.bins) == result.n
 
 
 @settings(patient, max_examples=8)
@@ -94,26 +93,26 @@ def test_second_opinions_of_any_records_meet_the_contract_and_change_no_verdict(
 ) -> None:
     plain, thorough = analysed(records), analysed(records, settings=THOROUGH)
     for key in ("verdict", "safe_cap_tokens", "cliff", "curve", "bins", "warnings"):
-        assert thorough[key] == plain[key]
-    rows = thorough["sensitivity"]
-    assert bool(rows) == bool(plain["curve"])
-    longest = max((b["max_tokens"] or 0 for b in plain["bins"]), default=0)
-    assert all((row["safe_cap_tokens"] or 0) <= max(longest, 1) for row in rows)
+        assert getattr(thorough, key) == getattr(plain, key)
+    rows = thorough.sensitivity
+    assert bool(rows) == bool(plain.curve)
+    longest = max((b.max_tokens or 0 for b in plain.bins), default=0)
+    assert all((row.safe_cap_tokens or 0) <= max(longest, 1) for row in rows)
 
 
 @simple
 @given(record_sets())
 def test_zones_are_half_open_and_gap_free(records: pd.DataFrame) -> None:
     result = analysed(records)
-    zones = result["zones"]
+    zones = result.zones
     if not zones:
-        assert result["verdict"] == "insufficient_data"
+        assert result.verdict == "insufficient_data"
         return
-    assert zones[0]["from_tokens"] == 0
+    assert zones[0].from_tokens == 0
     for before, after in itertools.pairwise(zones):
-        assert before["to_tokens"] == after["from_tokens"]
-    assert all(z["from_tokens"] < z["to_tokens"] for z in zones)
-    assert zones[-1]["to_tokens"] == max(b["max_tokens"] for b in result["bins"] if b["n"]) + 1
+        assert before.to_tokens == after.from_tokens
+    assert all(z.from_tokens < z.to_tokens for z in zones)
+    assert zones[-1].to_tokens == max(b.max_tokens for b in result.bins if b.n) + 1
 
 
 @simple
@@ -124,6 +123,10 @@ def test_the_order_of_the_records_does_not_matter(records: pd.DataFrame, seed: i
 
 
 _COUNTS_AND_SPREADS = ("missing", "failures", "sd", "variance", "rolling_variance")
+
+
+def _missing(result: Cliffs) -> int:
+    return sum(asdict(result.missing).values())
 
 
 @simple
@@ -142,12 +145,10 @@ def test_calls_without_an_answer_change_no_number_but_the_missing(
     )
     before, after = analysed(records, bins), analysed(pd.concat([records, lost]), bins)
     for key in ("verdict", "safe_cap_tokens", "cliff", "zones", "curve", "baseline", "n", "rules"):
-        assert after[key] == before[key]
-    for old, new in zip(before["bins"], after["bins"], strict=True):
-        assert {k: v for k, v in new.items() if k not in _COUNTS_AND_SPREADS} == {
-            k: v for k, v in old.items() if k not in _COUNTS_AND_SPREADS
-        }
+        assert getattr(after, key) == getattr(before, key)
+    for old, new in zip(before.bins, after.bins, strict=True):
+        assert changed(new, old) <= {*_COUNTS_AND_SPREADS}
         # Sums over rows of one length depend on their order in the last digit.
         for spread in ("sd", "variance", "rolling_variance"):
-            assert new[spread] == pytest.approx(old[spread])
-    assert sum(after["missing"].values()) == sum(before["missing"].values()) + extra
+            assert getattr(new, spread) == pytest.approx(getattr(old, spread))
+    assert _missing(after) == _missing(before) + extra

@@ -30,7 +30,7 @@ def table_of(curve: Curve, n: int, seed: int) -> MeansTable:
 def concluded(table: MeansTable, seed: int = 0) -> Conclusion:
     settings = replace(QUICK, seed=seed)
     documents = clean_records(examples_of(table), []).documents()
-    return conclude(documents, settings, baseline_of(documents, settings)["mean"])
+    return conclude(documents, settings, baseline_of(documents, settings).mean)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_is_said_of_a_table_is_concluded_from_its_answers(curve: Curve) -> 
     table = table_of(curve, 60, 1)
     said = profile_table(table, QUICK, ProfileContext("m"))
     found = concluded(table)
-    assert (said["verdict"], said["safe_cap_tokens"]) == (
+    assert (said.verdict, said.safe_cap_tokens) == (
         found.finding.verdict.value,
         found.cap.tokens,
     )

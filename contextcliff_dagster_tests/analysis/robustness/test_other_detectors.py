@@ -12,44 +12,57 @@ from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings
 from contextcliff_dagster.analysis.records.samples import Documents, clean_records
 from contextcliff_dagster.analysis.robustness.other_detectors import second_opinions
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff, Detector
+from contextcliff_dagster.contracts.results.fields import BinResult
 from contextcliff_dagster.reporting.markdown.robustness import detector_lines
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, flat, plant, step
-from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK
+from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, bin_of
 
 NAMES = (
     "gradient", "second_derivative", "binned_statistics", "percentile_threshold",
     "sliding_window", "ruptures",
 )  # fmt: skip
-BASELINE = {"mean": 0.8, "to_tokens": 140}
+BASELINE = Baseline(0.8, None, None, 15, 140)
 
 
-def exact(means: list[float]) -> tuple[Documents, list[dict[str, Any]]]:
+CLIFF = Cliff(
+    location_tokens=2_500,
+    ci_low=2_000,
+    ci_high=3_300,
+    drop=0.6,
+    drop_ci_low=0.5,
+    drop_ci_high=0.7,
+    p_value=0.001,
+)
+
+
+def exact(means: list[float]) -> tuple[Documents, list[BinResult]]:
     """Ten documents a bin, all with the bin's mean; bins double in length from 100 tokens on."""
     lengths = np.concatenate([100 * 2**k + 4 * 2**k * np.arange(10) for k in range(len(means))])
     scores = np.repeat(means, 10)
     rows = [
-        {
-            "median_tokens": 100 * 2**k,
-            "edge_low": 90 * 2**k,
-            "mean": mean,
-            "ci_low": mean - 0.05,
-            "ci_high": mean + 0.05,
-        }
+        bin_of(
+            median_tokens=100 * 2**k,
+            edge_low=90 * 2**k,
+            mean=mean,
+            ci_low=mean - 0.05,
+            ci_high=mean + 0.05,
+        )
         for k, mean in enumerate(means)
     ]
     return Documents(lengths, np.ones(len(lengths)), scores, False), rows
 
 
-def opinions(means: list[float], cliff: dict[str, int] | None, **how: Any) -> dict[str, Any]:
+def opinions(means: list[float], cliff: Cliff | None, **how: Any) -> dict[str, Any]:
     documents, rows = exact(means)
     verdict = how.get("verdict", Verdict.CLIFF if cliff else Verdict.STABLE)
     found = second_opinions(documents, rows, BASELINE, 0.3, verdict, cliff)
-    assert tuple(d["name"] for d in found) == NAMES
-    return {d["name"]: (d["location_tokens"], d["agrees"]) for d in found}
+    assert tuple(d.name for d in found) == NAMES
+    return {d.name: (d.location_tokens, d.agrees) for d in found}
 
 
 def test_every_detector_places_a_clean_step_by_its_own_rule() -> None:
-    found = opinions([0.8] * 5 + [0.3] * 4, {"ci_low": 2_000, "ci_high": 3_300})
+    found = opinions([0.8] * 5 + [0.3] * 4, CLIFF)
     assert found["gradient"] == (round(np.sqrt(1_600 * 3_200)), True)
     assert found["second_derivative"] == (800, False)  # smoothing bends the bin before
     assert found["binned_statistics"] == (90 * 32, True)
@@ -82,33 +95,31 @@ def test_a_small_loss_is_below_every_rule() -> None:
     assert {place for place, _ in found.values()} == {None}
 
 
-def seen(records: pd.DataFrame) -> list[dict[str, Any]]:
+def seen(records: pd.DataFrame) -> list[Detector]:
     """What the detectors say of the records, beside the verdict on them."""
     bins = bins_of(records)
     cliffs = profile_model(records, bins, QUICK, CONTEXT).cliffs
     documents = clean_records(records, bins).documents()
-    verdict, cliff = Verdict(cliffs["verdict"]), cliffs["cliff"]
-    return second_opinions(
-        documents, cliffs["bins"], cliffs["baseline"], QUICK.tolerance, verdict, cliff
-    )
+    verdict, cliff = cliffs.verdict, cliffs.cliff
+    return second_opinions(documents, cliffs.bins, cliffs.baseline, QUICK.tolerance, verdict, cliff)
 
 
 def test_most_see_a_planted_cliff() -> None:
     agree = dict.fromkeys(NAMES, 0)
     for seed in range(4):
         for found in seen(plant(step(1_000, 0.8, 0.25), seed, graded=True)):
-            at = found["location_tokens"]
-            agree[found["name"]] += at is not None and 600 < at < 1_700
+            at = found.location_tokens
+            agree[found.name] += at is not None and 600 < at < 1_700
     assert agree["ruptures"] == 4
     assert sum(count >= 3 for count in agree.values()) >= 4
-    assert sum(bool(d["agrees"]) for d in seen(plant(flat(0.8), 1, graded=True))) >= 5
+    assert sum(bool(d.agrees) for d in seen(plant(flat(0.8), 1, graded=True))) >= 5
 
 
 def test_the_result_holds_them_and_the_report_lists_all() -> None:
     records = plant(step(1_000, 0.8, 0.25), 0, graded=True)
     settings = AnalysisSettings(resamples=200, permutations=199)
     cliffs = profile_model(records, bins_of(records), settings, CONTEXT).cliffs
-    assert cliffs["detectors"] == seen(records)
+    assert cliffs.detectors == seen(records)
     page = "\n".join(detector_lines(cliffs))
     assert all(name in page for name in ("gradient", "ruptures"))
     assert "raises no confidence" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from contextcliff_dagster.analysis.cliff.verdict import Finding
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.robustness.sample_size import _Expected, certify
+from contextcliff_dagster.contracts.results.cliffs import Certify
 from contextcliff_dagster.reporting.markdown.robustness import more_data_lines
 from contextcliff_dagster.reporting.wording.sentences import certify_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
@@ -28,23 +30,23 @@ from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_
 SETTINGS = AnalysisSettings(resamples=100, permutations=99)
 
 
-def certified(curve: Curve, seed: int, per_bin: int = 20, **how: Any) -> dict[str, Any]:
+def certified(curve: Curve, seed: int, per_bin: int = 20, **how: Any) -> Certify:
     records = plant(curve, seed, per_bin=per_bin).assign(**how)
     sample = clean_records(records, bins_of(records))
     documents = sample.documents()
-    finding = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS)["mean"]).finding
+    finding = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean).finding
     return certify(documents, finding, SETTINGS, sample.calls, 10)
 
 
 def expected(curve: Curve, seed: int, per_bin: int = 20) -> tuple[_Expected, Finding]:
     records = plant(curve, seed, per_bin=per_bin)
     documents = clean_records(records, []).documents()
-    finding = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS)["mean"]).finding
+    finding = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean).finding
     return _Expected(documents, finding, SETTINGS), finding
 
 
 def test_the_n_that_is_needed_certifies_the_longest_length() -> None:
-    needed = [certified(flat(0.95), seed)["n_needed"] for seed in range(3)]
+    needed = [certified(flat(0.95), seed).n_needed for seed in range(3)]
     assert all(n is not None and n > 20 for n in needed)
     per_bin = int(np.median(needed))
     reached = []
@@ -74,14 +76,14 @@ def test_the_expected_cap_is_near_the_median_of_data_sets_of_that_size() -> None
 
 def test_where_the_curve_itself_falls_no_n_is_named() -> None:
     found = certified(ramp(800), 1)
-    assert found["n_needed"] is None
-    assert "no n certifies" in found["reason"]
-    assert found["assumes"] == "fitted"
+    assert found.n_needed is None
+    assert "no n certifies" in found.reason
+    assert found.assumes == "fitted"
 
 
 def test_flat_data_are_taken_for_flat_and_a_cliff_is_not() -> None:
-    assert certified(flat(0.8), 2)["assumes"] == "flat"
-    assert certified(step(1_500, 0.8, 0.3), 2)["assumes"] == "fitted"
+    assert certified(flat(0.8), 2).assumes == "flat"
+    assert certified(step(1_500, 0.8, 0.3), 2).assumes == "fitted"
 
 
 def test_a_null_cap_comes_with_the_n_for_one() -> None:
@@ -90,35 +92,35 @@ def test_a_null_cap_comes_with_the_n_for_one() -> None:
         profile = profile_model(records, bins_of(records), SETTINGS, CONTEXT)
         assert_conforms(profile)
         cliffs = profile.cliffs
-        if cliffs["safe_cap_tokens"] is None and cliffs["verdict"] == "stable":
+        if cliffs.safe_cap_tokens is None and cliffs.verdict == "stable":
             break
     else:
         pytest.fail("no data set without a cap")
-    assert cliffs["certify"]["n_for_a_cap"] > 5
+    assert cliffs.certify.n_for_a_cap > 5
     assert "for any cap at all" in str(certify_sentence(cliffs))
 
 
 def test_budgets_are_examples_at_their_measured_cost() -> None:
     found = certified(flat(0.9), 1, cost_usd=0.02, prompt_tokens=2_000)
-    tokens, usd = sorted(found["more"], key=lambda m: m["usd"] == 10.0)
-    assert (tokens["tokens"], tokens["examples"]) == (1_000_000, 500)
-    assert tokens["usd"] == pytest.approx(10.0)
-    assert (usd["tokens"], usd["examples"], usd["usd"]) == (1_000_000, 500, 10.0)
-    assert tokens["per_bin"] == 50
-    assert (tokens["expected_cap_tokens"] or 0) >= (tokens["expected_cap_now"] or 0)
-    cheap, dear = certified(flat(0.9), 1, cost_usd=0.002, prompt_tokens=2_000)["more"]
-    assert cheap["examples"] < dear["examples"]
+    tokens, usd = sorted(found.more, key=lambda m: m.usd == 10.0)
+    assert (tokens.tokens, tokens.examples) == (1_000_000, 500)
+    assert tokens.usd == pytest.approx(10.0)
+    assert (usd.tokens, usd.examples, usd.usd) == (1_000_000, 500, 10.0)
+    assert tokens.per_bin == 50
+    assert (tokens.expected_cap_tokens or 0) >= (tokens.expected_cap_now or 0)
+    cheap, dear = certified(flat(0.9), 1, cost_usd=0.002, prompt_tokens=2_000).more
+    assert cheap.examples < dear.examples
     now, then, later = (
         m or 0
         for m in (
-            cheap["expected_cap_now"],
-            cheap["expected_cap_tokens"],
-            dear["expected_cap_tokens"],
+            cheap.expected_cap_now,
+            cheap.expected_cap_tokens,
+            dear.expected_cap_tokens,
         )
     )
     assert now <= then <= later
-    (only,) = certified(flat(0.9), 1, cost_usd=0.0)["more"]
-    assert only["usd"] is None
+    (only,) = certified(flat(0.9), 1, cost_usd=0.0).more
+    assert only.usd is None
 
 
 def test_the_report_says_what_the_next_million_tokens_buys() -> None:
@@ -128,4 +130,4 @@ def test_the_report_says_what_the_next_million_tokens_buys() -> None:
     assert "1,000,000 tokens" in page
     assert "one such draw" in page
     assert "a bin would be needed to certify" in str(certify_sentence(cliffs))
-    assert not more_data_lines({**cliffs, "certify": {"n_needed": None}})
+    assert not more_data_lines(replace(cliffs, certify=Certify(n_needed=None)))

@@ -45,17 +45,17 @@ def test_an_even_scatter_is_no_signal_also_where_the_mean_falls() -> None:
     falling = [signal(seed, even, lambda x: np.where(x < 900, 0.8, 0.4)) for seed in range(30)]
     level = [signal(seed, even) for seed in range(30)]
     for found in (falling, level):
-        assert sum(s["p_value"] <= 0.05 for s in found) <= 5
+        assert sum(s.p_value <= 0.05 for s in found) <= 5
 
 
 def test_a_stretch_that_scatters_more_is_found_at_its_place() -> None:
     for seed in range(5):
         found = signal(seed, uneven)
-        assert found["p_value"] <= 0.01
-        assert found["from_tokens"] < 900
-        assert 1_200 < found["to_tokens"] < 3_000
-        assert found["inside"] > 1.5 * found["outside"]
-        assert f"{found['from_tokens']:,}" in str(variance_sentence(found))
+        assert found.p_value <= 0.01
+        assert found.from_tokens < 900
+        assert 1_200 < found.to_tokens < 3_000
+        assert found.inside > 1.5 * found.outside
+        assert f"{found.from_tokens:,}" in str(variance_sentence(found))
 
 
 def test_questions_of_one_document_count_once() -> None:
@@ -69,7 +69,7 @@ def test_questions_of_one_document_count_once() -> None:
         found = variance_signal(
             document, lengths[document], scores, np.full(len(scores), 0.5), permutations=99, seed=0
         )
-        misses += found["p_value"] <= 0.05
+        misses += found.p_value <= 0.05
     assert misses <= 5
 
 
@@ -77,20 +77,20 @@ def test_right_or_wrong_answers_are_refused_with_the_reason() -> None:
     records = plant(flat(0.6), 1)
     profile = profile_model(records, bins_of(records), QUICK, CONTEXT)
     assert_conforms(profile)
-    found = profile.metrics["variance_signal"]
-    assert found == profile.cliffs["variance_signal"]
-    assert found["p_value"] is None
-    assert "mean x (1 - mean)" in found["refused_because"]
+    found = profile.metrics.variance_signal
+    assert found == profile.cliffs.variance_signal
+    assert found.p_value is None
+    assert "mean x (1 - mean)" in found.refused_because
     assert "not tested" in str(variance_line(profile.cliffs))
     assert variance_sentence(found) is None
     near_one = signal(1, even, 0.95)
-    assert "no room" in near_one["refused_because"]
-    few = profile_model(records.head(5), [], QUICK, CONTEXT).metrics["variance_signal"]
-    assert few["refused_because"]
+    assert "no room" in near_one.refused_because
+    few = profile_model(records.head(5), [], QUICK, CONTEXT).metrics.variance_signal
+    assert few.refused_because
 
 
 def test_graded_scores_are_tested_and_the_report_says_so() -> None:
     records: pd.DataFrame = plant(flat(0.6), 1, graded=True)
     cliffs = profile_model(records, bins_of(records), QUICK, CONTEXT).cliffs
-    assert 0 < cliffs["variance_signal"]["p_value"] <= 1
+    assert 0 < cliffs.variance_signal.p_value <= 1
     assert "p = " in str(variance_line(cliffs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,7 @@ def test_the_report_quotes_it_while_sample_tolerance_and_code_are_the_same(
     cliffs = read_cliffs(chosen, store, profiled_campaign(store, "planned"))
 
     def says(study: Study = chosen, n: int = 32) -> list[str]:
-        return quoted(study, store, sample, [{**of, "n": n} for of in cliffs])
+        return quoted(study, store, sample, [replace(of, n=n) for of in cliffs])
 
     assert says() == [line for line in says() if sentence in line] != []
     assert says(n=20) == []  # so few were measured that it is another design

@@ -20,6 +20,7 @@ from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster_tests.support.records.profiles import changed
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 
@@ -46,19 +47,18 @@ def test_they_are_measured_scored_and_reported_beside_the_curve(
     controlled: Study, store: Store
 ) -> None:
     plain = profile_study(controlled.changed(controls=()))
-    assert plain.cliffs[0]["controls"] == []
+    assert plain.cliffs[0].controls == []
     done = profile_study(controlled)
     assert done.calls[MODEL].planned == 36
     assert done.calls[MODEL].sent == 24
     (cliffs,) = done.cliffs
-    by_name = {control["name"]: control for control in cliffs["controls"]}
+    by_name = {control.name: control for control in cliffs.controls}
     assert [*by_name] == ["no_context", "oracle"]
-    assert by_name["no_context"]["mean"] == 0.0
-    assert by_name["oracle"]["mean"] > 0.5
-    assert [b["n"] for b in by_name["oracle"]["bins"]] == [4, 4, 4]
-    assert by_name["oracle"]["n_askable"] == by_name["oracle"]["n_all"] == 12
-    changed = {key for key in cliffs if cliffs[key] != plain.cliffs[0][key]}
-    assert changed <= {"controls", "created_at", "confounds", "warnings"}
+    assert by_name["no_context"].mean == 0.0
+    assert by_name["oracle"].mean > 0.5
+    assert [b.n for b in by_name["oracle"].bins] == [4, 4, 4]
+    assert by_name["oracle"].n_askable == by_name["oracle"].n_all == 12
+    assert changed(cliffs, plain.cliffs[0]) <= {"controls", "created_at", "confounds", "warnings"}
     page = done.report.md.read_text("utf-8")
     assert "### Controls: the same questions without the document" in page
     assert "12 of 12 examples say where their evidence is." in page
@@ -81,7 +81,7 @@ def test_they_are_measured_scored_and_reported_beside_the_curve(
     assert again.calls[MODEL].sent == 0
     # A report of the study as it is written still has what was measured.
     rebuilt = rebuild_report(controlled.changed(controls=()))
-    assert rebuilt.cliffs[0]["controls"] == cliffs["controls"]
+    assert rebuilt.cliffs[0].controls == cliffs.controls
 
 
 def test_they_are_estimated_on_lines_of_their_own_and_keep_to_the_budget(

@@ -57,8 +57,8 @@ def test_it_measures_a_study_from_corpus_to_report(
     summary = first.calls["finder"]
     assert (summary.answered, summary.context_overflow) == (summary.sent, 12 - summary.sent)
     assert summary.answered > summary.context_overflow > 0, "longer than its window: not sent"
-    assert first.cliffs[0]["n"] == summary.answered
-    assert first.cliffs[0]["baseline"]["mean"] == 1.0
+    assert first.cliffs[0].n == summary.answered
+    assert first.cliffs[0].baseline.mean == 1.0
     assert "finder" in first.report.md.read_text(encoding="utf-8")
     assert profile_study(study).calls["finder"].sent == 0
     with open_ledger(Store(contextcliff_home)) as ledger:

@@ -108,7 +108,7 @@ def test_the_quick_study_has_the_same_answers_through_transformers(
     study = find_study("quick").with_models(["reference-short", "through-torch"])
     prepare_study(study)
     done = profile_study(study)
-    assert {c["model"] for c in done.cliffs} == {"reference-short", "through-torch"}
+    assert {c.model for c in done.cliffs} == {"reference-short", "through-torch"}
     answers: dict[str, dict[str, str]] = {"reference-short": {}, "through-torch": {}}
     folder = Store.default().campaign_dir("predictions", study.name, done.campaign)
     for path in folder.rglob("*.parquet"):

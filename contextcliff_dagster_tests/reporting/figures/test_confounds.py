@@ -11,7 +11,7 @@ from PIL import Image
 from contextcliff_dagster.reporting.figures.confounds import plot_questions
 from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.report import write_report
-from contextcliff_dagster_tests.support.records.reports import sample
+from contextcliff_dagster_tests.support.records.reports import control_of, results_of, sample
 
 
 def _bins(result: dict[str, Any], mean: float) -> list[dict[str, Any]]:
@@ -20,7 +20,7 @@ def _bins(result: dict[str, Any], mean: float) -> list[dict[str, Any]]:
 
 
 def _group(low: float, high: float, mean: float | None) -> dict[str, Any]:
-    known = None if mean is None else mean - 0.1, None if mean is None else mean + 0.1
+    known = (None, None) if mean is None else (max(mean - 0.1, 0.0), mean + 0.1)
     return {
         "low": low,
         "high": high,
@@ -67,6 +67,20 @@ def _level(result: dict[str, Any], name: str, cap: int | None) -> dict[str, Any]
     }
 
 
+def _mix(
+    category: str, values: list[str], shares: list[float], bins: list[dict[str, Any]]
+) -> dict[str, Any]:
+    drop = ("drop", "drop_ci_low", "drop_ci_high", "drop_as_measured")
+    return {
+        "category": category,
+        "identified": "not_assessed",
+        **dict.fromkeys(("from_tokens", "to_tokens", *drop)),
+        "values": values,
+        "shares": shares,
+        "bins": bins,
+    }
+
+
 def asked(model: str = "a") -> dict[str, Any]:
     """A result that says everything of its questions."""
     result = sample(model)[0]
@@ -77,8 +91,8 @@ def asked(model: str = "a") -> dict[str, Any]:
     return {
         **result,
         "mix": [
-            {"category": "task", "values": ["x", "y"], "shares": [0.5, 0.5], "bins": []},
-            {"category": "kind", "values": ["easy", "ha|rd"], "shares": [0.4, 0.6], "bins": mixed},
+            _mix("task", ["x", "y"], [0.5, 0.5], []),
+            _mix("kind", ["easy", "ha|rd"], [0.4, 0.6], mixed),
         ],
         "by_position": _curve(
             "evidence_position", [_group(i / 5, i / 5 + 0.2, 0.5) for i in range(5)]
@@ -88,7 +102,7 @@ def asked(model: str = "a") -> dict[str, Any]:
         ),
         "controls": [
             {
-                "name": name,
+                **control_of(name),
                 "n_all": 200,
                 "n_askable": 150,
                 "says": [f"{name} says it"],
@@ -101,13 +115,16 @@ def asked(model: str = "a") -> dict[str, Any]:
 
 
 def test_every_model_that_says_something_has_a_block_and_the_bytes_repeat() -> None:
-    one, both = plot_questions([asked()]), plot_questions([asked(), asked("b")])
+    one, both = (
+        plot_questions(results_of([asked()])),
+        plot_questions(results_of([asked(), asked("b")])),
+    )
     assert one is not None
     assert both is not None
-    assert both == plot_questions([asked(), asked("b")])
+    assert both == plot_questions(results_of([asked(), asked("b")]))
     heights = [Image.open(io.BytesIO(png)).height for png in (one, both)]
     assert heights[1] > heights[0]
-    with_another = plot_questions([asked(), sample("b")[0]])
+    with_another = plot_questions(results_of([asked(), sample("b")[0]]))
     assert with_another is not None
     assert Image.open(io.BytesIO(with_another)).height == heights[0]
 
@@ -115,23 +132,24 @@ def test_every_model_that_says_something_has_a_block_and_the_bytes_repeat() -> N
 def test_a_mean_of_zero_is_shown() -> None:
     result = sample("a")[0]
     groups = [_group(0.0, 0.5, 0.0), _group(0.5, 1.0, 0.0)]
-    assert plot_questions([{**result, "by_position": _curve("evidence_position", groups)}])
+    curve = _curve("evidence_position", groups)
+    assert plot_questions(results_of([{**result, "by_position": curve}]))
 
 
 def test_a_result_that_says_nothing_has_no_picture_and_no_section(tmp_path: Path) -> None:
     plain = sample("a")[0]
     (tmp_path / "questions.png").write_bytes(b"of an earlier report")
-    files = write_report([plain], None, tmp_path, title="t")
+    files = write_report(results_of([plain]), None, tmp_path, title="t")
     assert not (tmp_path / "questions.png").exists()
     page = files.md.read_text("utf-8")
     assert "questions.png" not in page
     assert "Where the evidence stands" not in page
     empty = {"mix": [], "controls": [], "by_position": None, "by_distance": None, "levels": []}
-    assert plot_questions([{**plain, **empty}]) is None
+    assert plot_questions(results_of([{**plain, **empty}])) is None
 
 
 def test_the_page_has_the_sections_and_links_the_picture_once(tmp_path: Path) -> None:
-    files = write_report([asked(), asked("b")], None, tmp_path, title="t")
+    files = write_report(results_of([asked(), asked("b")]), None, tmp_path, title="t")
     assert (tmp_path / "questions.png").read_bytes().startswith(b"\x89PNG")
     page = files.md.read_text("utf-8")
     assert page.count("](questions.png)") == 1
@@ -152,6 +170,6 @@ def test_a_test_that_was_refused_is_among_what_was_not_measured() -> None:
         "p_value": None,
         "refused_because": "only 9 examples on 8 documents say it",
     }
-    page = markdown_report([{**sample("a")[0], "by_position": refused}], title="t")
+    page = markdown_report(results_of([{**sample("a")[0], "by_position": refused}]), title="t")
     assert "no test of the score by where the evidence stands: only 9 examples" in page
     assert "### Where the evidence stands" not in page

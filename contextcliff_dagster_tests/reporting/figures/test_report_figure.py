@@ -21,7 +21,12 @@ from contextcliff_dagster.reporting.figures.style import (
     token_label,
     token_ticks,
 )
-from contextcliff_dagster_tests.support.records.reports import sample, sample_pair
+from contextcliff_dagster_tests.support.records.reports import (
+    result_of,
+    results_of,
+    sample,
+    sample_pair,
+)
 
 
 def opened(png: bytes) -> Image.Image:
@@ -35,7 +40,7 @@ def ink(picture: Image.Image) -> float:
 
 
 def test_the_picture_is_large_decodable_and_carries_no_metadata() -> None:
-    picture = opened(plot_report(*sample_pair()))
+    picture = opened(_plotted(*sample_pair()))
     assert picture.format == "PNG"
     assert picture.width >= 1200
     assert picture.height >= 700
@@ -46,17 +51,21 @@ def test_same_input_same_bytes_even_under_another_matplotlibrc() -> None:
     import matplotlib
 
     cliffs, records = sample_pair()
-    first = plot_report(cliffs, records)
+    first = plot_report(results_of(cliffs), records)
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "savefig.dpi": 10}):
-        assert plot_report(cliffs, records) == first
+        assert plot_report(results_of(cliffs), records) == first
 
 
 def test_the_order_of_the_records_does_not_move_a_bin_or_a_curve() -> None:
     cliffs, records = sample_pair()
     assert (
-        opened(plot_report(cliffs, records.iloc[::-1])).size
-        == opened(plot_report(cliffs, records)).size
+        opened(plot_report(results_of(cliffs), records.iloc[::-1])).size
+        == opened(plot_report(results_of(cliffs), records)).size
     )
+
+
+def _plotted(cliffs: list[dict[str, Any]], records: pd.DataFrame) -> bytes:
+    return plot_report(results_of(cliffs), records)
 
 
 @pytest.mark.parametrize("models", [1, 3, 6, 8])
@@ -64,9 +73,18 @@ def test_any_number_of_models_fits(models: int) -> None:
     made = [
         sample(f"model-{i}-" + "long-name-" * i, l70=250 * (i + 1), seed=i) for i in range(models)
     ]
-    picture = opened(plot_report([m[0] for m in made], pd.concat([m[1] for m in made])))
+    picture = opened(plot_report(results_of([m[0] for m in made]), pd.concat([m[1] for m in made])))
     assert picture.width == 1840
     assert np.asarray(picture.convert("L"))[:, -12:].min() > 250  # nothing runs off the page
+
+
+NOTHING: dict[str, Any] = {
+    "verdict": "insufficient_data",
+    "safe_cap_tokens": None,
+    "cliff": None,
+    "zones": [],
+    "curve": [],
+}
 
 
 def _lacking(**changes: Any) -> dict[str, Any]:
@@ -79,8 +97,8 @@ def _lacking(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "cliffs",
     [
-        {"model": "x", "verdict": "insufficient_data"},
-        _lacking(verdict="insufficient_data", safe_cap_tokens=None, cliff=None, zones=[], curve=[]),
+        _lacking(**NOTHING, bins=[]),
+        _lacking(**NOTHING),
         _lacking(window_tokens=None),
         _lacking(window_tokens=10_000_000),
         _lacking(model="模型 🦙 $x^2$ \\frac{1}{2} \x00\n" * 5),
@@ -90,17 +108,15 @@ def _lacking(**changes: Any) -> dict[str, Any]:
     ids=["empty", "nulls", "no window", "far window", "odd name", "one bin", "one length"],
 )
 def test_what_is_missing_is_left_out(cliffs: dict[str, Any]) -> None:
-    assert opened(plot_report([cliffs], None)).width == 1840
-    assert opened(sparkline(cliffs)).width == 640
+    assert opened(plot_report(results_of([cliffs]), None)).width == 1840
+    assert opened(sparkline(result_of(cliffs))).width == 640
 
 
 def test_a_window_far_away_does_not_squeeze_the_data() -> None:
     near, records = sample(window=None)
     far, _ = sample(window=10_000_000)
-    columns = [
-        np.flatnonzero((np.asarray(opened(plot_report([c], records)))[700:900] < 120).any((0, 2)))
-        for c in (near, far)
-    ]
+    pictures = [opened(plot_report(results_of([c]), records)) for c in (near, far)]
+    columns = [np.flatnonzero((np.asarray(one)[700:900] < 120).any((0, 2))) for one in pictures]
     assert abs(int(columns[0].max()) - int(columns[1].max())) < 60
 
 
@@ -108,21 +124,22 @@ def test_documents_that_overflow_do_not_squeeze_the_data() -> None:
     scored, records = sample(window=8192)
     beyond = [
         {
-            "key": f"b{at}",
+            **scored["bins"][0],
+            "bin": f"b{at}",
             **dict.fromkeys(("edge_low", "min_tokens"), 1_000 * at),
             **dict.fromkeys(("edge_high", "median_tokens", "max_tokens"), 1_000 * at + 500),
             **dict.fromkeys(("n", "n_documents"), 0),
             **dict.fromkeys(("mean", "sd", "ci_low", "ci_high")),
-            "missing": {"context_overflow": 20},
+            "missing": 20,
         }
         for at in (16, 64)
     ]
     overflown = {**scored, "bins": [*scored["bins"], *beyond]}
     lengths = [records.length_tokens.to_numpy()]
-    assert _limits([overflown], lengths) == _limits([scored], lengths)
-    unknown = [{**b, "n": None} for b in beyond]  # nobody says that nothing was scored there
-    assert _limits([{**scored, "bins": unknown}], lengths)[1] > 64_000
-    assert opened(plot_report([overflown], records)).width == 1840
+    assert _limits(results_of([overflown]), lengths) == _limits(results_of([scored]), lengths)
+    unknown = [{**b, "mean": 0.5} for b in beyond]  # scored, of a table that states no n
+    assert _limits(results_of([{**scored, "bins": unknown}]), lengths)[1] > 64_000
+    assert opened(plot_report(results_of([overflown]), records)).width == 1840
 
 
 def test_two_models_stay_distinct_in_grey() -> None:
@@ -133,23 +150,23 @@ def test_two_models_stay_distinct_in_grey() -> None:
 
 def test_the_sparkline_is_small_and_stable() -> None:
     cliffs, _ = sample()
-    png = sparkline(cliffs)
+    png = sparkline(result_of(cliffs))
     assert len(png) <= 10_000
-    assert png == sparkline(cliffs)
+    assert png == sparkline(result_of(cliffs))
     assert ink(opened(png)) > 0.005
 
 
 def test_many_answers_become_columns_and_not_a_smear() -> None:
     cliffs, records = sample(per_bin=1000)
     graded, graded_records = sample(per_bin=1000, graded=True)
-    assert ink(opened(plot_report([cliffs], records))) < 0.2
-    assert ink(opened(plot_report([graded], graded_records))) < 0.25
+    assert ink(opened(plot_report(results_of([cliffs]), records))) < 0.2
+    assert ink(opened(plot_report(results_of([graded]), graded_records))) < 0.25
 
 
 def test_records_of_other_models_are_not_drawn() -> None:
     cliffs, records = sample()
     other = records.assign(model="someone else")
-    assert plot_report([cliffs], other) == plot_report([cliffs], None)
+    assert plot_report(results_of([cliffs]), other) == plot_report(results_of([cliffs]), None)
 
 
 def test_ticks_are_round_lengths_with_human_labels() -> None:
@@ -173,8 +190,9 @@ def test_drawing_needs_no_pyplot() -> None:
         "from contextcliff_dagster.reporting.figures.report_figure import plot_report\n"
         "from contextcliff_dagster.reporting.figures.sparkline import sparkline\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "c = {'model': 'x', 'verdict': 'insufficient_data'}\n"
-        "plot_report([c], None), sparkline(c)\n"
+        "from contextcliff_dagster_tests.support.records.reports import result_of, sample\n"
+        "one = result_of(sample()[0])\n"
+        "plot_report([one], None), sparkline(one)\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

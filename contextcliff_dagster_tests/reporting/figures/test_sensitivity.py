@@ -9,29 +9,29 @@ from PIL import Image
 
 from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
 from contextcliff_dagster.reporting.report import write_report
-from contextcliff_dagster_tests.support.records.reports import sample
+from contextcliff_dagster_tests.support.records.reports import results_of, sample
 
 
 def test_two_models_are_two_panels_and_the_same_bytes_each_time() -> None:
     one, two = (sample(model)[0] for model in ("a", "b"))
-    single, both = plot_sensitivity([one]), plot_sensitivity([one, two])
+    single, both = plot_sensitivity(results_of([one])), plot_sensitivity(results_of([one, two]))
     assert single is not None
     assert both is not None
-    assert both == plot_sensitivity([one, two])
+    assert both == plot_sensitivity(results_of([one, two]))
     heights = [Image.open(io.BytesIO(png)).height for png in (single, both)]
     assert heights[1] > heights[0]
 
 
 def test_results_that_varied_nothing_have_no_picture(tmp_path: Path) -> None:
     plain = {**sample("a")[0], "sensitivity": []}
-    assert plot_sensitivity([plain]) is None
-    files = write_report([plain], None, tmp_path, title="t")
+    assert plot_sensitivity(results_of([plain])) is None
+    files = write_report(results_of([plain]), None, tmp_path, title="t")
     assert not (tmp_path / "sensitivity.png").exists()
     assert "sensitivity.png" not in files.md.read_text("utf-8")
 
 
 def test_the_page_links_the_picture_that_lies_beside_it(tmp_path: Path) -> None:
     results = [sample(model)[0] for model in ("a", "b")]
-    files = write_report(results, None, tmp_path, title="t")
+    files = write_report(results_of(results), None, tmp_path, title="t")
     assert (tmp_path / "sensitivity.png").read_bytes().startswith(b"\x89PNG")
     assert files.md.read_text("utf-8").count("](sensitivity.png)") == 1

@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
 from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.markdown.tables import caps_table
-from contextcliff_dagster_tests.support.records.reports import sample, sample_pair
+from contextcliff_dagster_tests.support.records.reports import (
+    result_of,
+    results_of,
+    sample,
+    sample_pair,
+)
 
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return markdown_report(sample_pair()[0], title="Reference study", notes=["A note"])
+    return markdown_report(results_of(sample_pair()[0]), title="Reference study", notes=["A note"])
 
 
 def test_the_answer_stands_before_the_picture_and_the_tables(page: str) -> None:
@@ -87,8 +92,8 @@ def test_unanswered_calls_are_counted_and_not_hidden() -> None:
         missing={"transport_error": 3, "invalid_truncated": 0, "context_overflow": 5},
         missing_share=0.04,
     )
-    text = markdown_report([cliffs], title="t")
-    assert "3 transport_error, 5 context_overflow (4.0% of the planned calls)" in text
+    text = markdown_report(results_of([cliffs]), title="t")
+    assert "5 context_overflow, 3 transport_error (4.0% of the planned calls)" in text
 
 
 def test_no_result_is_a_page_too() -> None:
@@ -114,7 +119,7 @@ def test_a_name_stays_a_name(name: str) -> None:
 
     cliffs, _ = sample(name)
     cliffs["warnings"] = [name]
-    text = markdown_report([cliffs], title=name, notes=[name])
+    text = markdown_report(results_of([cliffs]), title=name, notes=[name])
     html = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(text)
     assert "<script" not in html
     assert "<a " not in html
@@ -159,7 +164,7 @@ def test_a_larger_tolerance_with_a_smaller_cap_is_explained() -> None:
             {"tolerance": tolerance, "safe_cap_tokens": cap}
             for tolerance, cap in zip((0.1, 0.2, 0.3), tokens, strict=True)
         ]
-        return "\n".join(caps_table(cliffs))
+        return "\n".join(caps_table(result_of(cliffs)))
 
     said = "a length that is safe at the smaller is safe at the larger"
     assert said in caps(375, 480, 476)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from importlib.resources import files
-from typing import Any
 
 import pandas as pd
 from jsonschema import Draft202012Validator
@@ -15,6 +15,8 @@ from contextcliff_dagster.analysis.profile.model_profile import (
     ProfileContext,
     profile_model,
 )
+from contextcliff_dagster.contracts.results import Cliffs, to_json
+from contextcliff_dagster.contracts.results.fields import BinResult
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of
 
 QUICK = AnalysisSettings(resamples=200, permutations=199, second_opinions=False)
@@ -32,10 +34,21 @@ CLIFFS, METRICS = schema("cliffs"), schema("metrics")
 def assert_conforms(profile: ModelProfile) -> None:
     """Both files meet their schema and survive JSON (no NaN, no NumPy scalars)."""
     for validator, result in ((CLIFFS, profile.cliffs), (METRICS, profile.metrics)):
-        validator.validate(json.loads(json.dumps(result, allow_nan=False)))
+        validator.validate(json.loads(json.dumps(to_json(result), allow_nan=False)))
 
 
-def cliffs_of(records: pd.DataFrame, settings: AnalysisSettings = QUICK) -> dict[str, Any]:
+def cliffs_of(records: pd.DataFrame, settings: AnalysisSettings = QUICK) -> Cliffs:
     profile = profile_model(records, bins_of(records), settings, CONTEXT)
     assert_conforms(profile)
     return profile.cliffs
+
+
+def bin_of(**known: object) -> BinResult:
+    """A bin of which only this is known."""
+    unknown = {one.name: None for one in fields(BinResult)}
+    return BinResult(**{**unknown, "n": 0, "missing": 0, **known})  # type: ignore[arg-type]
+
+
+def changed(one: object, other: object) -> set[str]:
+    """Fields in which two results of a kind differ."""
+    return {f.name for f in fields(one) if getattr(one, f.name) != getattr(other, f.name)}  # type: ignore[arg-type]

@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from contextcliff_dagster.contracts.results import Cliffs, from_json
+
 BINS, PER_BIN = 10, 20
 PLATEAU, SLOPE = 0.98, 3.16
 NAMES = ("stable", "transition", "degraded")
+
+
+def result_of(cliffs: Mapping[str, Any]) -> Cliffs:
+    """The result that ``cliffs.json`` with this content holds."""
+    return from_json(Cliffs, cliffs)
+
+
+def results_of(cliffs: Iterable[Mapping[str, Any]]) -> list[Cliffs]:
+    return [result_of(one) for one in cliffs]
+
+
+def control_of(name: str) -> dict[str, Any]:
+    """A control that was asked and had no answer."""
+    unknown = ("mean", "ci_low", "ci_high", "before", "beyond")
+    drop = ("drop", "drop_ci_low", "drop_ci_high")
+    return {
+        "name": name,
+        "n": 0,
+        "n_askable": 0,
+        "n_all": 0,
+        "missing": 0,
+        **dict.fromkeys((*unknown, *drop)),
+        "bins": [],
+        "identified": "not_assessed",
+        "says": [],
+    }
 
 
 def true_score(tokens: np.ndarray | float, l70: float, plateau: float = PLATEAU) -> Any:
@@ -152,11 +181,11 @@ def sample(
             "ci_low": int(half * 0.83),
             "ci_high": int(half * 1.22),
             "drop": drop,
-            "drop_ci_low": max(0.0, (drop or 0) - 0.07),
-            "drop_ci_high": min(1.0, (drop or 0) + 0.05),
+            "drop_ci_low": max(0.0, drop - 0.07),
+            "drop_ci_high": min(1.0, drop + 0.05),
             "p_value": 0.001,
         }
-        if has_cliff
+        if drop is not None
         else None,
         "zones": zones,
         "curve": [

@@ -1,0 +1,53 @@
+"""Results of the length profile as typed values: ``cliffs.json``, ``metrics.json``, comparisons.
+
+Belongs here: what a result holds, each field with a description and a unit. Does not belong here:
+where files lie (``store``), and how a field is computed. The JSON Schemas in ``schemas/`` are
+written from ``RESULT_FILES`` by ``make schemas``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from contextcliff_dagster.contracts.results.cliffs import Cliffs
+from contextcliff_dagster.contracts.results.comparison import Comparison
+from contextcliff_dagster.contracts.results.json_form import (
+    NewerResultError,
+    ResultError,
+    from_json,
+    json_schema,
+    to_json,
+)
+from contextcliff_dagster.contracts.results.metrics import Metrics
+
+__all__ = [
+    "RESULT_FILES",
+    "Cliffs",
+    "Comparison",
+    "Metrics",
+    "NewerResultError",
+    "ResultError",
+    "ResultFile",
+    "from_json",
+    "json_schema",
+    "to_json",
+]
+
+
+class ResultFile(NamedTuple):
+    """A kind of result file: ``<name>.json`` holds a ``model``."""
+
+    name: str
+    model: type[Any]
+    title: str
+
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema."""
+        return json_schema(self.model, self.name, self.title)
+
+
+RESULT_FILES = (
+    ResultFile("cliffs", Cliffs, "ContextCliff result of one model"),
+    ResultFile("metrics", Metrics, "ContextCliff metrics of one model"),
+    ResultFile("comparison", Comparison, "ContextCliff comparison of two measurements"),
+)

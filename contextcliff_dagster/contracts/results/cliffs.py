@@ -1,0 +1,306 @@
+"""``cliffs.json``: verdict, cap and what they rest on, one file a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from contextcliff_dagster.contracts.results.fields import (
+    BinResult,
+    Count,
+    Dollars,
+    Probability,
+    Ratio,
+    Relative,
+    ResultHead,
+    Score,
+    Share,
+    Spread,
+    Tokens,
+)
+from contextcliff_dagster.contracts.results.questions import (
+    CategoryMix,
+    Confounds,
+    ControlResult,
+    EvidenceCurve,
+    LevelResult,
+)
+from contextcliff_dagster.contracts.values import Verdict
+
+Factor = Literal[
+    "as reported", "tolerance", "baseline", "bins", "score", "tokenizer", "replicates", "missing"
+]
+ZoneName = Literal["stable", "transition", "degraded"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreName:
+    """The score that everything is about."""
+
+    name: Annotated[str, "em, f1, contained, or a scorer's own"]
+    scale: Annotated[Literal[1], "largest score"]
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalThreshold:
+    """The midpoint of the drop, in tokens and in the model's window."""
+
+    tokens: Annotated[Tokens, "half of the drop"]
+    share: Annotated[Spread | None, "of window_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class CapAtTolerance:
+    """The cap that the same data give at another tolerance."""
+
+    tolerance: Annotated[Share, "of the baseline"]
+    safe_cap_tokens: Annotated[Tokens | None, "certified cap"]
+
+
+@dataclass(frozen=True, slots=True)
+class MoreData:
+    """What a budget would buy, spread evenly over the lengths."""
+
+    tokens: Annotated[Tokens, "of the budget"]
+    usd: Annotated[Dollars | None, "of the budget; null where calls have no price"]
+    examples: Annotated[Count, "that the budget buys"]
+    per_bin: Annotated[Count, "of these examples"]
+    expected_cap_now: Annotated[Tokens | None, "median cap of data sets like this one"]
+    expected_cap_tokens: Annotated[Tokens | None, "median cap with the examples added"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certify:
+    """What would certify more."""
+
+    n_needed: Annotated[
+        Count | None,
+        "examples a bin that would certify the longest measured length with a chance of 80%",
+    ]
+    n_for_a_cap: Annotated[Count | None, "the same for any cap at all, where there is none"] = None
+    assumes: Annotated[
+        Literal["flat", "fitted"] | None, "the curve that is taken for the truth"
+    ] = None
+    reason: Annotated[str | None, "why no n is given"] = None
+    more: Annotated[Sequence[MoreData], "what a budget would buy"] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The region that everything else is compared with."""
+
+    mean: Annotated[Score | None, "mean score"]
+    ci_low: Annotated[Score | None, "lower limit of the mean"]
+    ci_high: Annotated[Score | None, "upper limit of the mean"]
+    n: Annotated[Count, "examples"]
+    to_tokens: Annotated[Tokens | None, "longest length of the region"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cliff:
+    """Where and how far the score drops."""
+
+    location_tokens: Annotated[Tokens, "half of the drop"]
+    ci_low: Annotated[Tokens, "lower limit of the location"]
+    ci_high: Annotated[Tokens, "upper limit of the location"]
+    drop: Annotated[Relative, "relative to the baseline"]
+    drop_ci_low: Annotated[Relative, "lower limit of the drop"]
+    drop_ci_high: Annotated[Relative, "upper limit of the drop"]
+    p_value: Annotated[Probability, "of no drop anywhere"]
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A region of the length axis."""
+
+    name: Annotated[ZoneName, "region"]
+    from_tokens: Annotated[Tokens, "first length"]
+    to_tokens: Annotated[Tokens, "first length after it"]
+    mean: Annotated[Score | None, "mean score of its examples"]
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The fitted curve at one length."""
+
+    tokens: Annotated[Tokens, "length"]
+    mean: Annotated[Score, "fitted mean"]
+    ci_low: Annotated[Score, "lower edge of the simultaneous band"]
+    ci_high: Annotated[Score, "upper edge of the simultaneous band"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A threshold rule as people write it, shown with the verdict and never as it."""
+
+    name: Annotated[str, "rule"]
+    fired: Annotated[bool, "whether it fires"]
+    at_bin: Annotated[str | None, "first bin at which it fires"]
+    reachable: Annotated[bool, "whether it can fire on these data at all"]
+    value: Annotated[Ratio | None, "of the firing bin, else the most extreme"]
+    threshold: Annotated[Ratio | None, "that fires the rule"]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveLength:
+    """The longest length that meets a published definition."""
+
+    tokens: Annotated[Tokens | None, "length; null with < where none meets it"]
+    censored: Annotated[Literal["<", ">"] | None, "whether the measured lengths end before it"]
+    threshold: Annotated[Ratio | None, "least score that meets it"]
+
+
+@dataclass(frozen=True, slots=True)
+class LongScoreAt:
+    """LongScore at one length."""
+
+    tokens: Annotated[Tokens, "length"]
+    value: Annotated[Relative, "(score - base) / base"]
+
+
+@dataclass(frozen=True, slots=True)
+class LongScore:
+    """LongScore of 100-LongBench."""
+
+    base: Annotated[Score | None, "mean score of the short lengths"]
+    base_tokens: Annotated[Sequence[Tokens], "the short lengths"]
+    by_length: Annotated[Sequence[LongScoreAt], "the longer ones"]
+    mean: Annotated[Relative | None, "over the longer ones"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Other people's effective lengths, on the same data."""
+
+    ruler_85_6: Annotated[EffectiveLength, "score of at least .856 (RULER)"]
+    nolima_0_85: Annotated[EffectiveLength, "score of at least .85 of the base (NoLiMa)"]
+    mecw_5pct: Annotated[EffectiveLength, "before the first 5% below the shortest (MECW)"]
+    drop_30pct: Annotated[EffectiveLength, "before the first 30% below the baseline"]
+    longscore: Annotated[LongScore, "LongScore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """Where another method sees a drop."""
+
+    name: Annotated[str, "method"]
+    location_tokens: Annotated[Tokens | None, "null: none"]
+    agrees: Annotated[bool | None, "with the verdict; null where there is nothing to agree with"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensitivityRow:
+    """Cap and verdict with one choice of the analysis made otherwise."""
+
+    factor: Annotated[Factor, "choice"]
+    value: Annotated[str, "in words"]
+    reported: Annotated[bool, "whether it is the choice of the result"]
+    n: Annotated[Count, "examples"]
+    verdict: Annotated[Verdict, "what the length axis shows"]
+    safe_cap_tokens: Annotated[Tokens | None, "certified cap"]
+    location_tokens: Annotated[Tokens | None, "half of the drop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VarianceSignal:
+    """Scatter of scores beyond mean x (1 - mean)."""
+
+    p_value: Annotated[Probability | None, "of no more scatter anywhere; null: not tested"]
+    from_tokens: Annotated[Tokens | None, "window that scatters most, half-open"]
+    to_tokens: Annotated[Tokens | None, "first length after the window"]
+    inside: Annotated[Spread | None, "mean of (score - mean)^2 / (mean (1 - mean)) in the window"]
+    outside: Annotated[Spread | None, "the same elsewhere"]
+    refused_because: Annotated[str | None, "why there is no test, a clause"]
+
+
+@dataclass(frozen=True, slots=True)
+class BinRatio:
+    """Server's tokens for one of the study's in one bin."""
+
+    bin: Annotated[str, "length bin"]
+    n: Annotated[Count, "calls"]
+    median: Annotated[Ratio | None, "median of the calls"]
+    low: Annotated[Ratio | None, "least of the calls"]
+    high: Annotated[Ratio | None, "largest of the calls"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRatio:
+    """The server's tokens of a document for one of the study's."""
+
+    template_tokens: Annotated[Tokens, "tokens taken for the chat template's own"]
+    spread: Annotated[
+        Spread | None, "largest median over the smallest, less 1, of bins with 3 calls or more"
+    ]
+    bins: Annotated[Sequence[BinRatio], "in order of length"]
+
+
+@dataclass(frozen=True, slots=True)
+class JointCap:
+    """The cap that both scores and times respect."""
+
+    tokens: Annotated[Tokens | None, "cap"]
+    limited_by: Annotated[Literal["accuracy", "latency"], "which is the smaller"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cliffs(ResultHead):
+    """Tokens are integers of the document alone unless said otherwise, times ms, scores, shares and
+    tolerances 0..1; null: not measured or not supported."""
+
+    score: Annotated[ScoreName, "the primary score"]
+    verdict: Annotated[Verdict, "what the length axis shows"]
+    safe_cap_tokens: Annotated[Tokens | None, "certified cap; null where no length is safe"]
+    safe_cap_reason: Annotated[str, "what the cap means, or why there is none"]
+    cap_prompt_tokens: Annotated[Tokens | None, "the cap in the model's own prompt tokens"]
+    critical_threshold: Annotated[CriticalThreshold | None, "midpoint of the drop"]
+    confidence: Annotated[Share, "of the cap and every interval"]
+    tolerance: Annotated[Share, "loss of the baseline that still counts as safe"]
+    caps_by_tolerance: Annotated[Sequence[CapAtTolerance], "10, 20 and 30%"]
+    certify: Annotated[Certify, "what would certify more"]
+    baseline: Annotated[Baseline, "the shortest examples"]
+    cliff: Annotated[Cliff | None, "the drop; null where none was found"]
+    zones: Annotated[Sequence[Zone], "half-open, gap-free"]
+    curve: Annotated[Sequence[CurvePoint], "fitted mean with a simultaneous band"]
+    bins: Annotated[Sequence[BinResult], "by length"]
+    rules: Annotated[Sequence[Rule], "threshold rules of practice"]
+    definitions: Annotated[Definitions, "published effective lengths"]
+    detectors: Annotated[Sequence[Detector], "other methods; empty where they were left out"]
+    sensitivity: Annotated[
+        Sequence[SensitivityRow],
+        "cap and verdict with one choice made otherwise; the first row is the result",
+    ]
+    variance_signal: Annotated[
+        VarianceSignal | None, "scatter of scores beyond mean x (1 - mean); absent in older files"
+    ] = None
+    token_ratio: Annotated[
+        TokenRatio | None,
+        "the server's tokens of a document for one of the study's, by bin; null where both were "
+        "not counted, absent in older files",
+    ] = None
+    joint_cap: Annotated[JointCap | None, "null where times cannot be tested"]
+    confounds: Annotated[Confounds, "whether it is length at all"]
+    mix: Annotated[
+        Sequence[CategoryMix],
+        "by category of the questions that the records name; absent in older files",
+    ] = ()
+    controls: Annotated[
+        Sequence[ControlResult],
+        "the same questions without the document, or over its evidence alone; absent in older "
+        "files",
+    ] = ()
+    by_position: Annotated[
+        EvidenceCurve | None,
+        "score by where in the text the evidence is, share 0..1; null where no record says it, "
+        "absent in older files",
+    ] = None
+    by_distance: Annotated[
+        EvidenceCurve | None,
+        "score by the tokens between two pieces of evidence; null where no record says it, absent "
+        "in older files",
+    ] = None
+    levels: Annotated[
+        Sequence[LevelResult], "each kind of level by itself; absent in older files"
+    ] = ()
+    warnings: Annotated[Sequence[str], "sentences"]

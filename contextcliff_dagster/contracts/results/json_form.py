@@ -1,0 +1,250 @@
+"""Results as JSON and back, and their JSON Schemas, from their declarations alone.
+
+A declaration is a frozen dataclass (or `TypedDict`) whose fields are strings, numbers, booleans,
+enumerations, ``Literal``, other declarations, ``Sequence`` or ``Mapping[str, ...]`` of these, or
+``... | None``. Numbers keep their kind: an integer that was written is an integer that is read.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from contextcliff_dagster.contracts.results.fields import Unit
+from contextcliff_dagster.contracts.values import SCHEMA_VERSION
+
+R = TypeVar("R")
+_NOT_REQUIRED = typing.NotRequired
+
+
+class ResultError(ValueError):
+    """Not a result of the declared kind: where in it, and what is wrong."""
+
+
+class NewerResultError(ResultError):
+    """A result that a newer version of this program wrote."""
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON values, keys in the order of the declaration; what is not finite becomes null."""
+    if is_dataclass(value):
+        return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [to_json(item) for item in value]
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_json(model: type[R], data: Any) -> R:
+    """The result of kind ``model`` that `to_json` gave as ``data``.
+
+    Fields with a default may be absent: older versions did not write them.
+
+    Raises:
+        NewerResultError: a newer version wrote it.
+        ResultError: a field is missing, unknown, or of another type.
+    """
+    if not isinstance(data, Mapping):
+        raise ResultError("it is no JSON object")
+    if _version(data) > _version({"schema_version": SCHEMA_VERSION}):
+        raise NewerResultError(
+            f"it has schema version {data['schema_version']}{_writer(data)}, and this version of "
+            f"contextcliff-dagster reads up to {SCHEMA_VERSION}"
+        )
+    try:
+        result: R = _read(model, data, "")
+    except ResultError as error:
+        raise ResultError(f"{error}{_writer(data)}") from None
+    return result
+
+
+def json_schema(model: Any, name: str, title: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of ``model``, with descriptions and units."""
+    definitions: dict[str, Any] = {}
+    whole = _object_schema(model, definitions)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:contextcliff:{name}:{SCHEMA_VERSION}",
+        "title": title,
+        **whole,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _version(data: Mapping[str, Any]) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in str(data["schema_version"]).split("."))
+    except (KeyError, ValueError):
+        return ()
+
+
+def _writer(data: Mapping[str, Any]) -> str:
+    """Who wrote the file, where it says so."""
+    try:
+        version = data["provenance"]["versions"]["contextcliff-dagster"]
+    except (KeyError, TypeError):
+        return ""
+    return f" (written by contextcliff-dagster {version})" if isinstance(version, str) else ""
+
+
+@cache
+def _hints(model: Any) -> dict[str, Any]:
+    return typing.get_type_hints(model, include_extras=True)
+
+
+@cache
+def _optional(model: Any) -> frozenset[str]:
+    """Fields that may be absent."""
+    if typing.is_typeddict(model):
+        hints = _hints(model).items()
+        return frozenset(name for name, hint in hints if typing.get_origin(hint) is _NOT_REQUIRED)
+    return frozenset(
+        one.name
+        for one in fields(model)
+        if one.default is not MISSING or one.default_factory is not MISSING
+    )
+
+
+@cache
+def _unwrap(hint: Any) -> tuple[Any, Unit, str]:
+    """The bare type, its unit and its description."""
+    unit, description = Unit(), ""
+    while (origin := typing.get_origin(hint)) in (typing.Annotated, _NOT_REQUIRED):
+        hint, *more = typing.get_args(hint)
+        for one in more if origin is typing.Annotated else ():
+            if isinstance(one, Unit):
+                unit = one
+            elif not description:
+                description = one
+    return hint, unit, description
+
+
+def _is_declaration(kind: Any) -> bool:
+    return is_dataclass(kind) or typing.is_typeddict(kind)
+
+
+def _read(hint: Any, value: Any, where: str) -> Any:
+    kind, unit, _ = _unwrap(hint)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (kind_of_value,) = (one for one in arguments if one is not type(None))
+        return _read(kind_of_value, value, where)
+    if kind is Any:
+        return value
+    if origin is typing.Literal:
+        if value in arguments and not isinstance(value, bool):
+            return value
+        raise ResultError(f"{where} is {value!r}, none of {', '.join(map(repr, arguments))}")
+    if _is_declaration(kind) and isinstance(value, Mapping):
+        return _read_object(kind, value, where)
+    if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
+        return {key: _read(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+    if origin is not None and issubclass(origin, Sequence) and isinstance(value, list | tuple):
+        return [_read(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        try:
+            return kind(value)
+        except ValueError:
+            raise ResultError(f"{where} is {value!r}, none of {', '.join(kind)}") from None
+    accepted = (int, float) if kind is float else kind
+    if kind in _TYPES and isinstance(value, accepted) and isinstance(value, bool) is (kind is bool):
+        if kind in (int, float) and not _within(value, unit):
+            raise ResultError(f"{where} is {value}, beyond what a {unit.name or 'number'} can be")
+        return value
+    raise ResultError(f"{where} is {value!r:.40}, not {_KINDS.get(kind, 'what belongs there')}")
+
+
+def _within(value: float, unit: Unit) -> bool:
+    """Whether the number is finite and, but for rounding, within its limits."""
+    low = -math.inf if unit.minimum is None else unit.minimum
+    high = math.inf if unit.maximum is None else unit.maximum
+    return math.isfinite(value) and low - _ROUNDING <= value <= high + _ROUNDING
+
+
+_ROUNDING = 1e-9
+_KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
+
+
+def _read_object(model: Any, data: Mapping[str, Any], where: str) -> Any:
+    hints = _hints(model)
+    at = f"{where}." if where else ""
+    if missing := [name for name in hints if name not in data and name not in _optional(model)]:
+        raise ResultError(f"{at}{missing[0]} is missing")
+    if typing.is_typeddict(model):  # open, and in its own order
+        return {
+            name: _read(hints[name], item, f"{at}{name}") if name in hints else item
+            for name, item in data.items()
+        }
+    if unknown := [name for name in data if name not in hints]:
+        raise ResultError(f"{at}{unknown[0]} is not known to this version")
+    return model(**{name: _read(hints[name], item, f"{at}{name}") for name, item in data.items()})
+
+
+def _object_schema(model: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    hints = _hints(model)
+    schema: dict[str, Any] = {
+        "description": " ".join((model.__doc__ or "").split()),
+        "type": "object",
+        "properties": {name: _schema(hint, definitions) for name, hint in hints.items()},
+        "required": [name for name in hints if name not in _optional(model)],
+    }
+    return schema if typing.is_typeddict(model) else {**schema, "additionalProperties": False}
+
+
+def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    kind, unit, description = _unwrap(hint)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        (other,) = (one for one in arguments if one is not type(None))
+        schema = _nullable(_schema(other, definitions))
+    elif origin is typing.Literal:
+        schema = {"const": arguments[0]} if len(arguments) == 1 else {"enum": list(arguments)}
+    elif _is_declaration(kind):
+        if kind.__name__ not in definitions:
+            definitions[kind.__name__] = {}  # its place, should it refer to itself
+            definitions[kind.__name__] = _object_schema(kind, definitions)
+        schema = {"$ref": f"#/$defs/{kind.__name__}"}
+    elif kind is Any:
+        schema = {}
+    elif origin is not None and issubclass(origin, Mapping):
+        schema = {"type": "object", "additionalProperties": _schema(arguments[1], definitions)}
+    elif origin is not None:
+        schema = {"type": "array", "items": _schema(arguments[0], definitions)}
+    elif issubclass(kind, enum.Enum):
+        schema = {"enum": [one.value for one in kind]}
+    else:
+        schema = {"type": _TYPES[kind]}
+    limits = {
+        "unit": unit.name,
+        "format": unit.format,
+        "minimum": unit.minimum,
+        "maximum": unit.maximum,
+    }
+    said = {"description": description or None, **limits}
+    return schema | {key: value for key, value in said.items() if value is not None}
+
+
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    if "type" in schema:
+        return schema | {"type": [schema["type"], "null"]}
+    if "enum" in schema:
+        return schema | {"enum": [*schema["enum"], None]}
+    return {"anyOf": [schema, {"type": "null"}]}
