@@ -7,12 +7,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from contextcliff_dagster.cli.app import app
-from contextcliff_dagster.inference.models.registry import EngineKind, load_models
+from contextcliff_dagster.inference.models.engine_specs import BUILT_IN
+from contextcliff_dagster.inference.models.registry import load_models
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -72,6 +72,6 @@ def test_every_engine_has_a_page() -> None:
     head, *pages = text.split("\n## ")
     titles = [page.splitlines()[0].lower().replace(" ", "-") for page in pages]
     anchors = {re.sub(r"[^a-z0-9-]", "", title) for title in titles}
-    for engine in get_args(EngineKind):
+    for engine in BUILT_IN:
         (anchor,) = re.findall(rf"^\| \[.*`{engine}`.*\]\(#(.*?)\) \|", head, re.M)
         assert anchor in anchors
