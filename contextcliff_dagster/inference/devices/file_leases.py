@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 
 
 class WaitStopped(Exception):
-    """Whoever waited was asked to stop before a device fell free."""
+    """A wait for a device was stopped before one fell free."""
 
 
 @dataclass

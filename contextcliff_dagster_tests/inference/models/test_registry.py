@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.engines.registry import declared_identity, open_engine
+from contextcliff_dagster.inference.execution.cost_estimate import estimate
+from contextcliff_dagster.inference.models import engine_specs
+from contextcliff_dagster.inference.models.engine_specs import EngineSpec
 from contextcliff_dagster.inference.models.registry import ModelEntry, Price, get_model, load_models
+from contextcliff_dagster_tests.support.records.calls import LedgerSample, plan_of
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -151,3 +156,32 @@ def test_cached_tokens_cost_what_the_price_says() -> None:
     price = Price(input_usd_per_mtok=2, cached_input_usd_per_mtok=1, output_usd_per_mtok=10)
     assert price.cost_usd(1_000_000, 100_000, 500_000) == pytest.approx(0.5 * 2 + 0.5 * 1 + 1)
     assert Price(input_usd_per_mtok=2, output_usd_per_mtok=0).cost_usd(10**6, 0, 10**6) == 2
+
+
+def test_a_row_of_the_table_is_all_that_an_engine_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = EngineSpec(
+        "steam",
+        load="contextcliff_dagster.inference.engines.reference:ReferenceEngine",
+        declared_identity="contextcliff_dagster.inference.engines.reference:reference_identity",
+        needs_devices=True,
+        serial=True,
+        ignores=("dtype",),
+        call_s=7.0,
+    )
+    monkeypatch.setattr(engine_specs, "BUILT_IN", {**engine_specs.BUILT_IN, "steam": row})
+    line = "engine: steam, model_id: reference-short"
+    entry = load_models([write(tmp_path, f"models:\n  m: {{{line}}}\n")])["m"]
+    assert (entry.concurrency, entry.gpus_wanted) == (1, "auto")
+    assert open_engine(entry).window_tokens == 8192
+    assert declared_identity(entry)["window_tokens"] == 8192
+    estimated = estimate(plan_of(LedgerSample(1, 2), 2), [entry], None)
+    assert 14 <= estimated.seconds < 15
+    for wrong, says in (
+        ("dtype: bfloat16", "'steam' takes no `dtype`"),
+        ("base_url: http://x/v1", "brings its own server"),
+    ):
+        path = write(tmp_path, f"models:\n  m: {{{line}, {wrong}}}\n")
+        with pytest.raises(StudyError, match=says):
+            load_models([path])
