@@ -12,11 +12,10 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError
-from contextcliff_dagster.defs.resources import default_resources
-from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.defs.ui.rendering import INLINE_MARKDOWN_LIMIT
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster_tests.support.staleness import stale
 from contextcliff_dagster_tests.support.tiny_study import Run
 
 
@@ -125,24 +124,6 @@ def test_the_manifest_keeps_its_data_version(
     first = version()
     run("raw_corpus", "length_map", "distribution_audit", "manifest")
     assert version() == first is not None
-
-
-def stale(study: Study, instance: dg.DagsterInstance) -> set[str]:
-    """Assets, and partitions of predictions, that the UI would show as stale."""
-    from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
-    from dagster._core.loader import LoadingContextForTest
-
-    graph = dg.Definitions(
-        assets=study_assets(study), resources=default_resources()
-    ).resolve_asset_graph()
-    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
-    found = set()
-    for key in graph.get_all_asset_keys():
-        definition = graph.get(key).partitions_def
-        for partition in definition.get_partition_keys() if definition else [None]:
-            if resolver.get_status(key, partition) is not StaleStatus.FRESH:
-                found.add(partition or key.path[-1])
-    return found
 
 
 def test_an_identical_rerun_turns_nothing_stale_and_a_new_sample_does(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
 
@@ -13,7 +14,8 @@ from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.experiments.common import code_version
 from contextcliff_dagster.experiments.length_profile.experiment import LengthProfile
 from contextcliff_dagster.studies import Study, load_study
-from contextcliff_dagster_tests.support.tiny_study import TINY
+from contextcliff_dagster_tests.support.staleness import stale
+from contextcliff_dagster_tests.support.tiny_study import TINY, Run
 
 PREPARED = {"raw_corpus", "length_map", "distribution_audit", "manifest"}
 JUDGED = {"eval_records", "metrics", "cliffs", "report"}
@@ -165,6 +167,27 @@ def test_another_version_of_a_method_changes_what_it_makes(
     monkeypatch.undo()
     monkeypatch.setitem(code_version.METHODS, "manifest", "next")
     assert changed(before, versions(study_of(tmp_path))) == {"manifest"}
+
+
+def test_dagster_shows_what_an_edit_turned_stale_and_then_what_is_made_of_it(
+    study: Study, run: Run, instance: dg.DagsterInstance
+) -> None:
+    run()
+    assert stale(study, instance) == set()
+    partitions = {f"{model}|b0{n}" for model in study.models for n in range(3)}
+    for edit, expected in (
+        ({"analysis": {"resamples": 100, "tolerance": 0.2}}, {"metrics", "cliffs"}),
+        ({"scoring": {"primary": "f1"}}, {"eval_records"}),
+        ({"prompt": {"max_output_tokens": 13}}, {*partitions, "cost_estimate"}),
+        ({"budget": {"usd": 1.0}}, set()),
+        ({"description": "Another."}, {"report"}),
+    ):
+        assert stale(study.changed(**edit), instance) == expected, edit
+    edited = study.changed(analysis={"resamples": 100, "tolerance": 0.2})
+    run("metrics", "cliffs", of=edited)
+    assert stale(edited, instance) == {"report"}
+    run("report", of=edited)
+    assert stale(edited, instance) == set()
 
 
 def test_a_missing_prompt_file_hides_no_study(tmp_path: Path) -> None:
