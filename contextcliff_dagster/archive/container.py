@@ -80,8 +80,12 @@ def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> 
     return buffer.getvalue()
 
 
-def read(file: Path, names: Collection[str]) -> tuple[dict[str, Any], dict[str, bytes], bytes]:
-    """Head, members and bytes of an archive that holds exactly the members ``names``, all sound.
+def read(
+    file: Path, names: Collection[str], together: Collection[str] = ()
+) -> tuple[dict[str, Any], dict[str, bytes], bytes]:
+    """Return head, members and bytes of an archive that holds exactly ``names``, all sound.
+
+    ``together``: further members that it may hold, all of them or none.
 
     Members are taken by the names that the format knows, and nothing is ever extracted by a name
     that the file brings, so no path in it can reach outside.
@@ -103,7 +107,9 @@ def read(file: Path, names: Collection[str]) -> tuple[dict[str, Any], dict[str, 
             raise StoreError(
                 f"{file} was written by a newer version of contextcliff; upgrade this one."
             )
-        there, wanted = archive.namelist(), {HEAD, *names}
+        there = archive.namelist()
+        names = [*names, *(together if set(together) & set(there) else ())]
+        wanted = {HEAD, *names}
         odd = sorted(set(there) ^ wanted) or sorted({n for n in there if there.count(n) > 1})
         members = {} if odd else {name: archive.read(name) for name in sorted(names)}
         odd += [name for name, body in members.items() if sha256(body) != head["members"].get(name)]

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 _MANIFEST = ("manifest.json", "documents.parquet")
 _PROMPT_FILES = ("template", "system", "instructions")
 
-_MEMBERS = (
-    "study.json",
-    *(f"manifest/{name}" for name in _MANIFEST),
-    *(f"ledger/{name}.parquet" for name in calls.TABLES),
-)
+_MEMBERS = ("study.json", *(f"ledger/{name}.parquet" for name in calls.TABLES))
+_SAMPLE = tuple(f"manifest/{name}" for name in _MANIFEST)
+"""Missing where a study's experiments make their own documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +62,14 @@ def export_study(
     from contextcliff_dagster.sampling.manifest import load_manifest
 
     folder = store.manifest_dir(study.name)
-    if not (folder / _MANIFEST[0]).is_file() or not store.has_ledger:
+    sampled = study.has_corpus
+    if (sampled and not (folder / _MANIFEST[0]).is_file()) or not store.has_ledger:
         raise StudyError(
             f"Study {study.name!r} has nothing to export in {store.root}; measure it first with "
             f"`contextcliff profile {study.name}`."
         )
-    manifest = load_manifest(folder)  # verifies its hash
-    members = {f"manifest/{name}": (folder / name).read_bytes() for name in _MANIFEST}
+    manifest = load_manifest(folder) if sampled else None  # verifies its hash
+    members = {f"manifest/{name}": (folder / name).read_bytes() for name in _MANIFEST if sampled}
     texts = _texts(members, file)
     with Ledger.open(store.ledger) as ledger:
         tables = calls.read_calls(ledger, study.name, campaign, texts)
@@ -87,7 +86,7 @@ def export_study(
     head = {
         "study": study.name,
         "campaigns": list(campaigns),
-        "manifest_sha256": manifest.sha256,
+        "manifest_sha256": manifest.sha256 if manifest else None,
         "versions": {
             "contextcliff": importlib.metadata.version("contextcliff-dagster"),
             "schema": SCHEMA_VERSION,
@@ -113,7 +112,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import load_manifest
 
-    head, members, data = container.read(file, _MEMBERS)
+    head, members, data = container.read(file, _MEMBERS, _SAMPLE)
     manifest = _sound_manifest(members, head, file)
     tables = {
         name: container.parquet_table(members[f"ledger/{name}.parquet"], file)
@@ -125,7 +124,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     _require_visible(study, described["recipe_hash"], file)
     folder = store.manifest_dir(study.name)
     present = (folder / _MANIFEST[0]).is_file()
-    if present and load_manifest(folder).sha256 != manifest.sha256:
+    if present and manifest and load_manifest(folder).sha256 != manifest.sha256:
         raise StoreError(
             f"{file} holds another sample of study {study.name!r} than {folder}; "
             "import it into a store of its own with --store DIR."
@@ -136,14 +135,14 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     for path, text in prompt_texts.items():
         write_atomic(path, text.encode())
     # Documents first: a manifest.json that is there vouches for the other file.
-    for name in () if present else reversed(_MANIFEST):
+    for name in () if present or manifest is None else reversed(_MANIFEST):
         write_atomic(folder / name, members[f"manifest/{name}"])
     return study, _summary(study, manifest, tables, data, new)
 
 
 def _summary(
     study: Study,
-    manifest: Manifest,
+    manifest: Manifest | None,
     tables: Mapping[str, pa.Table],
     data: bytes,
     new_answers: int = 0,
@@ -151,7 +150,7 @@ def _summary(
     return ArchiveSummary(
         study=study.name,
         campaigns=tuple(tables["campaigns"].column("campaign").to_pylist()),
-        examples=manifest.examples.num_rows,
+        examples=manifest.examples.num_rows if manifest else 0,
         answers=tables["results"].num_rows,
         bytes=len(data),
         sha256=container.sha256(data),
@@ -161,15 +160,21 @@ def _summary(
 
 def _texts(members: Mapping[str, bytes], file: Path) -> dict[str, str]:
     """Document id -> text, of the manifest's documents."""
+    if "manifest/documents.parquet" not in members:
+        return {}
     table = container.parquet_table(members["manifest/documents.parquet"], file)
     ids, texts = (table.column(name).to_pylist() for name in ("document_id", "text"))
     return dict(zip(ids, texts, strict=True))
 
 
-def _sound_manifest(members: Mapping[str, bytes], head: Mapping[str, Any], file: Path) -> Manifest:
-    """The archive's manifest, its own hash verified outside the store."""
+def _sound_manifest(
+    members: Mapping[str, bytes], head: Mapping[str, Any], file: Path
+) -> Manifest | None:
+    """The archive's manifest, its own hash verified outside the store; None where it has none."""
     from contextcliff_dagster.sampling.manifest import load_manifest
 
+    if head["manifest_sha256"] is None and not set(_SAMPLE) & members.keys():
+        return None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for member in _MANIFEST:

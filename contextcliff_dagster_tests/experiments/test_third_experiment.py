@@ -135,6 +135,18 @@ def test_a_study_says_what_is_wrong_with_its_section(alone: Study, tmp_path: Pat
             load_study(file)
 
 
+def test_one_file_takes_it_to_another_store(
+    alone: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = profile_study(alone)
+    file = tmp_path / "sizes.zip"
+    assert main(["export", str(tmp_path / "sizes-alone.yaml"), str(file)]) == 0
+    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "elsewhere"))
+    assert main(["import", str(file)]) == 0
+    assert profile_study(alone).calls["reference-short"].sent == 0
+    assert rebuild_report(alone).report.md.read_text("utf-8") == done.report.md.read_text("utf-8")
+
+
 def test_its_calls_are_in_the_ledger_like_any(alone: Study, contextcliff_home: Path) -> None:
     profile_study(alone)
     with sqlite3.connect(contextcliff_home / "state.db") as db:
