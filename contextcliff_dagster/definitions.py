@@ -32,7 +32,7 @@ def defs() -> dg.Definitions:
             schedule
             for study in studies
             for schedule in (
-                *study_schedules(study, jobs[study.name][0]),
+                *study_schedules(study, jobs[study.name]),
                 *sentinel_schedules(study, sentinels[study.name]),
             )
         ],

@@ -11,6 +11,7 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import Table
 from contextcliff_dagster.defs.ui.rendering import column_schema
+from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.studies import Study
 
 OWNERS = ("team:evaluation",)
@@ -57,6 +58,12 @@ def _no_beta_warning() -> Iterator[None]:
 def group(study: Study) -> str:
     """The study's asset group, also in op and job names, which allow no dash."""
     return study.name.replace("-", "_")
+
+
+def job_name(study: Study, experiment: Experiment) -> str:
+    """Return the name of the job that measures ``experiment`` and what is judged with it."""
+    kind = "profile" if experiment.name == "length_profile" else experiment.name.replace("-", "_")
+    return f"{kind}_{group(study)}"
 
 
 def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:

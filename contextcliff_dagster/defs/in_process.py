@@ -52,11 +52,11 @@ class LocalRuns:
         """
         import dagster as dg
 
-        from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
+        from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name, run_tags
         from contextcliff_dagster.defs.dagster_internals import DagsterAssetCheckFailedError
         from contextcliff_dagster.defs.partitions import range_tags
         from contextcliff_dagster.defs.resources import StoreResource, Watch
-        from contextcliff_dagster.defs.studies import job_name, study_assets
+        from contextcliff_dagster.defs.studies import study_assets
 
         study, instance = self.study, self.instance
         if instance is None and os.environ.get("DAGSTER_HOME"):

@@ -3,21 +3,21 @@
 # No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
 # schedule and does not resolve strings.
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any
 
 import dagster as dg
 
-from contextcliff_dagster.defs.asset_specs import group, run_tags
+from contextcliff_dagster.defs.asset_specs import group, job_name, run_tags
 from contextcliff_dagster.defs.dagster_internals import cron_string_iterator
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
+from contextcliff_dagster.experiments.common.experiment import Experiment
+from contextcliff_dagster.experiments.registry import judging_ops, measuring_assets, partitioned
 from contextcliff_dagster.studies import Study
 
-_DATED_OPS = ("predictions", "eval_records", "profile", "report")
 _TICKS = 60
 
 
@@ -27,15 +27,27 @@ def campaign_at(tick: datetime) -> str:
 
 
 def study_schedules(
-    study: Study, job: "dg.UnresolvedAssetJobDefinition"
+    study: Study, jobs: "Sequence[dg.UnresolvedAssetJobDefinition]"
 ) -> list[dg.ScheduleDefinition]:
-    """The study's schedule, if it has one. It runs once it is switched on in Dagster: it costs."""
+    """The study's schedules, one per job that measures all of an experiment, if it has any.
+
+    They run once they are switched on in Dagster: they cost. One tick is one campaign for all.
+    """
+    by_name = {job.name: job for job in jobs}
+    return [
+        _schedule(study, experiment, by_name[job_name(study, experiment)])
+        for experiment in (partitioned(study) if study.schedule else ())
+    ]
+
+
+def _schedule(
+    study: Study, experiment: Experiment, job: "dg.UnresolvedAssetJobDefinition"
+) -> dg.ScheduleDefinition:
     plan = study.schedule
-    if plan is None:
-        return []
+    assert plan is not None
 
     @dg.schedule(
-        name=f"measure_{group(study)}",
+        name=f"measure_{job.name.removeprefix('profile_')}",
         job=job,
         cron_schedule=plan.cron,
         execution_timezone=plan.timezone,
@@ -50,20 +62,21 @@ def study_schedules(
             ensure_campaign(ledger, study.name, campaign)
         return dg.RunRequest(
             run_key=campaign,
-            run_config=dated_config(study, campaign),
+            run_config=dated_config(study, experiment, campaign),
             tags={
-                **range_tags(study, LENGTH_PROFILE),
+                **range_tags(study, experiment),
                 **run_tags(study, campaign, "schedule"),
             },
         )
 
-    return [measure]
+    return measure
 
 
-def dated_config(study: Study, campaign: str) -> dict[str, Any]:
-    """Run config that makes every asset of the study's job work on ``campaign``."""
+def dated_config(study: Study, experiment: Experiment, campaign: str) -> dict[str, Any]:
+    """Run config that makes every asset of the experiment's job work on ``campaign``."""
     dated = {"config": {"campaign": campaign}}
-    return {"ops": {f"{group(study)}__{op}": dated for op in _DATED_OPS}}
+    ops = [*measuring_assets(study, experiment), *judging_ops(experiment), "report"]
+    return {"ops": {f"{group(study)}__{op}": dated for op in ops}}
 
 
 def report_freshness(study: Study) -> dg.FreshnessPolicy | None:

@@ -71,7 +71,7 @@ def pilot_request(study: Study, campaign: str) -> dg.RunRequest:
     """The run that measures the first examples of every bin, of all models; once a campaign."""
     assert study.targeted is not None
     first = {"campaign": campaign, "samples_per_bin": study.targeted.pilot, "why": "Pilot."}
-    config = dated_config(study, campaign)
+    config = dated_config(study, LENGTH_PROFILE, campaign)
     config["ops"][f"{group(study)}__predictions"] = {"config": first}
     return dg.RunRequest(
         run_key=f"{campaign}/pilot",
@@ -85,7 +85,7 @@ def round_request(
 ) -> dg.RunRequest:
     """The run that measures one round of one model; the same state of knowledge asks only once."""
     bins = sorted(plan["samples"])
-    config = dated_config(study, campaign)
+    config = dated_config(study, LENGTH_PROFILE, campaign)
     config["ops"][f"{group(study)}__predictions"] = {
         "config": {"campaign": campaign, "samples": dict(plan["samples"]), "why": plan["why"]}
     }

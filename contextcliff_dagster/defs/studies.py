@@ -6,9 +6,10 @@ from typing import Any
 
 import dagster as dg
 
-from contextcliff_dagster.defs.asset_specs import asset_key, group
-from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
+from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name
+from contextcliff_dagster.defs.assets.experiment import experiment_assets
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
+from contextcliff_dagster.defs.assets.report import report_asset
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.registry import (
@@ -53,12 +54,6 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
                 )
             )
     return jobs
-
-
-def job_name(study: Study, experiment: Experiment) -> str:
-    """Return the name of the job that measures ``experiment`` and what is judged with it."""
-    kind = "profile" if experiment.name == "length_profile" else experiment.name.replace("-", "_")
-    return f"{kind}_{group(study)}"
 
 
 def _profile_job(study: Study, experiment: Experiment) -> dg.UnresolvedAssetJobDefinition:

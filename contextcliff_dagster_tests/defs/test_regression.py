@@ -113,7 +113,7 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     pin_baseline(study, store, pinned)
 
     job = study_jobs(study)[0]
-    (schedule,) = study_schedules(study, job)
+    (schedule,) = study_schedules(study, [job])
     resources = {"store": StoreResource(root=str(store.root)), "watch": Watch()}
     context = dg.build_schedule_context(
         instance=instance, scheduled_execution_time=TICK, resources=resources

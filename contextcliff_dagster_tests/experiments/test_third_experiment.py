@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -11,7 +12,9 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import BudgetError, StudyError
+from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
+from contextcliff_dagster.defs.schedules import study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.spending.budget import Budget
@@ -133,6 +136,32 @@ def test_a_study_says_what_is_wrong_with_its_section(alone: Study, tmp_path: Pat
         file.write_text(ALONE.replace("sizes: [6, 20]", bad), encoding="utf-8")
         with pytest.raises(StudyError, match=said):
             load_study(file)
+
+
+def test_a_schedule_measures_each_experiment_in_the_same_campaign(both: Study) -> None:
+    weekly = both.changed(schedule={"cron": "0 3 * * 1"})
+    jobs = study_jobs(weekly)
+    location = dg.Definitions(
+        assets=study_assets(weekly),
+        jobs=jobs,
+        schedules=study_schedules(weekly, jobs),
+        resources=default_resources(),
+    )
+    tick = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    campaigns = set()
+    for schedule in location.schedules or ():
+        assert isinstance(schedule, dg.ScheduleDefinition)
+        context = dg.build_schedule_context(
+            scheduled_execution_time=tick, resources=default_resources()
+        )
+        request = schedule(context)
+        assert isinstance(request, dg.RunRequest)
+        job = location.resolve_job_def(schedule.job_name)
+        assert dg.validate_run_config(job, request.run_config)
+        campaigns.add(request.tags["contextcliff/campaign"])
+        assert request.tags["contextcliff/cause"] == "schedule"
+    assert [one.name for one in location.schedules or ()] == ["measure_tiny", "measure_sizes_tiny"]
+    assert campaigns == {"2026-11-23T0300"}
 
 
 def test_one_file_takes_it_to_another_store(
