@@ -71,6 +71,7 @@ def test_it_is_measured_resumed_and_reported_without_a_corpus(
     done = profile_study(alone)
     assert done.calls["reference-short"].sent == 3, "five were paid before"
     assert profile_study(alone).calls["reference-short"].sent == 0
+    assert profile_study(alone, samples_per_bin=2).calls["reference-short"].planned == 4
     page = done.report.md.read_text("utf-8")
     assert "## Right answers by size" in page
     assert "| reference-short | r006 |" in page

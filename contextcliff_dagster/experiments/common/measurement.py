@@ -41,6 +41,15 @@ class Asked:
     samples: Mapping[str, int] | None = None
 
 
+def sources_of(run: StudyRun, experiment: Experiment, *, known: bool = False) -> Sequence[Source]:
+    """Return what the experiment asks (or ``known``: may have asked), made once a run.
+
+    Documents that an experiment generates are costly, and each cell asks for its sources.
+    """
+    make = experiment.known_sources if known else experiment.sources
+    return run.once((experiment.name, known), lambda: make(run))
+
+
 def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstimate:
     """Return tokens, money and time of the calls that have no outcome yet.
 
@@ -58,7 +67,7 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
             ),
         )
         for experiment in experiments
-        for source in experiment.sources(run)
+        for source in sources_of(run, experiment)
     ]
     return estimate(plans, [get_model(name) for name in run.study.models], run.ledger)
 
@@ -87,7 +96,7 @@ def measure_cells(
     control = control or RunControl()
     control = replace(control, budget=control.budget or Budget(usd=run.study.budget.usd))
     entry, n = entry_of(run.study, asked.model), _samples(run, experiment, asked)
-    sources = experiment.sources(run)
+    sources = sources_of(run, experiment)
     # A cell is finished with the last source that asks something in it.
     cells_of = [
         [cell for cell in asked.cells if source.samples.planned(cell, n)] for source in sources
@@ -173,7 +182,7 @@ def models_left(
     from contextcliff_dagster.inference.execution.measure import finished
 
     n = samples_per_cell or experiment.samples_per_cell(run.study)
-    sources = experiment.sources(run)
+    sources = sources_of(run, experiment)
     return [
         model
         for model, cells in cells_of.items()
@@ -204,7 +213,7 @@ def write_predictions(run: StudyRun, experiment: Experiment, model: str, cell: s
     """Write what the ledger holds for one cell, without a call; its rows, if any."""
     rows = [
         row
-        for source in experiment.known_sources(run)
+        for source in sources_of(run, experiment, known=True)
         for row in ledger_rows(run, experiment, source, model, [cell])
     ]
     if rows:

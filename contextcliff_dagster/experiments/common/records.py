@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.experiments.common.measurement import EVERYTHING, ledger_rows
+from contextcliff_dagster.experiments.common.measurement import EVERYTHING, ledger_rows, sources_of
 from contextcliff_dagster.store import write_table
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> None:
         StoreError: a table cannot be written.
     """
     study, store = run.study, run.store
-    sources = experiment.known_sources(run)
+    sources = sources_of(run, experiment, known=True)
     cells = experiment.cells(study)
     for model in run.measured_models():
         by_cell: dict[str, list[dict[str, Any]]] = {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextcliff_dagster.contracts import StudyError
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 
+Made = TypeVar("Made")
+
+
 @dataclass(frozen=True)
 class StudyRun:
     """A study, its store, the store's open call ledger, and the campaign that is meant."""
@@ -26,6 +29,7 @@ class StudyRun:
     store: Store
     ledger: Ledger
     campaign: str
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     @contextmanager
@@ -51,9 +55,12 @@ class StudyRun:
 
         return load_frozen(self.study, self.store)
 
-    def of_campaign(self, campaign: str) -> StudyRun:
-        """Return the same study and store with another campaign, which must have been begun."""
-        return replace(self, campaign=campaign)
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` gives, made once for each key and kept with the run."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: Made = self._made[key]
+        return made
 
     def measured_models(self) -> list[str]:
         """Return the models with calls in this campaign, the study's own first and in its order."""

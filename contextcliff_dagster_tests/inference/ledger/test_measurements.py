@@ -44,7 +44,7 @@ def test_a_new_measurement_reaches_predictions_records_and_exports(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     run(ledger, ENTRY, n=2, engine=ScriptedEngine(attention))
-    rows = rows_of(ledger, n=2, model=ENTRY)
+    rows = rows_of(ledger, n=2, model=ENTRY.name)
     for row in rows:
         length = row["own_prompt_tokens"]
         assert json.loads(row["extra"]) == {
@@ -78,7 +78,7 @@ def test_a_new_measurement_reaches_predictions_records_and_exports(
 def test_a_malformed_measurement_never_costs_the_answer(sqlite_ledger: Ledger, extra: Any) -> None:
     engine = ScriptedEngine(lambda prompt: [Delta(text="123", extra=extra)])
     assert run(sqlite_ledger, ENTRY, n=1, engine=engine).answered == 3
-    rows = rows_of(sqlite_ledger, n=1, model=ENTRY)
+    rows = rows_of(sqlite_ledger, n=1, model=ENTRY.name)
     assert [(row["raw_output"], row["extra"]) for row in rows] == [("123", None)] * 3
 
 
