@@ -176,7 +176,7 @@ def test_a_row_of_the_table_is_all_that_an_engine_needs(
     assert (entry.concurrency, entry.gpus_wanted) == (1, "auto")
     assert open_engine(entry).window_tokens == 8192
     assert declared_identity(entry)["window_tokens"] == 8192
-    estimated = estimate(plan_of(LedgerSample(1, 2), 2), [entry], None)
+    estimated = estimate([(None, plan_of(LedgerSample(1, 2), 2))], [entry], None)
     assert 14 <= estimated.seconds < 15
     for wrong, says in (
         ("dtype: bfloat16", "'steam' takes no `dtype`"),
