@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.score_files import LogOptions, ScoreFileError, ScoreRecords, read_log
+from contextcliff_dagster_tests.support import run_tools
 from contextcliff_dagster_tests.support.files.log_files import small_tokenizer, text, write_lines
 from contextcliff_dagster_tests.support.requirements import log_tools_python
 
@@ -74,7 +75,7 @@ def server() -> Iterator[str]:
 
 def run(tool: str, url: str, folder: Path) -> None:
     questions = write_lines(folder / "questions.jsonl", QUESTIONS)
-    script = Path(__file__).with_name("run_tools.py")
+    script = Path(run_tools.__file__)
     done = subprocess.run(
         [log_tools_python(), str(script), tool, url, str(folder), str(questions)],
         capture_output=True,
