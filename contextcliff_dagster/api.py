@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import prepare_study as prepare_study
     from contextcliff_dagster.defs.run import profile_study as profile_study
     from contextcliff_dagster.defs.run import rebuild_report as rebuild_report
+    from contextcliff_dagster.inference.engines.base import Delta as Delta
+    from contextcliff_dagster.inference.engines.base import NoEmbeddings as NoEmbeddings
+    from contextcliff_dagster.inference.engines.base import PromptCount as PromptCount
+    from contextcliff_dagster.inference.engines.base import RejectedError as RejectedError
+    from contextcliff_dagster.inference.engines.base import TransportError as TransportError
+    from contextcliff_dagster.inference.engines.base import Usage as Usage
+    from contextcliff_dagster.inference.models.engine_specs import EngineSpec as EngineSpec
+    from contextcliff_dagster.inference.models.identity import Identity as Identity
     from contextcliff_dagster.policy import AboveCapError as AboveCapError
     from contextcliff_dagster.policy import ExpiredPolicyError as ExpiredPolicyError
     from contextcliff_dagster.policy import ForeignPolicyError as ForeignPolicyError
@@ -63,6 +71,9 @@ _NAMES = {
     "corpora.corpus": "Entry StreamedCorpus document_id options_hash",
     "corpora.extraction": "Extracted Limits Unusable extract_all",
     "defs.run": "prepare_study profile_study rebuild_report",
+    "inference.engines.base": "Delta NoEmbeddings PromptCount RejectedError TransportError Usage",
+    "inference.models.engine_specs": "EngineSpec",
+    "inference.models.identity": "Identity",
     "policy": "AboveCapError ExpiredPolicyError ForeignPolicyError PolicyError SafeContext"
     " guard load_policies",
     "reporting.terminal": "risk_report",
