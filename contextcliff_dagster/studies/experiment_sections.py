@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import InitErrorDetails
 
 from contextcliff_dagster.studies.experiment_table import (
     EXPERIMENTS,
     experiment_names,
     load_experiment,
 )
+
+if TYPE_CHECKING:
+    from pydantic_core import InitErrorDetails
 
 Checked = TypeVar("Checked")
 
@@ -45,7 +47,7 @@ def check_sections(
         known = key in EXPERIMENTS or key in experiment_names()
         experiment = load_experiment(key) if known else None
         if experiment is None or experiment.section is None:
-            errors.append(InitErrorDetails(type="extra_forbidden", loc=(key,), input=data[key]))
+            errors.append({"type": "extra_forbidden", "loc": (key,), "input": data[key]})
             continue
         try:
             section = TypeAdapter(experiment.section).validate_python(data[key])
@@ -57,9 +59,7 @@ def check_sections(
             needed = needed and not experiment.makes_documents
     if needed:
         errors += [
-            InitErrorDetails(type="missing", loc=(key,), input=data)
-            for key in needs
-            if key not in plain
+            {"type": "missing", "loc": (key,), "input": data} for key in needs if key not in plain
         ]
     try:
         study = handler({**plain, **{key: sections[key] for key in data if key in sections}})
@@ -72,11 +72,11 @@ def check_sections(
 
 def _within(error: ValidationError, *loc: str) -> list[InitErrorDetails]:
     return [
-        InitErrorDetails(
-            type=one["type"],
-            loc=(*loc, *one["loc"]),
-            input=one["input"],
-            ctx=one.get("ctx", {}),
-        )
+        {
+            "type": one["type"],
+            "loc": (*loc, *one["loc"]),
+            "input": one["input"],
+            "ctx": one.get("ctx", {}),
+        }
         for one in error.errors(include_url=False)
     ]
