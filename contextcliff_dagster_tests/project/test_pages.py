@@ -6,6 +6,7 @@ import importlib
 import re
 import tomllib
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ PAGES = [
 ]
 TOUR = [DOCS / "architecture.md", DOCS / "contributing.md"]
 """Pages about the code: every path and name on them is looked up."""
+SMALL_FILES = {"yaml_config", "redaction", "retry"}
+"""Layers that the README leaves to the tour."""
 TO_COME = re.compile(r"[<*]|NAME")
 """In a path: parts that the reader fills in."""
 
@@ -141,6 +144,17 @@ def test_the_tour_lists_the_layers_in_their_order() -> None:
         title = "layer, from the top" if "." not in container else f"room of `{folder.name}/`"
         rows = re.findall(r"^\| (.*?) \|", text.partition(f"| {title} |")[2].split("\n\n")[0], re.M)
         assert re.findall(r"`([\w./]+)`", " ".join(rows)) == suffix, container
+
+
+def test_the_readme_lists_the_layers_in_their_order() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    layers = next(c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
+    table = (ROOT / "README.md").read_text("utf-8").partition("| layer, from the top |")[2]
+    rows = re.findall(r"^\| (`.*?) \|", table.split("\n\n")[0], re.M)
+    rooms = [re.findall(r"\w+", row) for row in rows]
+    assert {room for row in rooms for room in row} == {*layers} - SMALL_FILES
+    ends = [(min(map(layers.index, row)), max(map(layers.index, row))) for row in rooms]
+    assert all(above[1] < below[0] for above, below in pairwise(ends))
 
 
 def test_a_path_or_a_name_that_is_not_there_is_noticed() -> None:
