@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts import Example as Example
     from contextcliff_dagster.contracts import StoreError as StoreError
     from contextcliff_dagster.contracts import StudyError as StudyError
+    from contextcliff_dagster.contracts.results import Cliffs as Cliffs
+    from contextcliff_dagster.contracts.results import Comparison as Comparison
+    from contextcliff_dagster.contracts.results import Metrics as Metrics
+    from contextcliff_dagster.contracts.results import to_json as to_json
     from contextcliff_dagster.corpora.corpus import Entry as Entry
     from contextcliff_dagster.corpora.corpus import StreamedCorpus as StreamedCorpus
     from contextcliff_dagster.corpora.corpus import document_id as document_id
@@ -34,6 +38,14 @@ if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import prepare_study as prepare_study
     from contextcliff_dagster.defs.run import profile_study as profile_study
     from contextcliff_dagster.defs.run import rebuild_report as rebuild_report
+    from contextcliff_dagster.inference.engines.base import Delta as Delta
+    from contextcliff_dagster.inference.engines.base import NoEmbeddings as NoEmbeddings
+    from contextcliff_dagster.inference.engines.base import PromptCount as PromptCount
+    from contextcliff_dagster.inference.engines.base import RejectedError as RejectedError
+    from contextcliff_dagster.inference.engines.base import TransportError as TransportError
+    from contextcliff_dagster.inference.engines.base import Usage as Usage
+    from contextcliff_dagster.inference.models.engine_specs import EngineSpec as EngineSpec
+    from contextcliff_dagster.inference.models.identity import Identity as Identity
     from contextcliff_dagster.policy import AboveCapError as AboveCapError
     from contextcliff_dagster.policy import ExpiredPolicyError as ExpiredPolicyError
     from contextcliff_dagster.policy import ForeignPolicyError as ForeignPolicyError
@@ -48,6 +60,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.score_files import read_log as read_log
     from contextcliff_dagster.score_files import read_records as read_records
     from contextcliff_dagster.score_files import read_tables as read_tables
+    from contextcliff_dagster.store import read_result as read_result
+    from contextcliff_dagster.store import write_result as write_result
     from contextcliff_dagster.studies import Study as Study
     from contextcliff_dagster.studies import find_study as find_study
     from contextcliff_dagster.studies import load_studies as load_studies
@@ -60,14 +74,19 @@ _NAMES = {
     "analysis.records.settings": "AnalysisSettings",
     "contracts": "BudgetError ContextCliffError CorpusError Document EngineError Example"
     " StoreError StudyError",
+    "contracts.results": "Cliffs Comparison Metrics to_json",
     "corpora.corpus": "Entry StreamedCorpus document_id options_hash",
     "corpora.extraction": "Extracted Limits Unusable extract_all",
     "defs.run": "prepare_study profile_study rebuild_report",
+    "inference.engines.base": "Delta NoEmbeddings PromptCount RejectedError TransportError Usage",
+    "inference.models.engine_specs": "EngineSpec",
+    "inference.models.identity": "Identity",
     "policy": "AboveCapError ExpiredPolicyError ForeignPolicyError PolicyError SafeContext"
     " guard load_policies",
     "reporting.terminal": "risk_report",
     "sampling.tokenizers.tokenizers": "open_tokenizer",
     "score_files": "LogOptions ScoreFileError read_log read_records read_tables",
+    "store": "read_result write_result",
     "studies": "Study find_study load_studies load_study",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -215,7 +215,7 @@ class SafeContext:
         Args:
             tokenizer: where the policy's own lies on this machine (``file:PATH``); its vocabulary
                 has to be the same.
-            open_by_name: opens it, where `sampling.tokenizers.open_tokenizer` is not to.
+            open_by_name: opens it, where `api.open_tokenizer` is not to.
 
         Raises:
             PolicyError: the policy names no tokenizer.

@@ -22,7 +22,7 @@ from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study
 
 NEXT_ROUND = "next_round"
-"""Metadata key of `cliffs`: model -> `analysis.rounds.Round` as JSON, with its sentence."""
+"""Metadata key of `cliffs`: model -> `sampling_rounds.Round` as JSON, with its sentence."""
 _SECONDS = 30
 
 

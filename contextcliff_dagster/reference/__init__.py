@@ -1,6 +1,7 @@
 """The reference standard: tiny trained models whose cliff is known, and their documents.
 
-Here belong the warehouse ledgers, the tokenizer, the training and measuring of the models, their
-weights and cards. The engine that runs a model is in `inference/`, the adapter that makes a corpus
-of ledgers in `corpora/`. Importing this room loads neither torch nor a tokenizer library.
+Belongs here: the warehouse documents, the tokenizer, the weights and cards of the models.
+Does not belong here: training and measuring them (`tools/reference_models`), the engine that runs a
+model (`inference`), the corpus of these documents (`corpora`). Importing this room loads neither
+torch nor a tokenizer library.
 """

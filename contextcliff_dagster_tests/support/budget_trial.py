@@ -1,6 +1,6 @@
 """One randomised trial of a budget: several processes, faults, kills, and a server that bills.
 
-What may be exceeded, and by how much, is what `inference.budget.Budget` states.
+What may be exceeded, and by how much, is what `inference.spending.budget.Budget` states.
 """
 
 from __future__ import annotations

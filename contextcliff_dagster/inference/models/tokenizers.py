@@ -17,7 +17,7 @@ __all__ = ["open_any_tokenizer", "served_models"]
 
 
 def open_any_tokenizer(name: str) -> Tokenizer:
-    """As `sampling.tokenizers.open_tokenizer`, and ``server:<model>`` for a model of models.yaml.
+    """As `api.open_tokenizer`, and ``server:<model>`` for a model of models.yaml.
 
     Raises:
         StudyError: there is no such tokenizer, or the server cannot be asked.

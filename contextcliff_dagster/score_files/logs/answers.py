@@ -30,7 +30,7 @@ class LogOptions:
             for logs that leave the documents out.
         partial: take what a run that failed or was stopped has logged.
         scale: scores are 0..scale.
-        open_tokenizer: opens a tokenizer by its name (`sampling.tokenizers.open_tokenizer`).
+        open_tokenizer: opens a tokenizer by its name (`api.open_tokenizer`).
             Without it only lengths in the log can be used.
     """
 
