@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts import Example as Example
     from contextcliff_dagster.contracts import StoreError as StoreError
     from contextcliff_dagster.contracts import StudyError as StudyError
+    from contextcliff_dagster.contracts import Table as Table
     from contextcliff_dagster.contracts.results import Cliffs as Cliffs
     from contextcliff_dagster.contracts.results import Comparison as Comparison
     from contextcliff_dagster.contracts.results import Metrics as Metrics
@@ -38,6 +39,17 @@ if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import prepare_study as prepare_study
     from contextcliff_dagster.defs.run import profile_study as profile_study
     from contextcliff_dagster.defs.run import rebuild_report as rebuild_report
+    from contextcliff_dagster.experiments.common.experiment import Alarm as Alarm
+    from contextcliff_dagster.experiments.common.experiment import Analysis as Analysis
+    from contextcliff_dagster.experiments.common.experiment import CheckOutcome as CheckOutcome
+    from contextcliff_dagster.experiments.common.experiment import CheckSpec as CheckSpec
+    from contextcliff_dagster.experiments.common.experiment import Experiment as Experiment
+    from contextcliff_dagster.experiments.common.experiment import Source as Source
+    from contextcliff_dagster.experiments.common.generated import (
+        GeneratedSamples as GeneratedSamples,
+    )
+    from contextcliff_dagster.experiments.common.generated import Made as Made
+    from contextcliff_dagster.experiments.common.study_run import StudyRun as StudyRun
     from contextcliff_dagster.inference.engines.base import Delta as Delta
     from contextcliff_dagster.inference.engines.base import NoEmbeddings as NoEmbeddings
     from contextcliff_dagster.inference.engines.base import PromptCount as PromptCount
@@ -46,6 +58,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.engines.base import Usage as Usage
     from contextcliff_dagster.inference.models.engine_specs import EngineSpec as EngineSpec
     from contextcliff_dagster.inference.models.identity import Identity as Identity
+    from contextcliff_dagster.inference.requests.call_plan import follow_up as follow_up
     from contextcliff_dagster.policy import AboveCapError as AboveCapError
     from contextcliff_dagster.policy import ExpiredPolicyError as ExpiredPolicyError
     from contextcliff_dagster.policy import ForeignPolicyError as ForeignPolicyError
@@ -53,6 +66,11 @@ if TYPE_CHECKING:
     from contextcliff_dagster.policy import SafeContext as SafeContext
     from contextcliff_dagster.policy import guard as guard
     from contextcliff_dagster.policy import load_policies as load_policies
+    from contextcliff_dagster.reporting.sections import Bullets as Bullets
+    from contextcliff_dagster.reporting.sections import DataTable as DataTable
+    from contextcliff_dagster.reporting.sections import Figure as Figure
+    from contextcliff_dagster.reporting.sections import Paragraph as Paragraph
+    from contextcliff_dagster.reporting.sections import Section as Section
     from contextcliff_dagster.reporting.terminal import risk_report as risk_report
     from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer as open_tokenizer
     from contextcliff_dagster.score_files import LogOptions as LogOptions
@@ -73,16 +91,21 @@ _NAMES = {
     "analysis.profile.table_profile": "profile_table",
     "analysis.records.settings": "AnalysisSettings",
     "contracts": "BudgetError ContextCliffError CorpusError Document EngineError Example"
-    " StoreError StudyError",
+    " StoreError StudyError Table",
     "contracts.results": "Cliffs Comparison Metrics to_json",
     "corpora.corpus": "Entry StreamedCorpus document_id options_hash",
     "corpora.extraction": "Extracted Limits Unusable extract_all",
     "defs.run": "prepare_study profile_study rebuild_report",
+    "experiments.common.experiment": "Alarm Analysis CheckOutcome CheckSpec Experiment Source",
+    "experiments.common.generated": "GeneratedSamples Made",
+    "experiments.common.study_run": "StudyRun",
     "inference.engines.base": "Delta NoEmbeddings PromptCount RejectedError TransportError Usage",
     "inference.models.engine_specs": "EngineSpec",
     "inference.models.identity": "Identity",
+    "inference.requests.call_plan": "follow_up",
     "policy": "AboveCapError ExpiredPolicyError ForeignPolicyError PolicyError SafeContext"
     " guard load_policies",
+    "reporting.sections": "Bullets DataTable Figure Paragraph Section",
     "reporting.terminal": "risk_report",
     "sampling.tokenizers.tokenizers": "open_tokenizer",
     "score_files": "LogOptions ScoreFileError read_log read_records read_tables",
