@@ -15,8 +15,6 @@ from contextcliff_dagster.corpora.corpus import (
     take_options,
 )
 
-__all__ = ["PARTS", "MixedCorpus"]
-
 PARTS = "parts"
 _FILE_LIST = "files.csv"
 

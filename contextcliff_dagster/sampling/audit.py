@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["DistributionAudit", "HistogramBar", "audit_lengths"]
-
 CELLS = 18
 """Equal parts of the 5-95 % range in which documents are looked for: one per 5 %."""
 LEAST_COVERAGE = 0.5

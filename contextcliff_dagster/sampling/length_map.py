@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
-__all__ = ["LengthMapSummary", "build_length_map", "read_length_map"]
-
 
 @dataclass(frozen=True, slots=True)
 class LengthMapSummary:

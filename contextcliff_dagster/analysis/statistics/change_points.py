@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["change_points"]
-
 LEAST_SIZE = 5
 
 
