@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond, judged, percent
+from contextcliff_dagster.analysis.cliff.adjusted_loss import (
+    AdjustedDrop,
+    DropWindow,
+    judge_adjusted_drop,
+    percent,
+)
 from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
 from contextcliff_dagster.contracts.results.fields import BinMean, Identified, MeanScore
 
@@ -54,20 +59,28 @@ class Pairs:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ControlMeans:
+    """Means of a control: of all its answers, of each bin, before the loss and beyond it."""
+
+    whole: MeanScore
+    bins: Sequence[BinMean]
+    before: MeanScore | None
+    beyond: MeanScore | None
+
+
 Judged = tuple[Estimate | None, Identified, list[str]]
 
 
 def oracle(
-    whole: MeanScore,
-    bins: Sequence[BinMean],
-    near: MeanScore | None,
-    far: MeanScore | None,
+    means: ControlMeans,
     pairs: Pairs | None,
-    beyond: Beyond | None,
+    beyond: DropWindow | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> Judged:
-    said = [f"With the evidence alone the model scores {_said(whole)}."]
+    near, far = means.before, means.beyond
+    said = [f"With the evidence alone the model scores {_said(means.whole)}."]
     if pairs is None or beyond is None or near is None or far is None:
         return None, "not_assessed", said
     m0, m1, o0, o1 = pairs.means()
@@ -85,13 +98,11 @@ def oracle(
         f"[{percent(drop.low)}, {percent(drop.high)}], and {percent(1.0 - m1 / m0)} as measured"
     )
     measured = 1.0 - m1 / m0
-    identified, reason = judged(
+    identified, reason = judge_adjusted_drop(
         head,
         "harder questions",
         "a change of difficulty",
-        drop,
-        drop.value / reach,
-        measured,
+        AdjustedDrop(drop, drop.value / reach, measured),
         finding,
         settings,
     )
@@ -99,17 +110,14 @@ def oracle(
 
 
 def no_context(
-    whole: MeanScore,
-    bins: Sequence[BinMean],
-    near: MeanScore | None,
-    far: MeanScore | None,
+    means: ControlMeans,
     pairs: Pairs | None,
-    beyond: Beyond | None,
+    beyond: DropWindow | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> Judged:
-    said = [f"Without the document the model scores {_said(whole)}."]
-    most = max(bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
+    said = [f"Without the document the model scores {_said(means.whole)}."]
+    most = max(means.bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
     if most is not None and most.mean is not None and (most.ci_low or 0.0) > 0:
         known = MeanScore(most.n, most.mean, most.ci_low, most.ci_high)
         if most.mean >= LEAST_KNOWN:
@@ -117,7 +125,7 @@ def no_context(
                 f"In bin {most.bin} it scores {_said(known)} without it: there the curve cannot be "
                 "expected to fall below that."
             )
-    if pairs is None or beyond is None or near is None or far is None:
+    if pairs is None or beyond is None or means.before is None or means.beyond is None:
         return None, "not_assessed", said
     m0, m1, c0, c1 = pairs.means()
     if finding.visible and m0 > m1 and c0 - c1 >= 0.5 * (m0 - m1):

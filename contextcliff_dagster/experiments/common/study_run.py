@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -50,10 +50,6 @@ class StudyRun:
         from contextcliff_dagster.experiments.common.preparation import load_frozen
 
         return load_frozen(self.study, self.store)
-
-    def of_campaign(self, campaign: str) -> StudyRun:
-        """Return the same study and store with another campaign, which must have been begun."""
-        return replace(self, campaign=campaign)
 
     def measured_models(self) -> list[str]:
         """Return the models with calls in this campaign, the study's own first and in its order."""

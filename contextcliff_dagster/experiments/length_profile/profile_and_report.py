@@ -20,6 +20,7 @@ from contextcliff_dagster.experiments.common.record_tables import (
     record_rows,
     table_files,
 )
+from contextcliff_dagster.experiments.common.records import scoring_rules
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.profile_files import (
@@ -82,16 +83,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
         if not rows:
             emptied.append(target)
             continue
-        records = score_rows(
-            rows,
-            by_id,
-            manifest.document_text,
-            primary=study.scoring.primary,
-            scorer=study.scoring.scorer,
-            output_schema=recipe.output_schema,
-            max_output_tokens=recipe.max_output_tokens,
-            answer_prefix=recipe.answer_prefix or "",
-        )
+        records = score_rows(rows, by_id, manifest.document_text, scoring_rules(study, recipe))
         write_table(target, records, EVAL_RECORDS)
         scored.append(conform(records, EVAL_RECORDS))
     if not scored:
