@@ -89,7 +89,7 @@ def profile(
         from contextcliff_dagster.cli.commands.sentinel import watch_cap
 
         odd = dry_run or campaign is not None
-        watch_cap(store, chosen, wanted, budget, deadline, odd, as_json=as_json)
+        watch_cap(chosen, wanted, budget, deadline, odd, as_json=as_json)
         return
     target = None
     if in_rounds and controls:
@@ -103,6 +103,8 @@ def profile(
     with dagster_log(verbose):
         from contextcliff_dagster.cli.commands.report import print_profiled
         from contextcliff_dagster.cli.result_cache import find_standing, note_standing
+        from contextcliff_dagster.defs.in_process import LocalRuns
+        from contextcliff_dagster.defs.resources import Watch
         from contextcliff_dagster.defs.run import prepare_study, profile_study
         from contextcliff_dagster.inference.spending.budget import Budget
 
@@ -136,24 +138,24 @@ def profile(
             say_most(prepared)
         agree_on_cost(prepared, chosen, limit, yes=yes)
         with ProgressBar() as bar, interruption_says(store, chosen, campaign):
-            how: dict[str, Any] = {
-                "campaign": campaign,
-                "budget": Budget(usd=limit),
-                "deadline_s": deadline,
-                "on_progress": bar,
-                "on_wait": say,
-                "store": store,
-                "instance": instance,
-                "cause": COMMAND_LINE,
-            }
+            bounds = Budget(usd=limit)
             if target is not None:
-                done = measure_in_rounds(prepared, target, **how)
+                runs = LocalRuns.of(prepared.study, store, campaign, instance, COMMAND_LINE)
+                watch = Watch(bar, None, bounds, say, deadline_s=deadline)
+                done = measure_in_rounds(runs, target, watch)
             else:
                 done = profile_study(
                     chosen,
                     models=wanted.models or None,
                     samples_per_bin=wanted.samples_per_bin,
-                    **how,
+                    campaign=campaign,
+                    budget=bounds,
+                    deadline_s=deadline,
+                    on_progress=bar,
+                    on_wait=say,
+                    store=store,
+                    instance=instance,
+                    cause=COMMAND_LINE,
                 )
         if target is None:
             note_standing(store, asked, done.campaign, done.calls)
