@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextcliff_dagster.contracts import LengthBin
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from contextcliff_dagster.contracts.arrays import Ints
 
 CELLS = 18
 """Equal parts of the 5-95 % range in which documents are looked for: one per 5 %."""
@@ -173,9 +173,7 @@ def audit_lengths(
     )
 
 
-def _coverage(
-    lengths: NDArray[np.int64], low: int, high: int
-) -> tuple[float, tuple[tuple[int, int], ...]]:
+def _coverage(lengths: Ints, low: int, high: int) -> tuple[float, tuple[tuple[int, int], ...]]:
     """Share of the 18 parts of the 5-95 % range that hold a document, and the empty stretches."""
     import numpy as np
 
@@ -195,7 +193,7 @@ def _coverage(
 
 
 def _findings(
-    lengths: NDArray[np.int64],
+    lengths: Ints,
     percentiles: tuple[int, int],
     required: Requirements,
     wanted: tuple[int, int],
@@ -257,9 +255,7 @@ def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
     return f"{widest[0]:,} to {widest[1]:,} tokens{others}"
 
 
-def _sentence(
-    refusals: list[str], warnings: list[str], documents: int, lengths: NDArray[np.int64]
-) -> str:
+def _sentence(refusals: list[str], warnings: list[str], documents: int, lengths: Ints) -> str:
     reasons = refusals or warnings
     if not reasons:
         return (
@@ -284,9 +280,7 @@ def _duplicates(examples: pa.Table) -> int:
     return total - len(seen)
 
 
-def _histogram(
-    lengths: NDArray[np.int64], by_example: NDArray[np.int64]
-) -> tuple[HistogramBar, ...]:
+def _histogram(lengths: Ints, by_example: Ints) -> tuple[HistogramBar, ...]:
     import numpy as np
 
     low, high = int(lengths[0]), int(lengths[-1])

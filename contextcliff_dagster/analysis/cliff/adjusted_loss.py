@@ -12,13 +12,10 @@ from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Bools, Ints
 
 LEAST_REMAINING = 0.5
 """Share of the loss as measured that must remain, all else equal."""
@@ -36,7 +33,7 @@ class DropWindow:
     from_tokens: int
     to_tokens: int | None
 
-    def of(self, lengths: Ints) -> NDArray[np.bool_]:
+    def of(self, lengths: Ints) -> Bools:
         """Which of the lengths lie in it."""
         end = np.inf if self.to_tokens is None else self.to_tokens
         return (lengths >= self.from_tokens) & (lengths < end)

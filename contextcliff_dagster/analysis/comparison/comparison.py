@@ -33,12 +33,10 @@ from contextcliff_dagster.contracts.results.comparison import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.contracts.results import Cliffs
-
-    Floats = NDArray[np.float64]
 
 PERMUTATIONS = 4_999
 RESAMPLES = 1_000

@@ -35,12 +35,8 @@ from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.comparison.pairing import Pairs
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 SHARES = (0.6, 0.3, 0.1)
 """Of a run's error rate: lost answers at the loss, anywhere, signed changes."""

@@ -40,16 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pandas as pd
-    from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.contracts.results.fields import Identified
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 LEAST_DOCUMENTS = 5
 """Documents of a category that either side needs to be compared by it."""

@@ -21,13 +21,9 @@ from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
 from contextcliff_dagster.contracts.results.fields import BinMean, Identified, MeanScore
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-
-    Floats = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 LEAST_ORACLE = 0.1
 """Mean with the evidence alone below which it says nothing of difficulty."""
@@ -44,7 +40,7 @@ class Pairs:
 
     score: Floats
     control: Floats
-    document: NDArray[np.int64]
+    document: Ints
     beyond: Bools
 
     def means(self) -> tuple[float, float, float, float]:

@@ -20,10 +20,8 @@ from contextcliff_dagster.contracts.results.metrics import LengthLaw as FittedLa
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 KINDS = ("ttft", "duration")
 NOT_OURS = 0.10

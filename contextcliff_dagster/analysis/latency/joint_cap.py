@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.latency.bin_latency import Canary
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats
 
 ERROR_SHARE = 0.5
 """Share of the error rate at which times are tested: a slowdown of a half is found at far less

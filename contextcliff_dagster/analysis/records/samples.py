@@ -22,10 +22,8 @@ from contextcliff_dagster.contracts.results.fields import Missing
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 DEFAULT_BINS = 10
 EVIDENCE = ("evidence_position", "inter_evidence_tokens")
@@ -219,9 +217,7 @@ def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
     return pd.Categorical.from_codes(rank[codes], categories=names[order])
 
 
-def _order(
-    texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answered: NDArray[np.bool_]
-) -> Ints:
+def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answered: Bools) -> Ints:
     """Rows by length, then whatever else tells them apart, so that no file's order matters."""
     keys = []
     for name in _ORDER:
@@ -264,7 +260,7 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
     return out
 
 
-def _average_replicates(calls: pd.DataFrame, answered: NDArray[np.bool_]) -> pd.DataFrame:
+def _average_replicates(calls: pd.DataFrame, answered: Bools) -> pd.DataFrame:
     """One row per example: replicates averaged; a record without an id stands for itself."""
     known: list[str] = [name for name in CATEGORIES if name in calls.columns]
     known += [name for name in EVIDENCE if calls[name].notna().any()]

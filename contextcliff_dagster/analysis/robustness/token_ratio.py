@@ -24,9 +24,8 @@ import numpy as np
 from contextcliff_dagster.contracts.results.cliffs import BinRatio, TokenRatio
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.records.samples import Sample
+    from contextcliff_dagster.contracts.arrays import Floats
 
 UNEQUAL_RATIO = 0.10
 """Above this difference of the bins' median ratios, relative to the least, a warning is due."""
@@ -62,7 +61,7 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
     groups = [told & (index == place) for place in range(len(sample.bins))]
     large = [of for of in groups if of.sum() >= _FEWEST_CALLS]
 
-    def medians(template: int) -> NDArray[np.float64]:
+    def medians(template: int) -> Floats:
         ratios = (around - template) / lengths
         return np.array([np.median(ratios[of]) for of in large])
 
