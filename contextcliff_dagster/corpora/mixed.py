@@ -78,7 +78,9 @@ class MixedCorpus(StreamedCorpus):
         if summaries:
             whole["summary"] = " ".join(summaries)
         if cautions := [
-            f"{name}: {said}" for name, one in accounts.items() for said in one.get("cautions", ())
+            f"{name}: {caution}"
+            for name, one in accounts.items()
+            for caution in one.get("cautions", ())
         ]:
             whole["cautions"] = cautions
         if made := {

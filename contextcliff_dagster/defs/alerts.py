@@ -41,10 +41,10 @@ def alert(
     message = {"event": alarm.event, "study": study.name, **alarm.details}
     message["text"] = f"contextcliff, study {study.name}: {alarm.sentence}"
     note = store.study_dir(study.name) / "alerts" / f"{slug(alarm.campaign)}.json"
-    told = _told(note, alarm)
+    notified = _notified(note, alarm)
     taken = []
     for name, send in _channels(study).items():
-        if name in told:
+        if name in notified:
             continue
         try:
             send(json.dumps(message).encode())
@@ -52,8 +52,8 @@ def alert(
         except Exception as error:
             on_failure(f"The alert could not be given to {name}: {_why(error)}.")
     if taken:
-        with suppress(ContextCliffError):  # told twice is better than not at all
-            write_json(note, {"shrunk": list(alarm.subjects), "told": sorted({*told, *taken})})
+        with suppress(ContextCliffError):  # twice is better than not at all
+            write_json(note, {"shrunk": list(alarm.subjects), "told": sorted({*notified, *taken})})
     return taken
 
 
@@ -117,7 +117,7 @@ def _why(error: Exception) -> str:
     return type(reason if isinstance(reason, BaseException) else error).__name__
 
 
-def _told(note: Any, alarm: Alarm) -> list[str]:
+def _notified(note: Any, alarm: Alarm) -> list[str]:
     try:
         kept = json.loads(note.read_bytes())
         return list(kept["told"]) if kept["shrunk"] == list(alarm.subjects) else []

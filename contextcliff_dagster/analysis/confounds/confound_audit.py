@@ -95,9 +95,12 @@ def audit_confounds(
             reasons[control.identified].append(control.says[-1])
     identified: Identified = "not_assessed"
     identified = next((answer for answer in reasons if reasons[answer]), identified)
-    said = reasons.get(identified, [])
+    decisive = reasons.get(identified, [])
     return Audit(
-        Confounds(identified, said), rows, judged_controls, list(said) if identified == "no" else []
+        Confounds(identified, decisive),
+        rows,
+        judged_controls,
+        list(decisive) if identified == "no" else [],
     )
 
 

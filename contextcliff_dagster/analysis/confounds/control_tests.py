@@ -76,20 +76,20 @@ def oracle(
     settings: AnalysisSettings,
 ) -> Judged:
     near, far = means.before, means.beyond
-    said = [f"With the evidence alone the model scores {_said(means.whole)}."]
+    sentences = [f"With the evidence alone the model scores {_mean_text(means.whole)}."]
     if pairs is None or beyond is None or near is None or far is None:
-        return None, "not_assessed", said
+        return None, "not_assessed", sentences
     m0, m1, o0, o1 = pairs.means()
     if min(o0, o1) < LEAST_ORACLE or m0 <= 0:
-        said.append(
+        sentences.append(
             "So little is answered with the evidence alone that it says nothing of how hard the "
             "questions are."
         )
-        return None, "not_assessed", said
+        return None, "not_assessed", sentences
     drop = _drop_at_equal_difficulty(pairs, settings)
     reach = max(drop.value - drop.low, 1e-9)
     head = (
-        f"With the evidence alone the model scores {_said(near)} before and {_said(far)} "
+        f"With the evidence alone the model scores {_mean_text(near)} before and {_mean_text(far)} "
         f"{beyond.words}; at equal difficulty the drop is {percent(drop.value)} "
         f"[{percent(drop.low)}, {percent(drop.high)}], and {percent(1.0 - m1 / m0)} as measured"
     )
@@ -112,32 +112,32 @@ def no_context(
     finding: Finding,
     settings: AnalysisSettings,
 ) -> Judged:
-    said = [f"Without the document the model scores {_said(means.whole)}."]
+    sentences = [f"Without the document the model scores {_mean_text(means.whole)}."]
     most = max(means.bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
     if most is not None and most.mean is not None and (most.ci_low or 0.0) > 0:
         known = MeanScore(most.n, most.mean, most.ci_low, most.ci_high)
         if most.mean >= LEAST_KNOWN:
-            said.append(
-                f"In bin {most.bin} it scores {_said(known)} without it: there the curve cannot be "
-                "expected to fall below that."
+            sentences.append(
+                f"In bin {most.bin} it scores {_mean_text(known)} without it: there the curve "
+                "cannot be expected to fall below that."
             )
     if pairs is None or beyond is None or means.before is None or means.beyond is None:
-        return None, "not_assessed", said
+        return None, "not_assessed", sentences
     m0, m1, c0, c1 = pairs.means()
     if finding.visible and m0 > m1 and c0 - c1 >= 0.5 * (m0 - m1):
         certain = _known_explains_half(pairs, settings)
-        said.append(
+        sentences.append(
             f"Of the questions {beyond.words} it knows {c1:.2f} without the document and of the "
             f"others {c0:.2f}: {'most' if certain else 'perhaps most'} of the loss ({m0:.2f} to "
             f"{m1:.2f}) is that of questions that need no document."
         )
-        return None, "no" if certain else "not_assessed", said
+        return None, "no" if certain else "not_assessed", sentences
     if finding.visible and c1 >= 0.5 * m1 and c1 >= LEAST_KNOWN:
-        said.append(
+        sentences.append(
             f"Of the score {beyond.words}, {m1:.2f}, the model has {c1:.2f} without the document: "
             "what it reads there is less than the curve shows."
         )
-    return None, "not_assessed", said
+    return None, "not_assessed", sentences
 
 
 def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
@@ -195,7 +195,7 @@ def _resampled(sums: Floats, settings: AnalysisSettings) -> Floats:
     return np.concatenate([rng.multinomial(count, even, size=size) @ sums for size in sizes])
 
 
-def _said(mean: MeanScore) -> str:
+def _mean_text(mean: MeanScore) -> str:
     if mean.mean is None:
         return "nothing (no answers)"
     if mean.ci_low is None or mean.ci_high is None:

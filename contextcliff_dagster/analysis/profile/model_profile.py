@@ -118,8 +118,8 @@ def profile_model(
         *slow_warnings,
     ]
     scatter = _variance_signal(sample, finding, settings)
-    if (said := variance_sentence(scatter)) is not None:
-        warnings.append(said)
+    if (sentence := variance_sentence(scatter)) is not None:
+        warnings.append(sentence)
     cliff = _loss(finding.cliff)
     # These take most of the time, and NumPy's loops let two threads use two cores.
     with ThreadPoolExecutor(1) as pool:

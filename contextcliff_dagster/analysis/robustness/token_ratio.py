@@ -55,10 +55,10 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
     scaffold = calls["scaffold_tokens"].to_numpy(np.float64)
     around = calls["prompt_tokens"].to_numpy(np.float64) - scaffold
     index = calls["bin_index"].to_numpy(np.int64)
-    told = calls["answered"].to_numpy() & np.isfinite(around) & (index >= 0)
-    if not told.any():
+    reported = calls["answered"].to_numpy() & np.isfinite(around) & (index >= 0)
+    if not reported.any():
         return None
-    groups = [told & (index == place) for place in range(len(sample.bins))]
+    groups = [reported & (index == place) for place in range(len(sample.bins))]
     large = [of for of in groups if of.sum() >= _FEWEST_CALLS]
 
     def medians(template: int) -> Floats:

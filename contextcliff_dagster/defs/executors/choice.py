@@ -78,6 +78,6 @@ def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.Ex
     schema = executor.config_schema.as_field().config_type
     checked = validate_config(resolve_to_config_type(schema), settings)
     if not checked.success:
-        said = " ".join((checked.errors or [])[0].message.split()).rstrip(".")
-        raise StudyError(f"{file} does not fit the executor {name!r}: {said}; correct the file.")
+        problem = " ".join((checked.errors or [])[0].message.split()).rstrip(".")
+        raise StudyError(f"{file} does not fit the executor {name!r}: {problem}; correct the file.")
     return executor.configured(settings, name=name)

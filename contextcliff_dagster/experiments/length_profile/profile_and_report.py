@@ -159,8 +159,12 @@ def profile_campaign(
             primary=study.scoring.primary,
             provenance=provenance(study, manifest, own, fields),
             warnings=[
-                *(_as_sentence(said) for said in account.get("cautions", ())),
-                *(said for found in truncations(record_rows(own)) for said in unchecked(found)),
+                *(_as_sentence(sentence) for sentence in account.get("cautions", ())),
+                *(
+                    sentence
+                    for found in truncations(record_rows(own))
+                    for sentence in unchecked(found)
+                ),
             ],
             controls=contributions(model).get("controls") or [],
         )

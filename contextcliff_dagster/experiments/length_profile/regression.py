@@ -65,9 +65,11 @@ class Regression:
             return "No baseline is pinned (`contextcliff baseline set`): nothing to compare with."
         if self.baseline == self.campaign:
             return f"Campaign {self.campaign} is the pinned baseline itself."
-        said = [_said(model, found, self.baseline) for model, found in self.shrinks.items()]
-        said += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
-        return " ".join(said) or f"No model of the baseline {self.baseline} was measured."
+        sentences = [
+            _sentence_of(model, found, self.baseline) for model, found in self.shrinks.items()
+        ]
+        sentences += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
+        return " ".join(sentences) or f"No model of the baseline {self.baseline} was measured."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -179,7 +181,7 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
     return None
 
 
-def _said(model: str, found: Shrink, baseline: str) -> str:
+def _sentence_of(model: str, found: Shrink, baseline: str) -> str:
     means = f"mean score {found.before:.2f} then, {found.now:.2f} now, n = {found.n:,}"
     if not found.shrunk:
         return (
