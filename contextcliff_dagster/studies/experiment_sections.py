@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import InitErrorDetails
 
 from contextcliff_dagster.studies.experiment_table import (
     EXPERIMENTS,
@@ -38,14 +37,14 @@ def check_sections(
     if not isinstance(data, Mapping):
         return handler(data)
     plain = {key: value for key, value in data.items() if key in own}
-    errors: list[InitErrorDetails] = []
+    errors: list[Any] = []
     sections: dict[str, Any] = {}
     needed = True
     for key in data.keys() - plain.keys():
         known = key in EXPERIMENTS or key in experiment_names()
         experiment = load_experiment(key) if known else None
         if experiment is None or experiment.section is None:
-            errors.append(InitErrorDetails(type="extra_forbidden", loc=(key,), input=data[key]))
+            errors.append({"type": "extra_forbidden", "loc": (key,), "input": data[key]})
             continue
         try:
             section = TypeAdapter(experiment.section).validate_python(data[key])
@@ -57,9 +56,7 @@ def check_sections(
             needed = needed and not experiment.makes_documents
     if needed:
         errors += [
-            InitErrorDetails(type="missing", loc=(key,), input=data)
-            for key in needs
-            if key not in plain
+            {"type": "missing", "loc": (key,), "input": data} for key in needs if key not in plain
         ]
     try:
         study = handler({**plain, **{key: sections[key] for key in data if key in sections}})
@@ -70,13 +67,13 @@ def check_sections(
     return study
 
 
-def _within(error: ValidationError, *loc: str) -> list[InitErrorDetails]:
+def _within(error: ValidationError, *loc: str) -> list[Any]:
     return [
-        InitErrorDetails(
-            type=one["type"],
-            loc=(*loc, *one["loc"]),
-            input=one["input"],
-            ctx=one.get("ctx", {}),
-        )
+        {
+            "type": one["type"],
+            "loc": (*loc, *one["loc"]),
+            "input": one["input"],
+            "ctx": one.get("ctx", {}),
+        }
         for one in error.errors(include_url=False)
     ]

@@ -33,6 +33,7 @@ from contextcliff_dagster.analysis.profile.bin_statistics import (
 )
 from contextcliff_dagster.analysis.profile.call_totals import bin_metrics, totals_of
 from contextcliff_dagster.analysis.profile.context import ModelProfile, ProfileContext
+from contextcliff_dagster.analysis.profile.data_warnings import data_warnings
 from contextcliff_dagster.analysis.records.samples import Sample, clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.robustness.cap_in_prompt_tokens import cap_in_prompt_tokens
@@ -56,18 +57,15 @@ from contextcliff_dagster.contracts.results.cliffs import (
     ScoreName,
     VarianceSignal,
 )
-from contextcliff_dagster.contracts.results.fields import BinResult, Provenance, ResultHead
+from contextcliff_dagster.contracts.results.fields import Provenance, ResultHead
 from contextcliff_dagster.contracts.results.metrics import Calls, LatencyByKind, PrimaryScoreName
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.cliff.cap import Cap
-
 __all__ = ["AnalysisSettings", "ModelProfile", "ProfileContext", "profile_model"]
 
 REPORTED_TOLERANCES = (0.10, 0.20, 0.30)
-_MISSING_WORTH_A_WARNING = 0.05
 
 
 def profile_model(
@@ -113,7 +111,7 @@ def profile_model(
         *([unequal] if unequal else []),
         *finding.warnings,
         *questions.warnings,
-        *_data_warnings(sample, rows, finding, cap, context),
+        *data_warnings(sample, rows, finding, cap, context),
         *definition_warnings,
         *slow_warnings,
     ]
@@ -286,36 +284,3 @@ def _critical_threshold(cliff: Cliff | None, window: int | None) -> CriticalThre
         return None
     tokens = cliff.location_tokens
     return CriticalThreshold(tokens, tokens / window if window else None)
-
-
-def _data_warnings(
-    sample: Sample, rows: list[BinResult], finding: Finding, cap: Cap, context: ProfileContext
-) -> list[str]:
-    """Sentences about what limits the result."""
-    warnings = []
-    calls = sample.calls
-    unanswered = int((~calls["answered"]).sum())
-    if len(calls) and unanswered / len(calls) > _MISSING_WORTH_A_WARNING:
-        warnings.append(
-            f"{unanswered} of {len(calls)} planned calls have no answer "
-            f"({unanswered / len(calls):.0%}): the result rests on the others."
-        )
-    empty = [row.bin for row in rows if row.n == 0]
-    if empty:
-        warnings.append(f"No answer was scored in {', '.join(empty)}.")
-    if finding.verdict is Verdict.STABLE and cap.tokens is None:
-        warnings.append("No loss is visible, yet too few examples to call any length safe.")
-    first = next((row for row in rows if row.sd is not None), None)
-    if first and first.sd == 0 and len(rows) > 1:
-        warnings.append(
-            f"All scores of {first.bin} are equal: against a baseline SD of 0 any spread fires "
-            "the SD and variance rules."
-        )
-    if context.window_tokens and len(sample.examples):
-        longest = int(sample.examples["length_tokens"].max())
-        if longest < 0.5 * context.window_tokens:
-            warnings.append(
-                f"The longest scored document has {longest:,} tokens, "
-                f"{longest / context.window_tokens:.0%} of the window: nothing is known beyond."
-            )
-    return warnings

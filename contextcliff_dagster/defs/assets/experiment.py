@@ -30,7 +30,6 @@ from contextcliff_dagster.defs.partitions import (
     partition_key,
 )
 from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.schedules import report_freshness
 from contextcliff_dagster.defs.ui import calls as show
 from contextcliff_dagster.defs.ui import experiments as ui
 from contextcliff_dagster.defs.ui.progress_log import Narrator
@@ -42,8 +41,7 @@ from contextcliff_dagster.experiments.common.measurement import (
     write_predictions,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.registry import asked_experiments, guests
-from contextcliff_dagster.experiments.study_report import write_study_report
+from contextcliff_dagster.experiments.registry import guests
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress
@@ -275,34 +273,6 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             )
 
     return result
-
-
-def report_asset(study: Study) -> dg.AssetsDefinition:
-    """Return `report`: one page over all experiments of the study."""
-    asked = [one for one in asked_experiments(study) if one.host is None]
-    results = [one.asset_names("result")[-1] for one in asked]
-    records = [name for one in asked for name in one.asset_names("records")]
-    versions = [experiment_version(study, one, "report") for one in asked]
-
-    @single_run_asset(
-        **described(
-            study,
-            "report",
-            "The report to read: Markdown, JSON and the picture of all models.",
-            deps=[*results, *records],
-            kinds={"markdown", "matplotlib"},
-            automation_condition=FOLLOW_RECORDS,
-            freshness_policy=report_freshness(study),
-            code_version="-".join(versions),
-        ),
-    )
-    def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
-        with StudyRun.open(study, store.open(), config.campaign) as run:
-            files = write_study_report(run)
-            metadata = ui.report_metadata(run, files)
-        return dg.MaterializeResult(metadata=metadata)
-
-    return report
 
 
 def _sample(study: Study) -> list[str]:

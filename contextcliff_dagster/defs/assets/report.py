@@ -1,0 +1,45 @@
+"""The asset of a study's report, over all its experiments."""
+
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an asset and does not resolve strings.
+
+import dagster as dg
+
+from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, described, single_run_asset
+from contextcliff_dagster.defs.assets.experiment import CampaignConfig
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.schedules import report_freshness
+from contextcliff_dagster.defs.ui import experiments as ui
+from contextcliff_dagster.experiments.common.code_version import experiment_version
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.registry import asked_experiments
+from contextcliff_dagster.experiments.study_report import write_study_report
+from contextcliff_dagster.studies import Study
+
+
+def report_asset(study: Study) -> dg.AssetsDefinition:
+    """Return `report`: one page over all experiments of the study."""
+    asked = [one for one in asked_experiments(study) if one.host is None]
+    results = [one.asset_names("result")[-1] for one in asked]
+    records = [name for one in asked for name in one.asset_names("records")]
+    versions = [experiment_version(study, one, "report") for one in asked]
+
+    @single_run_asset(
+        **described(
+            study,
+            "report",
+            "The report to read: Markdown, JSON and the picture of all models.",
+            deps=[*results, *records],
+            kinds={"markdown", "matplotlib"},
+            automation_condition=FOLLOW_RECORDS,
+            freshness_policy=report_freshness(study),
+            code_version="-".join(versions),
+        ),
+    )
+    def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+        with StudyRun.open(study, store.open(), config.campaign) as run:
+            files = write_study_report(run)
+            metadata = ui.report_metadata(run, files)
+        return dg.MaterializeResult(metadata=metadata)
+
+    return report
