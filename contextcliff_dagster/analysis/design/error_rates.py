@@ -24,8 +24,8 @@ from contextcliff_dagster.analysis.design.random_curves import (
     KINDS,
     ORDER,
     STEP,
+    draw_curve,
     drops,
-    plant,
 )
 from contextcliff_dagster.analysis.design.simulation import (
     GRADED_CONCENTRATION,
@@ -212,7 +212,7 @@ def _unsafe(run: _Run) -> bool:
 def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) -> _Run:
     rng = np.random.default_rng((seed, number))
     kind = ORDER[number % len(ORDER)]
-    curve = plant(kind, plan.baseline, settings.tolerance, rng)
+    curve = draw_curve(kind, plan.baseline, settings.tolerance, rng)
     drawn = plan.draw(curve, rng)
     # Each sample its own permutations: shared ones would err together. At 95% confidence fewer of
     # them keep the same level exactly, at a little less power.

@@ -39,7 +39,7 @@ from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.robustness.cap_in_prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.robustness.other_detectors import second_opinions
 from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
-from contextcliff_dagster.analysis.robustness.sample_size import certify
+from contextcliff_dagster.analysis.robustness.sample_size import required_sample_size
 from contextcliff_dagster.analysis.robustness.sensitivity import sensitivity
 from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_rules
 from contextcliff_dagster.analysis.robustness.token_ratio import token_ratio, unequal_sentence
@@ -121,7 +121,9 @@ def profile_model(
     cliff = _loss(finding.cliff)
     # These take most of the time, and NumPy's loops let two threads use two cores.
     with ThreadPoolExecutor(1) as pool:
-        more = pool.submit(certify, documents, finding, settings, sample.calls, len(scored))
+        more = pool.submit(
+            required_sample_size, documents, finding, settings, sample.calls, len(scored)
+        )
         if settings.second_opinions:
             tolerance, verdict = settings.tolerance, finding.verdict
             others = pool.submit(

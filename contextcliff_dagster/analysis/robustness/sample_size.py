@@ -49,7 +49,7 @@ _PARAMETERS = 3
 TOKENS_MORE, USD_MORE = 1_000_000, 10.0
 
 
-def certify(
+def required_sample_size(
     documents: Documents,
     finding: Finding,
     settings: AnalysisSettings,

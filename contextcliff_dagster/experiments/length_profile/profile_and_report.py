@@ -30,7 +30,7 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     provenance,
     read_cliffs,
 )
-from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_scaffold
+from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_prompt_overhead
 from contextcliff_dagster.store import read_table, write_result, write_table
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def profile_campaign(
     from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
-    records = with_scaffold(study, manifest, records)
+    records = with_prompt_overhead(study, manifest, records)
     entries = load_models()
     account = manifest.header["corpus"].get("account", {})
     profiles = []

@@ -158,7 +158,7 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
     return Regression(pinned.campaign, campaign, shrinks, unjudged)
 
 
-def insist_on_baseline(study: Study, store: Store) -> Baseline:
+def require_baseline(study: Study, store: Store) -> Baseline:
     """The pinned baseline.
 
     Raises:

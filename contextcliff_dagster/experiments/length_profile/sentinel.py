@@ -21,7 +21,7 @@ from contextcliff_dagster.experiments.length_profile.profile_and_report import s
 from contextcliff_dagster.experiments.length_profile.profile_files import in_order, read_cliffs
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
-    insist_on_baseline,
+    require_baseline,
 )
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.store import Store
@@ -80,7 +80,7 @@ def run_sentinel(
 
     if campaign is not None and not campaign.startswith(SENTINEL):
         raise StudyError(f"{campaign!r} is no sentinel's campaign: begin its name with {SENTINEL}.")
-    pinned = insist_on_baseline(study, store)
+    pinned = require_baseline(study, store)
     manifest = load_frozen(study, store)
     caps = {
         result.model: result.safe_cap_tokens
