@@ -72,9 +72,9 @@ def _convert(file: Path, folder: Path) -> None:
             **dequantizing_options(),
         )
     except Exception as error:  # transformers raises whatever it stumbles over
-        said = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300]
         raise EngineError(
-            f"transformers cannot read {file} ({said}); take the model's own safetensors instead."
+            f"transformers cannot read {file} ({reason}); take the model's own safetensors instead."
         ) from error
     # It still counts as quantised, and as such would not be saved.
     model.hf_quantizer = None
