@@ -27,7 +27,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.cliff.adjusted_loss import beyond_of
+from contextcliff_dagster.analysis.cliff.adjusted_loss import drop_window
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.verdict import find_verdict
 from contextcliff_dagster.analysis.confounds.controls import ControlAnswers, judge_controls
@@ -68,7 +68,7 @@ def judge(seed: int, planted: str) -> tuple[str, bool, float, bool]:
     sample = clean_records(measured, [])
     documents = sample.documents()
     finding = find_verdict(documents, settings, baseline_of(documents, settings).mean)
-    beyond = beyond_of(finding, sample.examples["length_tokens"].to_numpy(np.int64))
+    beyond = drop_window(finding, sample.examples["length_tokens"].to_numpy(np.int64))
     oracle = ControlAnswers("oracle", alone, frozenset(alone["example_id"]))
     (found,) = judge_controls([oracle], sample, beyond, finding, settings)
     if found.drop is None or found.drop_ci_low is None or found.drop_ci_high is None:

@@ -40,13 +40,13 @@ def load_validated(path: Path, model: type[Model]) -> Model:
         )
     try:
         return model.model_validate(data)
-    except pydantic.ValidationError as fault:
-        faults = fault.errors(include_url=False)
+    except pydantic.ValidationError as error:
+        errors = error.errors(include_url=False)
         # A misspelt required key is a missing one, too: its own line says more.
-        faults.sort(key=lambda one: one["type"] != "extra_forbidden")
-        raise _sentence(faults[0], node, path, model) from None
-    except ContextCliffError as fault:
-        raise StudyError(f"{path}: {fault}") from None
+        errors.sort(key=lambda one: one["type"] != "extra_forbidden")
+        raise _sentence(errors[0], node, path, model) from None
+    except ContextCliffError as error:
+        raise StudyError(f"{path}: {error}") from None
 
 
 def _compose(path: Path) -> yaml.Node:
@@ -56,20 +56,20 @@ def _compose(path: Path) -> yaml.Node:
         text = path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         raise StudyError(f"{path} does not exist; check the path.") from None
-    except UnicodeDecodeError as fault:
+    except UnicodeDecodeError as error:
         raise StudyError(
-            f"{path} is not UTF-8 text (byte {fault.start}); save it as UTF-8."
+            f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8."
         ) from None
-    except OSError as fault:
+    except OSError as error:
         raise StudyError(
-            f"{path} cannot be read ({fault.strerror}); check the path and its permissions."
+            f"{path} cannot be read ({error.strerror}); check the path and its permissions."
         ) from None
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as fault:
-        mark = getattr(fault, "problem_mark", None)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(fault, "problem", None) or "it cannot be parsed"
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
         raise StudyError(
             f"{path}{where} is not valid YAML: {problem}; correct that line."
         ) from None
@@ -85,11 +85,11 @@ def _construct(node: yaml.Node, path: Path) -> Any:
     loader = yaml.SafeLoader("")
     try:
         return loader.construct_document(node)
-    except yaml.YAMLError as fault:
-        mark = getattr(fault, "problem_mark", None)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         raise StudyError(
-            f"{path}{where}: {getattr(fault, 'problem', fault)}; correct that line."
+            f"{path}{where}: {getattr(error, 'problem', error)}; correct that line."
         ) from None
     finally:
         loader.dispose()
@@ -147,11 +147,11 @@ def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], 
 
 
 def _sentence(
-    fault: Any, root: yaml.Node, path: Path, model: type[pydantic.BaseModel]
+    error: Any, root: yaml.Node, path: Path, model: type[pydantic.BaseModel]
 ) -> StudyError:
-    parts, line = _locate(root, fault["loc"])
+    parts, line = _locate(root, error["loc"])
     key = ".".join(parts) or "(top level)"
-    kind, value = fault["type"], fault["input"]
+    kind, value = error["type"], error["input"]
     where = f"{path}, line {line}, key {key!r}"
     if kind == "extra_forbidden":
         last = parts[-1] if parts else ""
@@ -167,10 +167,10 @@ def _sentence(
     if kind == "missing":
         return StudyError(f"{where} is missing; add it.")
     if kind == "string_pattern_mismatch" and _NAMES_OF_VARIABLES & set(parts):
-        what = "a header" if fault["loc"][-1] == "[key]" else "an environment variable"
+        what = "a header" if error["loc"][-1] == "[key]" else "an environment variable"
         # Not repeated: it may be the secret itself.
         return StudyError(f"{where}: should be the name of {what}, and is none; correct it.")
-    text = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     text = re.sub(r"^(Input|String|Keys) should", "should", text).split(", unable to parse")[0]
     text = re.sub(r"a valid dictionary( or instance of \w+)?", "a mapping", text).rstrip(".")
     if kind in {"value_error", "assertion_error"}:

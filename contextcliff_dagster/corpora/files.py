@@ -12,8 +12,6 @@ from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, options_h
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
 from contextcliff_dagster.corpora.readers.tables import READERS
 
-__all__ = ["FileCorpus"]
-
 _ENDINGS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",

@@ -30,17 +30,6 @@ from contextcliff_dagster.store import atomic_path, write_atomic
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = [
-    "CorpusSummary",
-    "example_row",
-    "lean_arrow",
-    "materialize_corpus",
-    "read_rows",
-    "read_summary",
-    "row_example",
-    "write_rows",
-]
-
 _SUMMARY = "corpus.json"
 _GROUP_BYTES = 1 << 20
 _KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domain", "source")

@@ -15,8 +15,6 @@ from contextcliff_dagster.corpora.corpus import (
     take_options,
 )
 
-__all__ = ["PARTS", "MixedCorpus"]
-
 PARTS = "parts"
 _FILE_LIST = "files.csv"
 
@@ -80,7 +78,9 @@ class MixedCorpus(StreamedCorpus):
         if summaries:
             whole["summary"] = " ".join(summaries)
         if cautions := [
-            f"{name}: {said}" for name, one in accounts.items() for said in one.get("cautions", ())
+            f"{name}: {caution}"
+            for name, one in accounts.items()
+            for caution in one.get("cautions", ())
         ]:
             whole["cautions"] = cautions
         if made := {

@@ -11,8 +11,6 @@ from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS, benchma
 from contextcliff_dagster.corpora.folder.questions import find_table, is_table_of_questions
 from contextcliff_dagster.corpora.folder.walk import walk
 
-__all__ = ["Recognised", "recognise"]
-
 _TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".pq")
 _PACKED = (".gz", ".zip", ".zst", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
 _BESIDE = ("readme", "license", "licence", "citation", "changelog", "dataset_info")

@@ -19,8 +19,6 @@ from contextcliff_dagster.corpora.corpus import (
 if TYPE_CHECKING:
     from contextcliff_dagster.reference.warehouse_documents import Ledger
 
-__all__ = ["TASKS", "LedgerCorpus"]
-
 TASKS = {"lookup": "lookup", "two_hop": "two_hop", "multi_hop_qa": "two_hop"}
 """Task names that are accepted, and the task each one means."""
 

@@ -16,8 +16,6 @@ from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
 from contextcliff_dagster.corpora.readers.download import is_url, local_copy
 from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
 
-__all__ = ["CORPUS_KINDS", "ENTRY_POINT_GROUP", "open_corpus"]
-
 ENTRY_POINT_GROUP = "contextcliff.corpora"
 """Other packages' corpora: entry points of this group, each a callable from options to a Corpus."""
 

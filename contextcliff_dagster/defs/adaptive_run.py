@@ -12,18 +12,12 @@ from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.defs.run import Profiled, read_profiled
-from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
+from contextcliff_dagster.inference.execution.run_control import deadline_after
 
 if TYPE_CHECKING:
-    import dagster as dg
-
     from contextcliff_dagster.analysis.design.sampling_rounds import Round, Target
-    from contextcliff_dagster.defs.run import OnProgress
-    from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
-    from contextcliff_dagster.store import Store
-    from contextcliff_dagster.studies import Study
 
 _OF_ONE_RUN = ("planned", "cached", "concurrency", "stopped")
 
@@ -39,19 +33,10 @@ class Targeted:
 
 
 def profile_targeted(
-    study: Study,
+    runs: LocalRuns,
     target: Target,
-    *,
-    store: Store,
-    campaign: str | None = None,
-    budget: Budget | None = None,
-    deadline_s: float | None = None,
+    watch: Watch | None = None,
     on_round: Callable[[str], None] | None = None,
-    on_progress: OnProgress | None = None,
-    on_wait: Callable[[str], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-    instance: dg.DagsterInstance | None = None,
-    cause: str = "python",
 ) -> Targeted:
     """Measure a prepared study until each model's loss is located, excluded, or nothing is left.
 
@@ -60,6 +45,7 @@ def profile_targeted(
     what is measured is judged and reported.
 
     Args:
+        runs: where its assets are materialized.
         on_round: told in a sentence what each round asks of a model, and why.
 
     Raises:
@@ -71,20 +57,19 @@ def profile_targeted(
     from contextcliff_dagster.experiments.registry import judged_assets, judging_ops
     from contextcliff_dagster.inference.execution.run_calls import out_of_time
 
+    study, store, campaign = runs.study, runs.store, runs.campaign
+    watch = watch or Watch()
     manifest = preparation.load_frozen(study, store)
-    with StudyRun.open(study, store, campaign) as run:
-        campaign = run.campaign
-    until = None if deadline_s is None else time.monotonic() + deadline_s
+    deadline_at = deadline_after(watch.deadline_s)
     calls: dict[str, RunSummary] = {}
     ended: dict[str, str] = {}
     stopped: str | None = None
     tell = on_round or (lambda _: None)
     dated = {"campaign": campaign}
     names = ("predictions", "eval_records")
-    runs = LocalRuns(study, store, campaign, instance, cause)
     rounds: dict[str, Round] = {}
     for number in count(1):
-        before = {model: sum(found.asked.values()) for model, found in rounds.items()}
+        before = {model: sum(plan.asked.values()) for model, plan in rounds.items()}
         rounds = adaptive_rounds.plan_rounds(study, store, manifest, campaign, target)
         for model, plan in rounds.items():
             if model in ended:
@@ -93,26 +78,26 @@ def profile_targeted(
                 ended[model] = plan.sentence(number) if plan.done else "Nothing new came: stopped."
                 tell(f"{model}: {ended[model]}")
         going = [model for model in study.models if model not in ended]
-        if not going or (stop is not None and stop()):
+        if not going or (watch.should_stop is not None and watch.should_stop()):
             break
         try:
             for model in going:
                 why = rounds[model].sentence(number)
                 tell(f"{model}: {why}")
-                left = None if until is None else until - time.monotonic()
+                left = None if deadline_at is None else deadline_at - time.monotonic()
                 if left is not None and left <= 0:
                     raise out_of_time(sum(rounds[model].more.values()))
-                watch = Watch(on_progress, stop, budget, on_wait, deadline_s=left)
+                of_round = replace(watch, deadline_s=left, calls={})
                 asked: dict[str, Any] = {**dated, "samples": rounds[model].samples, "why": why}
-                of_model = LocalRuns(study.with_models([model]), store, campaign, instance, cause)
+                of_model = replace(runs, study=study.with_models([model]))
                 of_model.materialize(
-                    LENGTH_PROFILE, names, {"predictions": asked, "eval_records": dated}, watch
+                    LENGTH_PROFILE, names, {"predictions": asked, "eval_records": dated}, of_round
                 )
-                _add(calls, watch.calls)
-        except BudgetError as fault:
+                _add(calls, of_round.calls)
+        except BudgetError as error:
             if not any(sum(plan.asked.values()) for plan in rounds.values()):
                 raise
-            stopped = str(fault)
+            stopped = str(error)
             break
     if stopped is not None:
         # A bin that was cut short has answers in the ledger that no table has yet.
@@ -126,16 +111,16 @@ def profile_targeted(
 
 def _add(calls: dict[str, RunSummary], more: Mapping[str, RunSummary]) -> None:
     """Add what a round has done; what was planned is counted once, from each round's own calls."""
-    for model, found in more.items():
+    for model, summary in more.items():
         so_far = calls.get(model)
         if so_far is None:
-            calls[model] = found
+            calls[model] = summary
             continue
         summed = {
-            field.name: getattr(so_far, field.name) + getattr(found, field.name)
-            for field in fields(found)
+            field.name: getattr(so_far, field.name) + getattr(summary, field.name)
+            for field in fields(summary)
             if field.name not in _OF_ONE_RUN
         }
         # Of a later round everything known before was asked by an earlier one, or counted there.
-        planned = so_far.planned + found.planned - found.cached
-        calls[model] = replace(found, **summed, planned=planned, cached=so_far.cached)
+        planned = so_far.planned + summary.planned - summary.cached
+        calls[model] = replace(summary, **summed, planned=planned, cached=so_far.cached)

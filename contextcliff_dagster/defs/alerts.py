@@ -41,19 +41,19 @@ def alert(
     message = {"event": alarm.event, "study": study.name, **alarm.details}
     message["text"] = f"contextcliff, study {study.name}: {alarm.sentence}"
     note = store.study_dir(study.name) / "alerts" / f"{slug(alarm.campaign)}.json"
-    told = _told(note, alarm)
+    notified = _notified(note, alarm)
     taken = []
     for name, send in _channels(study).items():
-        if name in told:
+        if name in notified:
             continue
         try:
             send(json.dumps(message).encode())
             taken.append(name)
-        except Exception as fault:
-            on_failure(f"The alert could not be given to {name}: {_why(fault)}.")
+        except Exception as error:
+            on_failure(f"The alert could not be given to {name}: {_why(error)}.")
     if taken:
-        with suppress(ContextCliffError):  # told twice is better than not at all
-            write_json(note, {"shrunk": list(alarm.subjects), "told": sorted({*told, *taken})})
+        with suppress(ContextCliffError):  # twice is better than not at all
+            write_json(note, {"shrunk": list(alarm.subjects), "told": sorted({*notified, *taken})})
     return taken
 
 
@@ -106,18 +106,18 @@ def _host(url: str) -> str:
     return "no host"
 
 
-def _why(fault: Exception) -> str:
-    """Without what the fault quotes: addresses and arguments may hold secrets."""
-    code = getattr(fault, "code", None)
+def _why(error: Exception) -> str:
+    """Without what the error quotes: addresses and arguments may hold secrets."""
+    code = getattr(error, "code", None)
     if isinstance(code, int):
         return f"HTTP status {code}"
-    if isinstance(fault, ValueError) and type(fault) is ValueError:
-        return str(fault)
-    reason = getattr(fault, "reason", None) or getattr(fault, "strerror", None)
-    return type(reason if isinstance(reason, BaseException) else fault).__name__
+    if isinstance(error, ValueError) and type(error) is ValueError:
+        return str(error)
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
+    return type(reason if isinstance(reason, BaseException) else error).__name__
 
 
-def _told(note: Any, alarm: Alarm) -> list[str]:
+def _notified(note: Any, alarm: Alarm) -> list[str]:
     try:
         kept = json.loads(note.read_bytes())
         return list(kept["told"]) if kept["shrunk"] == list(alarm.subjects) else []

@@ -36,6 +36,23 @@ class LocalRuns:
     instance: dg.DagsterInstance | None = None
     cause: str = "python"
 
+    @classmethod
+    def of(
+        cls,
+        study: Study,
+        store: Store,
+        campaign: str | None = None,
+        instance: dg.DagsterInstance | None = None,
+        cause: str = "python",
+    ) -> LocalRuns:
+        """Return those of ``campaign``, the study's current one when None.
+
+        Raises:
+            StudyError: there is no such campaign.
+        """
+        with StudyRun.open(study, store, campaign) as run:
+            return cls(study, store, run.campaign, instance, cause)
+
     def materialize(
         self,
         experiment: Experiment | None,

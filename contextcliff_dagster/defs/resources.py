@@ -19,12 +19,12 @@ class Watch:
     """What the caller of an in-process run wants to hear, and may say.
 
     Assets report to ``on_progress`` (model, progress), say to ``on_wait`` what keeps them from
-    beginning, ask ``stop`` between calls, keep to ``budget`` and ``deadline_s`` where their config
-    names none, and leave each model's summary in ``calls``.
+    beginning, ask ``should_stop`` between calls, keep to ``budget`` and ``deadline_s`` where their
+    config names none, and leave each model's summary in ``calls``.
     """
 
     on_progress: Callable[[str, Progress], None] | None = None
-    stop: Callable[[], bool] | None = None
+    should_stop: Callable[[], bool] | None = None
     budget: Budget | None = None
     on_wait: Callable[[str], None] | None = None
     deadline_s: float | None = None

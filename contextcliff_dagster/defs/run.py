@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -131,10 +132,11 @@ def profile_study(
     deadline_s: float | None = None,
     on_progress: OnProgress | None = None,
     on_wait: Callable[[str], None] | None = None,
-    stop: Callable[[], bool] | None = None,
+    should_stop: Callable[[], bool] | None = None,
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
     cause: str = "python",
+    stop: Callable[[], bool] | None = None,
 ) -> Profiled:
     """Measure what is not measured yet, then score, analyse and report.
 
@@ -147,10 +149,11 @@ def profile_study(
         on_progress: called while calls run.
         on_wait: told, in a sentence, where a device that a model needs is in use, and where nobody
             says how long its window is.
-        stop: asked between calls; True ends cleanly, with what is measured kept.
+        should_stop: asked between calls; True ends cleanly, with what is measured kept.
         store: :meth:`Store.default` when None.
         instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.
         cause: what started the runs, a tag of each.
+        stop: deprecated name of ``should_stop``.
 
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
@@ -164,14 +167,14 @@ def profile_study(
         partitioned,
     )
 
+    if stop is not None:
+        warnings.warn("`stop` is now `should_stop`", DeprecationWarning, stacklevel=2)
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
-    with StudyRun.open(study, store, campaign) as run:
-        campaign = run.campaign
-    watch = Watch(on_progress, stop, budget, on_wait, deadline_s=deadline_s)
-    runs = LocalRuns(study, store, campaign, instance, cause)
-    dated = {"campaign": campaign}
+    runs = LocalRuns.of(study, store, campaign, instance, cause)
+    watch = Watch(on_progress, should_stop or stop, budget, on_wait, deadline_s=deadline_s)
+    dated = {"campaign": runs.campaign}
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = not study.has_corpus or preparation.find_frozen(study, store) is not None
     before = [*(() if frozen else PREPARATION), "cost_estimate"]
@@ -187,7 +190,7 @@ def profile_study(
             watch,
         )
         before = []
-    return read_profiled(study, store, campaign, watch.calls)
+    return read_profiled(study, store, runs.campaign, watch.calls)
 
 
 def rebuild_report(
@@ -219,10 +222,8 @@ def rebuild_report(
     if study.has_corpus:
         study = preparation.as_drawn(study, store)
         preparation.load_frozen(study, store)
-    with StudyRun.open(study, store, campaign) as run:
-        campaign = run.campaign
-    runs = LocalRuns(study, store, campaign, instance, cause)
-    dated = {"campaign": campaign}
+    runs = LocalRuns.of(study, store, campaign, instance, cause)
+    dated = {"campaign": runs.campaign}
     experiments = partitioned(study)
     for experiment in experiments:
         last = ["report"] if experiment is experiments[-1] else []
@@ -232,7 +233,7 @@ def rebuild_report(
             **{name: {**dated, "from_ledger_only": True} for name in kept},
         }
         runs.materialize(experiment, [*kept, *judged_assets(experiment), *last], config)
-    return read_profiled(study, store, campaign, {})
+    return read_profiled(study, store, runs.campaign, {})
 
 
 def judged_assets(experiment: Experiment) -> list[str]:

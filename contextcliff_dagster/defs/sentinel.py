@@ -15,6 +15,7 @@ from contextcliff_dagster.defs.schedules import campaign_at
 from contextcliff_dagster.defs.ui.progress_log import Narrator
 from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
+from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.studies import Study
@@ -51,12 +52,14 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
         found = run_sentinel(
             study,
             where,
+            RunControl(
+                Budget(usd=study.budget.usd if config.budget_usd is None else config.budget_usd),
+                deadline_after(config.deadline_s),
+                on_wait=context.log.info,
+            ),
             per_bin=config.examples,
             campaign=config.campaign,
-            budget=Budget(usd=study.budget.usd if config.budget_usd is None else config.budget_usd),
-            deadline_s=config.deadline_s,
             on_progress=lambda model, progress: narrators[model](progress),
-            on_wait=context.log.info,
         )
         for channel in alert(study, where, shrink_alarm(found), context.log.warning):
             context.log.info(f"Alert sent to {channel}.")

@@ -11,16 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "REFERENCE_MODELS",
-    "CardPoint",
-    "LevelCurve",
-    "ModelCard",
-    "load_card",
-    "read_card",
-    "weights_path",
-]
-
 REFERENCE_MODELS = ("reference-short", "reference-long")
 
 

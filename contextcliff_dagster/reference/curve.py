@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from contextcliff_dagster.reference.card import CardPoint
 
-__all__ = ["PLATEAU_SHARE", "length_at_loss", "non_increasing", "plateau", "wilson_interval"]
-
 PLATEAU_SHARE = 0.8
 """The plateau is the mean over the lengths below this share of the training length."""
 

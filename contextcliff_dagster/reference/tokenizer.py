@@ -14,19 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "ASSISTANT",
-    "CHAT_TEMPLATE",
-    "END",
-    "SPECIALS",
-    "SYSTEM",
-    "USER",
-    "WINDOW",
-    "build",
-    "render_chat",
-    "vocabulary",
-]
-
 USER, ASSISTANT, END, SYSTEM = SPECIALS = ("<|user|>", "<|assistant|>", "<|end|>", "<|system|>")
 WINDOW = 8_192
 """Window of the reference models in tokens (`max_position_embeddings`)."""

@@ -30,23 +30,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "HEADER_TOKENS",
-    "MAX_RECORDS",
-    "SUBSTITUTE_SHARE",
-    "TOKENS_PER_RECORD",
-    "WORDINGS",
-    "Ledger",
-    "LedgerArrays",
-    "LedgerQuestion",
-    "draw_ledgers",
-    "generate_ledger",
-    "iter_ledgers",
-    "ledger_tokens",
-    "question_text",
-    "records_for_tokens",
-]
-
 HEADER_TOKENS = 3
 TOKENS_PER_RECORD = 6
 KEYS = 1_000

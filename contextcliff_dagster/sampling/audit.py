@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextcliff_dagster.contracts import LengthBin
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
-__all__ = ["DistributionAudit", "HistogramBar", "audit_lengths"]
+    from contextcliff_dagster.contracts.arrays import Ints
 
 CELLS = 18
 """Equal parts of the 5-95 % range in which documents are looked for: one per 5 %."""
@@ -77,14 +75,27 @@ class DistributionAudit:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What the study needs of the corpus.
+
+    Args:
+        starved_below: distinct documents that a bin needs.
+        target: shortest and longest length, in tokens, that the study is about.
+        window_tokens: the smallest window of the study's models.
+    """
+
+    starved_below: int
+    target: tuple[int, int] | None = None
+    window_tokens: int | None = None
+
+
 def audit_lengths(
     length_map: pa.Table,
     examples: pa.Table | None,
     bins: Sequence[LengthBin],
+    required: Requirements,
     *,
-    target: tuple[int, int] | None,
-    window_tokens: int | None,
-    starved_below: int,
     manufactured: Mapping[str, str] | None = None,
     cautions: Sequence[str] = (),
 ) -> DistributionAudit:
@@ -95,14 +106,13 @@ def audit_lengths(
         examples: the columns ``document_id`` and ``question`` of table ``examples``, to find
             duplicates (None: they are not looked for).
         bins: bins as cut, before starved ones are merged (``sampling.bins.cut_bins``).
-        target: shortest and longest length, in tokens, that the study is about.
-        window_tokens: the smallest window of the study's models.
-        starved_below: distinct documents that a bin needs.
         manufactured: tasks whose documents were made as long as they are, and how.
         cautions: clauses of the corpus itself that every reader has to know.
     """
     import numpy as np
 
+    target, window_tokens = required.target, required.window_tokens
+    starved_below = required.starved_below
     ids = length_map["document_id"].to_numpy(zero_copy_only=False)
     by_example = length_map["length_tokens"].to_numpy()
     _, first = np.unique(ids, return_index=True)
@@ -118,7 +128,7 @@ def audit_lengths(
     duplicates = _duplicates(examples) if examples is not None else 0
     over = int((lengths > window_tokens).sum()) if window_tokens is not None else None
     refusals, warnings = _findings(
-        lengths, (p05, p95), target, wanted, coverage, uncovered, window_tokens, over
+        lengths, (p05, p95), required, wanted, (coverage, uncovered), over
     )
     for task, how in (manufactured or {}).items():
         warnings.append(
@@ -163,9 +173,7 @@ def audit_lengths(
     )
 
 
-def _coverage(
-    lengths: NDArray[np.int64], low: int, high: int
-) -> tuple[float, tuple[tuple[int, int], ...]]:
+def _coverage(lengths: Ints, low: int, high: int) -> tuple[float, tuple[tuple[int, int], ...]]:
     """Share of the 18 parts of the 5-95 % range that hold a document, and the empty stretches."""
     import numpy as np
 
@@ -185,18 +193,18 @@ def _coverage(
 
 
 def _findings(
-    lengths: NDArray[np.int64],
+    lengths: Ints,
     percentiles: tuple[int, int],
-    target: tuple[int, int] | None,
+    required: Requirements,
     wanted: tuple[int, int],
-    coverage: float,
-    uncovered: tuple[tuple[int, int], ...],
-    window: int | None,
+    covered: tuple[float, tuple[tuple[int, int], ...]],
     over: int | None,
 ) -> tuple[list[str], list[str]]:
     """Reasons to refuse and to warn, most telling first."""
     refusals: list[str] = []
     warnings: list[str] = []
+    target, window = required.target, required.window_tokens
+    coverage, uncovered = covered
     low, high = int(lengths[0]), int(lengths[-1])
     span = f"{low:,} to {high:,} tokens" if low < high else f"all {low:,} tokens"
     p05, p95 = percentiles
@@ -247,9 +255,7 @@ def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
     return f"{widest[0]:,} to {widest[1]:,} tokens{others}"
 
 
-def _sentence(
-    refusals: list[str], warnings: list[str], documents: int, lengths: NDArray[np.int64]
-) -> str:
+def _sentence(refusals: list[str], warnings: list[str], documents: int, lengths: Ints) -> str:
     reasons = refusals or warnings
     if not reasons:
         return (
@@ -274,9 +280,7 @@ def _duplicates(examples: pa.Table) -> int:
     return total - len(seen)
 
 
-def _histogram(
-    lengths: NDArray[np.int64], by_example: NDArray[np.int64]
-) -> tuple[HistogramBar, ...]:
+def _histogram(lengths: Ints, by_example: Ints) -> tuple[HistogramBar, ...]:
     import numpy as np
 
     low, high = int(lengths[0]), int(lengths[-1])

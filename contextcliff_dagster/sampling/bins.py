@@ -16,8 +16,6 @@ from typing import Literal
 
 from contextcliff_dagster.contracts import CorpusError, LengthBin
 
-__all__ = ["BinSpec", "active_bins", "assign_bin", "cut_bins", "make_bins", "settle_starved"]
-
 
 @dataclass(frozen=True, slots=True)
 class BinSpec:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
-__all__ = ["count_distances"]
-
 
 def count_distances(
     examples: Sequence[dict[str, Any]],

@@ -22,8 +22,6 @@ from contextcliff_dagster.sampling.bins import active_bins, assign_bin
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DrawnExample", "SampleSpec", "draw_sample"]
-
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
-__all__ = ["LengthMapSummary", "build_length_map", "read_length_map"]
+    from contextcliff_dagster.contracts.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,7 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
     return kept
 
 
-def _count_documents(
-    path: Path, tokenizer: Tokenizer
-) -> tuple[NDArray[np.bytes_], NDArray[np.int64]]:
+def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes_], Ints]:
     """Sorted document digests (32 bytes each) and their token counts."""
     from array import array
 
@@ -155,9 +153,9 @@ def _text_group(file: pq.ParquetFile, group: int) -> tuple[list[str], list[str]]
 def _look_up(
     document_ids: pa.Array,
     ids: NDArray[np.bytes_],
-    counts: NDArray[np.int64],
+    counts: Ints,
     corpus_dir: Path,
-) -> NDArray[np.int64]:
+) -> Ints:
     import numpy as np
 
     wanted = np.frombuffer(

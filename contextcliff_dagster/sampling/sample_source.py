@@ -7,8 +7,6 @@ from typing import Protocol
 
 from contextcliff_dagster.contracts import Example
 
-__all__ = ["PlannedSample", "SampleSource"]
-
 
 class PlannedSample(Protocol):
     """One example with its place in the sample (`manifest.PlannedExample`)."""

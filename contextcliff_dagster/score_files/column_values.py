@@ -11,10 +11,8 @@ from contextcliff_dagster.score_files.columns import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 MOST_TOKENS = 1e12
 """No length is longer; above, an integer has lost digits or a unit is wrong."""

@@ -21,9 +21,7 @@ from contextcliff_dagster.score_files.columns import Columns, read_columns
 from contextcliff_dagster.score_files.records import rows_by_name
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _NUMBERS = ("length_tokens", "mean", "n", "base_score", "threshold")
 
@@ -37,14 +35,14 @@ class MeansTable:
     """
 
     model: str | None
-    length_tokens: NDArray[np.int64]
+    length_tokens: Ints
     mean: Floats
     n: Floats
     base_score: float | None = None
     threshold: float | None = None
 
     @property
-    def measured_lengths(self) -> NDArray[np.int64]:
+    def measured_lengths(self) -> Ints:
         """Lengths with a mean, tokens."""
         return self.length_tokens
 
@@ -110,7 +108,7 @@ def _only(columns: Columns, name: str, values: Floats, model: str | None) -> flo
     return float(known[0]) if len(known) else None
 
 
-def _pooled(length: Floats, mean: Floats, n: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
+def _pooled(length: Floats, mean: Floats, n: Floats) -> tuple[Ints, Floats, Floats]:
     """Lengths in order, each once; a length of fractions of a token is rounded."""
     tokens, group = np.unique(np.maximum(length.round(), 1).astype(np.int64), return_inverse=True)
     rows = np.bincount(group)

@@ -14,8 +14,6 @@ from contextcliff_dagster.score_files.records import CountedTexts, ScoreRecords,
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["read_scores"]
-
 
 def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[ScoreRecords]:
     """The records of ``path`` by model, told by its content.

@@ -23,7 +23,8 @@ from contextcliff_dagster.score_files.columns import Columns, read_columns
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
+
+    from contextcliff_dagster.contracts.arrays import Floats
 
 _NAMES = ("document_id", "example_id", "failure")
 _FACTS = ("task", "tokenizer")
@@ -55,10 +56,10 @@ class ScoreRecords:
     notes: tuple[str, ...] = ()
 
     @property
-    def measured_lengths(self) -> NDArray[np.float64]:
+    def measured_lengths(self) -> Floats:
         """Lengths with a score, tokens."""
         scored = self.frame["score"].notna().to_numpy()
-        out: NDArray[np.float64] = self.frame["length_tokens"].to_numpy(np.float64)[scored]
+        out: Floats = self.frame["length_tokens"].to_numpy(np.float64)[scored]
         return out
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["chosen_letter"]
-
 _OPEN, _CLOSE = r"[\s\"'*_`(\[{$]*(?:\\boxed\{)?", r"[)\]}*_`\"'.,:;!?]"
 _ALONE = re.compile(rf"{_OPEN}([A-Za-z])(?:{_CLOSE}|\$|\s)*")
 _LEADING = re.compile(rf"{_OPEN}([A-Z])(?:{_CLOSE}|\s*[\n\u2013\u2014-]|\s*$)")

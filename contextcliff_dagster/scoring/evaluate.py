@@ -7,7 +7,8 @@ answers keep their name as tag, and null in every score and in `failed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -36,23 +37,11 @@ _NOT_SCORED: dict[str, Any] = dict.fromkeys(
 )
 
 
-def score_rows(
-    prediction_rows: Sequence[Mapping[str, Any]],
-    examples: Mapping[str, Example],
-    documents: Callable[[str], str],
-    *,
-    primary: PrimaryScore = "em",
-    scorer: str = "text",
-    output_schema: Mapping[str, Any] | None = None,
-    max_output_tokens: int | None = None,
-    answer_prefix: str = "",
-) -> list[dict[str, Any]]:
-    """The rows of `EVAL_RECORDS` for rows of `PREDICTIONS`, in the same order.
+@dataclass(frozen=True, slots=True)
+class ScoringRules:
+    """How answers are scored: what the study and its recipe say.
 
     Args:
-        prediction_rows: rows with the columns of `PREDICTIONS`.
-        examples: by example id, those that the rows name.
-        documents: document id -> text; asked only where a failure tag depends on the document.
         primary: the score that becomes `score`.
         scorer: `text`, `numeric`, `choice`, `structured`, or an entry point (see `scorers`).
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
@@ -60,38 +49,42 @@ def score_rows(
             so many tokens was cut by it.
         answer_prefix: how the recipe began the reply (``{question}`` may stand in it); removed
             where a server repeats it.
+    """
+
+    primary: PrimaryScore = "em"
+    scorer: str = "text"
+    output_schema: Mapping[str, Any] | None = None
+    max_output_tokens: int | None = None
+    answer_prefix: str = ""
+
+
+def score_rows(
+    prediction_rows: Iterable[Mapping[str, Any]],
+    examples: Mapping[str, Example],
+    documents: Callable[[str], str],
+    rules: ScoringRules,
+) -> list[dict[str, Any]]:
+    """The rows of `EVAL_RECORDS` for rows of `PREDICTIONS`, in the same order.
+
+    Args:
+        prediction_rows: rows with the columns of `PREDICTIONS`.
+        examples: by example id, those that the rows name.
+        documents: document id -> text; asked only where a failure tag depends on the document.
 
     Raises:
         StudyError: the scorer is unknown or fails; the schema is no JSON Schema.
         StoreError: a row names an example that `examples` does not have.
     """
-    return list(
-        iter_scored(
-            prediction_rows,
-            examples,
-            documents,
-            primary=primary,
-            scorer=scorer,
-            output_schema=output_schema,
-            max_output_tokens=max_output_tokens,
-            answer_prefix=answer_prefix,
-        )
-    )
+    return list(_iter_scored(prediction_rows, examples, documents, rules))
 
 
-def iter_scored(
-    prediction_rows: Sequence[Mapping[str, Any]],
+def _iter_scored(
+    prediction_rows: Iterable[Mapping[str, Any]],
     examples: Mapping[str, Example],
     documents: Callable[[str], str],
-    *,
-    primary: PrimaryScore,
-    scorer: str,
-    output_schema: Mapping[str, Any] | None,
-    max_output_tokens: int | None,
-    answer_prefix: str,
+    rules: ScoringRules,
 ) -> Iterator[dict[str, Any]]:
-    """`score_rows`, one record at a time."""
-    judge = open_scorer(scorer)
+    judge = open_scorer(rules.scorer)
 
     # Neighbouring rows mostly share a document; a few are kept, since they may be large.
     @lru_cache(maxsize=4)
@@ -113,21 +106,20 @@ def iter_scored(
             )
         parsed = parse_answer(
             row.get("raw_output"),
-            answer_prefix=answer_prefix.replace("{question}", example.question),
-            output_schema=output_schema,
+            answer_prefix=rules.answer_prefix.replace("{question}", example.question),
+            output_schema=rules.output_schema,
         )
         scores = judge(parsed, example.answers)
-        right = scores.contained if primary == "contained" else scores.em
+        right = scores.contained if rules.primary == "contained" else scores.em
         failed = right == 0.0 or parsed.text is None
         tag: FailureTag | None = None
         if failed:
             tag = tag_failure(
                 parsed,
-                question=example.question,
-                accepted=example.answers,
+                example,
                 document=partial(haystack, example.document_id),
-                finish_reason=_finish_reason(row, max_output_tokens),
-                asks_schema=output_schema is not None,
+                finish_reason=_finish_reason(row, rules.max_output_tokens),
+                asks_schema=rules.output_schema is not None,
                 holds_accepted=scores.contained > 0.0,
             )
         yield record | {
@@ -135,7 +127,7 @@ def iter_scored(
             "em": scores.em,
             "f1": scores.f1,
             "contained": scores.contained,
-            "score": getattr(scores, primary),
+            "score": getattr(scores, rules.primary),
             "failed": failed,
             "failure": None if tag is None else tag.value,
         }

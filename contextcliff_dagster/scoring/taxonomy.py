@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from contextcliff_dagster.contracts import FailureTag
+from contextcliff_dagster.contracts import Example, FailureTag
 from contextcliff_dagster.scoring.containment import Haystack
 from contextcliff_dagster.scoring.normalize import answer_tokens
 from contextcliff_dagster.scoring.parse import ParsedAnswer, has_content
@@ -88,9 +88,8 @@ _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'"})
 
 def tag_failure(
     parsed: ParsedAnswer,
+    example: Example,
     *,
-    question: str,
-    accepted: Sequence[str],
     document: Callable[[], Haystack],
     finish_reason: str | None = None,
     asks_schema: bool = False,
@@ -110,11 +109,11 @@ def tag_failure(
         return FailureTag.EMPTY
     if not holds_accepted and _refuses(answer, finish_reason, document):
         return FailureTag.REFUSAL
-    if _stops_short(parsed, answer, accepted, finish_reason):
+    if _stops_short(parsed, answer, example.answers, finish_reason):
         return FailureTag.INCOMPLETENESS
-    if holds_accepted or _drifts(answer, question, accepted):
+    if holds_accepted or _drifts(answer, example.question, example.answers):
         return FailureTag.INSTRUCTION_DRIFT
-    if _stands_in(answer, question, document()):
+    if _stands_in(answer, example.question, document()):
         return FailureTag.WRONG_EVIDENCE
     return FailureTag.HALLUCINATION
 

@@ -14,7 +14,7 @@ from contextcliff_dagster.studies.experiment_table import (
 )
 
 if TYPE_CHECKING:
-    from pydantic_core import InitErrorDetails
+    pass
 
 Checked = TypeVar("Checked")
 
@@ -40,7 +40,7 @@ def check_sections(
     if not isinstance(data, Mapping):
         return handler(data)
     plain = {key: value for key, value in data.items() if key in own}
-    errors: list[InitErrorDetails] = []
+    errors: list[Any] = []
     sections: dict[str, Any] = {}
     needed = True
     for key in data.keys() - plain.keys():
@@ -70,7 +70,7 @@ def check_sections(
     return study
 
 
-def _within(error: ValidationError, *loc: str) -> list[InitErrorDetails]:
+def _within(error: ValidationError, *loc: str) -> list[Any]:
     return [
         {
             "type": one["type"],

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.cli.options import Wanted
+from contextcliff_dagster.cli.options import StudyOptions
 from contextcliff_dagster.cli.study_selection import choose_study, keep_definition
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, load_studies
 
 
-def chosen(**wanted: object) -> Study:
-    study = choose_study(Wanted(**{"study": None, **wanted}))  # type: ignore[arg-type]
+def chosen(**options: object) -> Study:
+    study = choose_study(StudyOptions(**{"study": None, **options}))  # type: ignore[arg-type]
     keep_definition(study, Store.default())
     return study
 

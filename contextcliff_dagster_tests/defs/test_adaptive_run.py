@@ -10,6 +10,7 @@ import pytest
 from contextcliff_dagster.analysis.design.sampling_rounds import Target
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.defs.adaptive_run import profile_targeted
+from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.sensors import study_sensors
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
@@ -135,19 +136,18 @@ def test_a_cut_run_goes_on_where_it_was_and_pays_nothing_twice(
 ) -> None:
     told: list[str] = []
     target = Target(3, 0.02, 4)
-    cut = profile_targeted(
-        study, target, store=store, instance=instance, on_round=told.append,
-        stop=lambda: len(told) >= 3,
-    )  # fmt: skip
+    runs = LocalRuns.of(study, store, instance=instance)
+    watch = Watch(should_stop=lambda: len(told) >= 3)
+    cut = profile_targeted(runs, target, watch, on_round=told.append)
     assert told[0].startswith("reference-short: Pilot: 15 examples in b00, b01")
     assert told[1].startswith("reference-short: Round 2: 4 more examples in b0")
     some = calls_of(store)
     assert sum(summary.answered for summary in cut.profiled.calls.values()) == some
-    more = profile_targeted(study, target, store=store, instance=instance, on_round=told.append)
+    more = profile_targeted(runs, target, on_round=told.append)
     sent = sum(summary.sent for summary in more.profiled.calls.values())
     assert calls_of(store) == some + sent
     assert sum(more.rounds["reference-short"].asked.values()) == calls_of(store)
-    again = profile_targeted(study, target, store=store, instance=instance)
+    again = profile_targeted(runs, target)
     assert again.rounds["reference-short"].done == more.rounds["reference-short"].done
     assert again.profiled.calls == {}
 
@@ -156,11 +156,12 @@ def test_a_cut_run_goes_on_where_it_was_and_pays_nothing_twice(
 def test_the_deadline_ends_it_and_what_is_measured_is_reported(
     study: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:
+    runs = LocalRuns.of(study, store)
     with pytest.raises(BudgetError):
-        profile_targeted(study, Target(3, 0.02, 4), store=store, deadline_s=1e-6)
-    profile_targeted(study, Target(3, 0.25, 4), store=store)
+        profile_targeted(runs, Target(3, 0.02, 4), Watch(deadline_s=1e-6))
+    profile_targeted(runs, Target(3, 0.25, 4))
     before = calls_of(store)
-    done = profile_targeted(study, Target(4, 0.01, 4), store=store, deadline_s=1e-6)
+    done = profile_targeted(runs, Target(4, 0.01, 4), Watch(deadline_s=1e-6))
     assert done.stopped
     assert calls_of(store) == before
     assert done.profiled.cliffs[0].n == before

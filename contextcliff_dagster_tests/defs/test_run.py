@@ -267,11 +267,14 @@ def test_a_run_that_is_asked_to_stop_keeps_what_it_has(
     def first_bin_is_done() -> bool:
         return any(store.root.rglob("predictions.parquet"))
 
-    stopped = profile_study(bigger, models=ONE_MODEL, stop=first_bin_is_done)
+    stopped = profile_study(bigger, models=ONE_MODEL, should_stop=first_bin_is_done)
     assert stopped.calls["reference-short"].stopped
     kept = stopped.cliffs[0].n
     assert 15 <= kept < 45
-    resumed = profile_study(bigger, models=ONE_MODEL)
+    asked: list[int] = []
+    with pytest.warns(DeprecationWarning, match="should_stop"):
+        resumed = profile_study(bigger, models=ONE_MODEL, stop=lambda: bool(asked.append(1)))
+    assert asked
     assert resumed.cliffs[0].n == 45
     assert 0 < resumed.calls["reference-short"].sent <= 45 - kept
 

@@ -17,6 +17,7 @@ from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.store import Store
@@ -150,7 +151,7 @@ def test_the_job_passes_an_unchanged_model_and_fails_a_changed_one(
 
 def test_a_sentinel_goes_on_with_sentinels_only(study: Study, store: Store) -> None:
     with pytest.raises(StudyError, match="sentinel-"):
-        run_sentinel(study, store, campaign="2026-11-23")
+        run_sentinel(study, store, RunControl(), campaign="2026-11-23")
 
 
 @pytest.mark.parametrize("line", ['cron: "daily"', "examples: 5", "timezone: Mars/North"])

@@ -175,7 +175,7 @@ def test_a_crash_in_the_middle_keeps_the_finished_bins(
         return False
 
     with pytest.raises(Crash):
-        run("predictions", of=bigger, watch=Watch(stop=crash_in_the_second_model))
+        run("predictions", of=bigger, watch=Watch(should_stop=crash_in_the_second_model))
     kept = instance.get_materialized_partitions(PREDICTED)
     assert {f"reference-short|{bin}" for bin in study.bin_keys} <= kept
     assert "reference-long|b02" not in kept

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import LENGTH_MAP, conform
-from contextcliff_dagster.sampling.audit import DistributionAudit, audit_lengths
+from contextcliff_dagster.sampling.audit import DistributionAudit, Requirements, audit_lengths
 from contextcliff_dagster.sampling.bins import BinSpec, cut_bins
 
 
@@ -35,9 +35,7 @@ def audit(
     bins = cut_bins(
         [r["length_tokens"] for r in rows], [r["document_id"] for r in rows], BinSpec(count=count)
     )
-    found = audit_lengths(
-        table, examples, bins, target=target, window_tokens=window, starved_below=starved_below
-    )
+    found = audit_lengths(table, examples, bins, Requirements(starved_below, target, window))
     assert found.advice.endswith(".")
     assert "\n" not in found.advice
     json.dumps(found.to_dict(), allow_nan=False)

@@ -20,7 +20,7 @@ from contextcliff_dagster.contracts import (
     conform,
 )
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
-from contextcliff_dagster.scoring.evaluate import score_rows
+from contextcliff_dagster.scoring.evaluate import ScoringRules, score_rows
 
 PRIMARY_SCORES: list[PrimaryScore] = ["em", "f1", "contained"]
 LEDGERS = {ledger.document_id: ledger for ledger in iter_ledgers(7, 6, max_tokens=300)}
@@ -62,7 +62,7 @@ def prediction(example: Example, raw: str | None, **more: Any) -> dict[str, Any]
 
 
 def score(*rows: dict[str, Any], **how: Any) -> list[dict[str, Any]]:
-    records = score_rows(rows, EXAMPLES, document, **how)
+    records = score_rows(rows, EXAMPLES, document, ScoringRules(**how))
     conform(list(rows), PREDICTIONS)
     conform(records, EVAL_RECORDS)
     return records
@@ -161,10 +161,10 @@ def test_records_say_of_what_category_the_question_is() -> None:
         prediction(known, known.answers[0]),
         prediction(known, None, no_answer="transport_error"),
     ]
-    for record in score_rows(rows, named, document):
+    for record in score_rows(rows, named, document, ScoringRules()):
         assert {name: record[name] for name in metadata} == metadata
     odd = {known.example_id: replace(known, metadata={"kind": {"a": 1}, "source": 7})}
-    (record,) = score_rows(rows[:1], odd, document)
+    (record,) = score_rows(rows[:1], odd, document, ScoringRules())
     assert (record["kind"], record["domain"], record["source"]) == (None, None, "7")
 
 
@@ -194,9 +194,10 @@ def test_order_and_count_are_kept_and_the_columns_agree_with_each_other(
         for e in examples
     ]
     primary: PrimaryScore = data.draw(st.sampled_from(PRIMARY_SCORES))
-    records = score_rows(rows, EXAMPLES, document, primary=primary)
+    rules = ScoringRules(primary)
+    records = score_rows(rows, EXAMPLES, document, rules)
     assert [r["call_key"] for r in records] == [r["call_key"] for r in rows]
-    assert records == score_rows(rows, EXAMPLES, document, primary=primary)
+    assert records == score_rows(rows, EXAMPLES, document, rules)
     for row, record in zip(rows, records, strict=True):
         assert set(record) == set(EVAL_RECORDS.column_names)
         assert (record["score"] is None) == (row["no_answer"] is not None)

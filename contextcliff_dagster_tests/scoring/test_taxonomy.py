@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.contracts import UNSCORED_TAGS, FailureTag
+from contextcliff_dagster.contracts import UNSCORED_TAGS, Example, FailureTag
 from contextcliff_dagster.scoring.containment import Haystack, contained
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.taxonomy import tag_failure
@@ -43,8 +43,7 @@ def tag(
     parsed = parse_answer(raw, output_schema=schema)
     return tag_failure(
         parsed,
-        question=question,
-        accepted=accepted,
+        Example("e", "d", question, accepted, "lookup"),
         document=lambda: Haystack(document),
         finish_reason=finish_reason,
         asks_schema=schema is not None,
@@ -248,9 +247,8 @@ def test_the_document_is_read_only_where_the_tag_depends_on_it() -> None:
 
     for raw, reason in [("", "stop"), ("Boston", "length"), ("Unknown.", "stop")]:
         parsed = parse_answer(raw)
-        tag_failure(
-            parsed, question="Where?", accepted=("x",), document=unread, finish_reason=reason
-        )
+        example = Example("e", "d", "Where?", ("x",), "lookup")
+        tag_failure(parsed, example, document=unread, finish_reason=reason)
 
 
 @given(st.text(max_size=200), st.text(max_size=40), st.lists(st.text(max_size=20), max_size=3))

@@ -12,13 +12,10 @@ from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Bools, Ints
 
 LEAST_REMAINING = 0.5
 """Share of the loss as measured that must remain, all else equal."""
@@ -30,13 +27,13 @@ MOST_CHANGED = ALARM_SHARE
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class DropWindow:
     """Where the loss lies, tokens, half-open; ``to_tokens`` is ``None``: to the end."""
 
     from_tokens: int
     to_tokens: int | None
 
-    def of(self, lengths: Ints) -> NDArray[np.bool_]:
+    def of(self, lengths: Ints) -> Bools:
         """Which of the lengths lie in it."""
         end = np.inf if self.to_tokens is None else self.to_tokens
         return (lengths >= self.from_tokens) & (lengths < end)
@@ -48,44 +45,53 @@ class Beyond:
         return f"between {self.from_tokens:,} and {self.to_tokens:,} tokens"
 
 
-def beyond_of(finding: Finding, lengths: Ints) -> Beyond | None:
-    """Where the loss found lies, else the likeliest place of one."""
+def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
+    """Return where the loss found lies, else where one is likeliest."""
     if finding.evidence is None or finding.verdict is Verdict.FLOOR:
         return None
     if finding.verdict is Verdict.DIP:
-        return Beyond(*finding.degraded)
+        return DropWindow(*finding.degraded)
     start = finding.evidence.scan.step.first_tokens
     if finding.cliff is not None:
         start = round(finding.cliff.location.value)
-    found = Beyond(start, None)
-    return found if 0 < found.of(lengths).sum() < len(lengths) else None
+    window = DropWindow(start, None)
+    return window if 0 < window.of(lengths).sum() < len(lengths) else None
 
 
-def judged(
+@dataclass(frozen=True, slots=True)
+class AdjustedDrop:
+    """The drop all else equal, and as measured.
+
+    ``strength``: how many times its interval's reach ``drop`` lies above 0.
+    """
+
+    drop: Estimate
+    strength: float
+    measured: float
+
+
+def judge_adjusted_drop(
     head: str,
     other: str,
     hidden: str,
-    drop: Estimate,
-    strength: float,
-    measured: float,
+    adjusted: AdjustedDrop,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> tuple[Literal["yes", "no"], str]:
-    """Whether the loss is the length's, ``yes`` or ``no``, and the reason as a sentence.
+    """Return whether the loss is the length's, ``yes`` or ``no``, and the reason as a sentence.
 
     Args:
         head: what was found, a clause.
         other: whose the loss would be instead; ``hidden``: what hides a loss.
-        drop: what remains all else equal; ``strength``: how many times its reach that is.
-        measured: the drop as measured.
     """
+    drop, measured = adjusted.drop, adjusted.measured
     if not finding.visible:
         if abs(drop.value - measured) >= MOST_CHANGED * settings.tolerance:
             return "no", f"{head}: {hidden} hides what length does."
         return "yes", f"{head}."
     if drop.value < LEAST_REMAINING * measured:
         return "no", f"{head}: most of the loss is that of {other}."
-    if strength <= CHOSEN:
+    if adjusted.strength <= CHOSEN:
         return "no", f"{head}: too few examples show that any of the loss is the length's."
     return "yes", f"{head}."
 

@@ -8,15 +8,11 @@ from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Zone, ZoneName
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.cliff.verdict import Finding
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 
-def zones_of(
-    finding: Finding, cap: int | None, lengths: NDArray[np.int64], scores: NDArray[np.float64]
-) -> list[Zone]:
+def zones_of(finding: Finding, cap: int | None, lengths: Ints, scores: Floats) -> list[Zone]:
     """The ``zones`` of ``cliffs.json``: half-open, gap-free from 0 to the longest length + 1.
 
     With a loss: stable up to the cap; degraded from where 90% of the fall has happened and its half

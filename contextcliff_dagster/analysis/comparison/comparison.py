@@ -33,12 +33,10 @@ from contextcliff_dagster.contracts.results.comparison import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.contracts.results import Cliffs
-
-    Floats = NDArray[np.float64]
 
 PERMUTATIONS = 4_999
 RESAMPLES = 1_000
@@ -250,25 +248,25 @@ def sentence(result: Comparison) -> str:
     span = f"{overall.ci_low:+.2f} to {overall.ci_high:+.2f}"
     worse = [row.bin for row in result.bins if row.p_value is not None and row.p_value <= alpha]
     if difference is not None and overall.p_value is not None and overall.p_value <= alpha:
-        said = f"{b} scores {'lower' if difference < 0 else 'higher'} than {a} by "
-        said += f"{abs(difference):.2f} on average ({span}, p = {overall.p_value:.2g})"
+        sentence = f"{b} scores {'lower' if difference < 0 else 'higher'} than {a} by "
+        sentence += f"{abs(difference):.2f} on average ({span}, p = {overall.p_value:.2g})"
     elif worse:
-        said = f"{b} and {a} differ in part of the lengths (overall {difference:+.2f}, {span})"
+        sentence = f"{b} and {a} differ in part of the lengths (overall {difference:+.2f}, {span})"
     else:
-        said = f"No difference between {b} and {a} is shown (overall {difference:+.2f}, {span})"
+        sentence = f"No difference between {b} and {a} is shown (overall {difference:+.2f}, {span})"
     if worse:
-        said += f", significantly so in {', '.join(worse)}"
+        sentence += f", significantly so in {', '.join(worse)}"
     shift = result.loss_shift
     loss = f"a loss of {result.tolerance:.0%}"
     if shift.ratio is not None:
         low, high = (f"{v:.2f}" if v else "?" for v in (shift.ci_low, shift.ci_high))
-        said += (
+        sentence += (
             f"; {loss} is reached at {shift.b_tokens:,} tokens instead of "
             f"{shift.a_tokens:,} (ratio {shift.ratio:.2f}, {low} to {high})"
         )
     elif shift.a_tokens is None and shift.b_tokens is None:
-        said += f"; neither reaches {loss} within the measured lengths"
+        sentence += f"; neither reaches {loss} within the measured lengths"
     else:
         who, at = (b, shift.b_tokens) if shift.b_tokens else (a, shift.a_tokens)
-        said += f"; only {who} reaches {loss}, at {at:,} tokens"
-    return said + "."
+        sentence += f"; only {who} reaches {loss}, at {at:,} tokens"
+    return sentence + "."

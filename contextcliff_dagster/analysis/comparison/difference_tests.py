@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _AT_ONCE = 2_000_000
 """Random numbers in memory at a time."""
@@ -129,7 +126,7 @@ def difference_interval(
 
 def difference_curve(
     one: Side, other: Side, weights: tuple[Floats, Floats], confidence: float
-) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+) -> tuple[Ints, Floats, Floats, Floats]:
     """Smoothed difference over length with a simultaneous band: tokens, difference, low, high (P).
 
     A moving mean over 30% of the examples (tricube weights over their ranks, Cleveland 1979, JASA

@@ -17,13 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.comparison.pairing import Pairs
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 LEAST_DOCUMENTS = 3
 SIGN_LEVEL, NOISE_LEVEL = 0.10, 0.02
@@ -33,9 +28,9 @@ SIGN_LEVEL, NOISE_LEVEL = 0.10, 0.02
 class Changes:
     """What became of each example, in order of length (E)."""
 
-    was_right: Flags
-    lost: Flags
-    gained: Flags
+    was_right: Bools
+    lost: Bools
+    gained: Bools
     document: Ints
     length_tokens: Ints
 
@@ -75,7 +70,7 @@ class Windows:
     examples: Ints
     lost: Ints
     tail: Floats
-    barred: Flags
+    barred: Bools
 
 
 def count_windows(changes: Changes, start: Ints, end: Ints, flip_rate: float) -> Windows:
@@ -132,5 +127,5 @@ def at_the_loss(changes: Changes, loss_tokens: float, flip_rate: float) -> tuple
     return p, int(start[0]), int(end[0])
 
 
-def _running(flags: Flags) -> Ints:
+def _running(flags: Bools) -> Ints:
     return np.concatenate([[0], np.cumsum(flags)]).astype(np.int64)

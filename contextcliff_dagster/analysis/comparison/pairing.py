@@ -13,10 +13,8 @@ from contextcliff_dagster.contracts import LengthBin
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,8 @@ from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.comparison.pairing import Pairs
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 SHARES = (0.6, 0.3, 0.1)
 """Of a run's error rate: lost answers at the loss, anywhere, signed changes."""
@@ -125,16 +121,14 @@ def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: in
             p, (start, end) = p_anywhere / SHARES[1], window
     if p > alpha:
         p = min(p, _signed_changes(pairs, pieces, alpha * SHARES[2], flip_rate, rng) / SHARES[2])
-    return _shrink(pairs, changes, start, end, p, alpha, p <= alpha)
+    return _shrink(pairs, changes, start, end, p, alpha)
 
 
-def _shrink(
-    pairs: Pairs, changes: Changes, start: int, end: int, p: float, alpha: float, shrunk: bool
-) -> Shrink:
+def _shrink(pairs: Pairs, changes: Changes, start: int, end: int, p: float, alpha: float) -> Shrink:
     total = float(pairs.a.n.sum())
     seen = window_at(changes, start, end)
     return Shrink(
-        shrunk,
+        p <= alpha,
         p,
         alpha,
         seen.from_tokens,
@@ -155,7 +149,7 @@ def find_sentinel_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05)
     whole = np.array([len(changes.lost)])
     found = count_windows(changes, np.zeros(1, dtype=np.int64), whole, flip_rate)
     p = 1.0 if found.barred[0] else float(found.tail[0])
-    return _shrink(pairs, changes, 0, int(whole[0]), p, alpha, p <= alpha)
+    return _shrink(pairs, changes, 0, int(whole[0]), p, alpha)
 
 
 def _pieces(n: Floats) -> Ints:

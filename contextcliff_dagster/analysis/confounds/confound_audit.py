@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond, beyond_of, judged, percent
+from contextcliff_dagster.analysis.cliff.adjusted_loss import (
+    AdjustedDrop,
+    DropWindow,
+    drop_window,
+    judge_adjusted_drop,
+    percent,
+)
 from contextcliff_dagster.analysis.confounds.controls import judge_controls
 from contextcliff_dagster.analysis.confounds.evidence_position import FIFTHS, place_of
 from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
@@ -34,16 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pandas as pd
-    from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.contracts.results.fields import Identified
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 LEAST_DOCUMENTS = 5
 """Documents of a category that either side needs to be compared by it."""
@@ -79,7 +82,7 @@ def audit_confounds(
     examples = sample.examples
     rows: list[CategoryMix] = []
     reasons: dict[Identified, list[str]] = {"no": [], "yes": []}
-    beyond = beyond_of(finding, examples["length_tokens"].to_numpy(np.int64))
+    beyond = drop_window(finding, examples["length_tokens"].to_numpy(np.int64))
     document = np.asarray(examples["document"].factorize()[0], np.int64)
     for known in _known(examples):
         row, reason = _by_category(sample, known, document, beyond, finding, settings)
@@ -92,9 +95,12 @@ def audit_confounds(
             reasons[control.identified].append(control.says[-1])
     identified: Identified = "not_assessed"
     identified = next((answer for answer in reasons if reasons[answer]), identified)
-    said = reasons.get(identified, [])
+    decisive = reasons.get(identified, [])
     return Audit(
-        Confounds(identified, said), rows, judged_controls, list(said) if identified == "no" else []
+        Confounds(identified, decisive),
+        rows,
+        judged_controls,
+        list(decisive) if identified == "no" else [],
     )
 
 
@@ -134,7 +140,7 @@ def _by_category(
     sample: Sample,
     known: _Known,
     document: Ints,
-    beyond: Beyond | None,
+    beyond: DropWindow | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> tuple[CategoryMix, str | None]:
@@ -180,13 +186,11 @@ def _by_category(
                     f"{percent(drop.value)} [{percent(drop.low)}, {percent(drop.high)}], and "
                     f"{percent(measured)} as measured"
                 )
-                identified, reason = judged(
+                identified, reason = judge_adjusted_drop(
                     head,
                     f"other {_WORDS[name]}",
                     "the changing mix",
-                    drop,
-                    strength,
-                    measured,
+                    AdjustedDrop(drop, strength, measured),
                     finding,
                     settings,
                 )
@@ -198,7 +202,7 @@ def _by_category(
                     drop_ci_high=drop.high,
                     drop_as_measured=measured,
                 )
-    bins = _bins(sample, examples, category, document, score, mix, settings.confidence)
+    bins = _bins(sample, category, document, score, mix, settings.confidence)
     return replace(row, shares=mix.tolist(), bins=bins), reason
 
 
@@ -221,7 +225,7 @@ _WORDS = {
 }
 
 
-def _apart(name: str, beyond: Beyond, covered: Floats) -> str:
+def _apart(name: str, beyond: DropWindow, covered: Floats) -> str:
     return (
         f"Length and {_WORDS[name]} cannot be told apart: of the examples {beyond.words} "
         f"{covered[1]:.0%}, and of the others {covered[0]:.0%}, are of {_WORDS[name]} that both "
@@ -231,7 +235,6 @@ def _apart(name: str, beyond: Beyond, covered: Floats) -> str:
 
 def _bins(
     sample: Sample,
-    examples: pd.DataFrame,
     category: Ints,
     document: Ints,
     score: Floats,
@@ -239,7 +242,7 @@ def _bins(
     confidence: float,
 ) -> list[MixBin]:
     """Counts by category of every bin, its mean, and its mean at the mix ``mix``."""
-    index = examples["bin_index"].to_numpy(np.int64)
+    index = sample.examples["bin_index"].to_numpy(np.int64)
     cells = cells_of(index, category, document, score, (len(sample.bins), len(mix)))
     found = standardise(cells, mix, 2)
     z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond, judged, percent
+from contextcliff_dagster.analysis.cliff.adjusted_loss import (
+    AdjustedDrop,
+    DropWindow,
+    judge_adjusted_drop,
+    percent,
+)
 from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
 from contextcliff_dagster.contracts.results.fields import BinMean, Identified, MeanScore
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-
-    Floats = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 LEAST_ORACLE = 0.1
 """Mean with the evidence alone below which it says nothing of difficulty."""
@@ -39,7 +40,7 @@ class Pairs:
 
     score: Floats
     control: Floats
-    document: NDArray[np.int64]
+    document: Ints
     beyond: Bools
 
     def means(self) -> tuple[float, float, float, float]:
@@ -54,44 +55,50 @@ class Pairs:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ControlMeans:
+    """Means of a control: of all its answers, of each bin, before the loss and beyond it."""
+
+    whole: MeanScore
+    bins: Sequence[BinMean]
+    before: MeanScore | None
+    beyond: MeanScore | None
+
+
 Judged = tuple[Estimate | None, Identified, list[str]]
 
 
 def oracle(
-    whole: MeanScore,
-    bins: Sequence[BinMean],
-    near: MeanScore | None,
-    far: MeanScore | None,
+    means: ControlMeans,
     pairs: Pairs | None,
-    beyond: Beyond | None,
+    beyond: DropWindow | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> Judged:
-    said = [f"With the evidence alone the model scores {_said(whole)}."]
+    near, far = means.before, means.beyond
+    sentences = [f"With the evidence alone the model scores {_mean_text(means.whole)}."]
     if pairs is None or beyond is None or near is None or far is None:
-        return None, "not_assessed", said
+        return None, "not_assessed", sentences
     m0, m1, o0, o1 = pairs.means()
     if min(o0, o1) < LEAST_ORACLE or m0 <= 0:
-        said.append(
+        sentences.append(
             "So little is answered with the evidence alone that it says nothing of how hard the "
             "questions are."
         )
-        return None, "not_assessed", said
+        return None, "not_assessed", sentences
     drop = _drop_at_equal_difficulty(pairs, settings)
     reach = max(drop.value - drop.low, 1e-9)
     head = (
-        f"With the evidence alone the model scores {_said(near)} before and {_said(far)} "
+        f"With the evidence alone the model scores {_mean_text(near)} before and {_mean_text(far)} "
         f"{beyond.words}; at equal difficulty the drop is {percent(drop.value)} "
         f"[{percent(drop.low)}, {percent(drop.high)}], and {percent(1.0 - m1 / m0)} as measured"
     )
     measured = 1.0 - m1 / m0
-    identified, reason = judged(
+    identified, reason = judge_adjusted_drop(
         head,
         "harder questions",
         "a change of difficulty",
-        drop,
-        drop.value / reach,
-        measured,
+        AdjustedDrop(drop, drop.value / reach, measured),
         finding,
         settings,
     )
@@ -99,41 +106,38 @@ def oracle(
 
 
 def no_context(
-    whole: MeanScore,
-    bins: Sequence[BinMean],
-    near: MeanScore | None,
-    far: MeanScore | None,
+    means: ControlMeans,
     pairs: Pairs | None,
-    beyond: Beyond | None,
+    beyond: DropWindow | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> Judged:
-    said = [f"Without the document the model scores {_said(whole)}."]
-    most = max(bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
+    sentences = [f"Without the document the model scores {_mean_text(means.whole)}."]
+    most = max(means.bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
     if most is not None and most.mean is not None and (most.ci_low or 0.0) > 0:
         known = MeanScore(most.n, most.mean, most.ci_low, most.ci_high)
         if most.mean >= LEAST_KNOWN:
-            said.append(
-                f"In bin {most.bin} it scores {_said(known)} without it: there the curve cannot be "
-                "expected to fall below that."
+            sentences.append(
+                f"In bin {most.bin} it scores {_mean_text(known)} without it: there the curve "
+                "cannot be expected to fall below that."
             )
-    if pairs is None or beyond is None or near is None or far is None:
-        return None, "not_assessed", said
+    if pairs is None or beyond is None or means.before is None or means.beyond is None:
+        return None, "not_assessed", sentences
     m0, m1, c0, c1 = pairs.means()
     if finding.visible and m0 > m1 and c0 - c1 >= 0.5 * (m0 - m1):
         certain = _known_explains_half(pairs, settings)
-        said.append(
+        sentences.append(
             f"Of the questions {beyond.words} it knows {c1:.2f} without the document and of the "
             f"others {c0:.2f}: {'most' if certain else 'perhaps most'} of the loss ({m0:.2f} to "
             f"{m1:.2f}) is that of questions that need no document."
         )
-        return None, "no" if certain else "not_assessed", said
+        return None, "no" if certain else "not_assessed", sentences
     if finding.visible and c1 >= 0.5 * m1 and c1 >= LEAST_KNOWN:
-        said.append(
+        sentences.append(
             f"Of the score {beyond.words}, {m1:.2f}, the model has {c1:.2f} without the document: "
             "what it reads there is less than the curve shows."
         )
-    return None, "not_assessed", said
+    return None, "not_assessed", sentences
 
 
 def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
@@ -191,7 +195,7 @@ def _resampled(sums: Floats, settings: AnalysisSettings) -> Floats:
     return np.concatenate([rng.multinomial(count, even, size=size) @ sums for size in sizes])
 
 
-def _said(mean: MeanScore) -> str:
+def _mean_text(mean: MeanScore) -> str:
     if mean.mean is None:
         return "nothing (no answers)"
     if mean.ci_low is None or mean.ci_high is None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.confounds.control_tests import (
+    ControlMeans,
     Pairs,
     no_context,
     oracle,
@@ -33,7 +34,7 @@ from contextcliff_dagster.contracts.results.questions import Control, ControlRes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond
+    from contextcliff_dagster.analysis.cliff.adjusted_loss import DropWindow
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
@@ -57,7 +58,7 @@ class ControlAnswers:
 def judge_controls(
     controls: Sequence[ControlAnswers],
     sample: Sample,
-    beyond: Beyond | None,
+    beyond: DropWindow | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> list[ControlResult]:
@@ -74,7 +75,7 @@ def _result(
     control: ControlAnswers,
     asked: Sample,
     sample: Sample,
-    beyond: Beyond | None,
+    beyond: DropWindow | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> ControlResult:
@@ -94,8 +95,9 @@ def _result(
         side = beyond.of(asked.examples["length_tokens"].to_numpy(np.int64))
         near = _mean(asked.examples[~side], settings, (place, 2))
         far = _mean(asked.examples[side], settings, (place, 3))
+    means = ControlMeans(whole, bins, near, far)
     judge = oracle if control.name == "oracle" else no_context
-    drop, identified, says = judge(whole, bins, near, far, pairs, beyond, finding, settings)
+    drop, identified, says = judge(means, pairs, beyond, finding, settings)
     return ControlResult(
         name=control.name,
         n=whole.n,
@@ -131,7 +133,7 @@ def _mean(examples: pd.DataFrame, settings: AnalysisSettings, key: tuple[int, ..
     return MeanScore(len(examples), float(examples["score"].mean()), low, high)
 
 
-def _paired(asked: Sample, sample: Sample, beyond: Beyond | None) -> Pairs | None:
+def _paired(asked: Sample, sample: Sample, beyond: DropWindow | None) -> Pairs | None:
     """The examples that both answered; None where a side of the loss has too few documents."""
     if beyond is None:
         return None

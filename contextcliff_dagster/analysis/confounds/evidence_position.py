@@ -37,13 +37,10 @@ from contextcliff_dagster.contracts.results.questions import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 FIFTHS = 5
 LEAST_EXAMPLES, LEAST_DOCUMENTS = 40, 20
@@ -194,7 +191,7 @@ def _tested(
 
 
 def _difference(
-    document: Ints, score: Floats, index: Ints, inside: NDArray[np.bool_], confidence: float
+    document: Ints, score: Floats, index: Ints, inside: Bools, confidence: float
 ) -> Estimate | None:
     """Mean of those ``inside`` less that of the others, at the mix of length bins of all."""
     bins = int(index.max()) + 1

@@ -54,7 +54,7 @@ def judge_questions(
     position = evidence_curve(sample, "evidence_position", settings)
     distance = evidence_curve(sample, "inter_evidence_tokens", settings)
     levels = compare_levels(sample, settings) if settings.second_opinions else []
-    said = (evidence_sentence(curve, settings.confidence) for curve in (position, distance))
+    sentences = (evidence_sentence(curve, settings.confidence) for curve in (position, distance))
     return Questions(
         audit.confounds,
         audit.mix,
@@ -62,5 +62,5 @@ def judge_questions(
         position,
         distance,
         levels,
-        [*audit.warnings, *(sentence for sentence in said if sentence is not None)],
+        [*audit.warnings, *(sentence for sentence in sentences if sentence is not None)],
     )

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.records.samples import Documents
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 MAX_CELLS = 200
 """Cells of neighbouring documents: finer ones cost time and move a cap by under 0.5% of ranks."""
@@ -30,8 +27,8 @@ class Cells:
     """
 
     x: Floats
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
+    low: Ints
+    high: Ints
     n: Floats
     s: Floats
     baseline_share: float = BASELINE_SHARE

@@ -32,12 +32,8 @@ import numpy as np
 from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.curves.cells import Cells
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _EDGES = 20
 _DRAWS = 4_000

@@ -14,13 +14,9 @@ from contextcliff_dagster.analysis.statistics.intervals import chi_square_quanti
 from contextcliff_dagster.contracts.results.cliffs import CurvePoint
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.curves.cells import Cells
     from contextcliff_dagster.analysis.curves.logistic_family import DeclineFit
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _POINTS = 60
 _LOCATION_FACTOR = SPLIT_LIMIT / chi_square_quantile(0.95)

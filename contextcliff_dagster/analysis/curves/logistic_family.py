@@ -27,9 +27,7 @@ from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 DEPTHS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 0.98)
 """Shares of the plateau a member may lose."""
@@ -195,7 +193,7 @@ def refine(fit: DeclineFit, documents: Documents) -> DeclineFit:
     return resolved(np.linspace(max(least, 0.0), min(most, 1.0), _FINE_DEPTHS))
 
 
-def retained_at(fit: DeclineFit, members: NDArray[np.int64], x: Floats) -> Floats:
+def retained_at(fit: DeclineFit, members: Ints, x: Floats) -> Floats:
     """h of ``members`` (K) at log lengths (P): (K, P)."""
     lost = _share_lost(x, fit.centre[members], fit.width[members])
     return 1.0 - fit.depth[members][:, None] * lost

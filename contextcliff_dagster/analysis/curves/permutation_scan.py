@@ -16,11 +16,7 @@ import numpy as np
 from contextcliff_dagster.analysis.records.samples import Documents
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _MAX_UNITS = 400
 _KEEP_TIES_UP_TO = 100

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,13 +18,14 @@ import numpy as np
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
+from contextcliff_dagster.analysis.design.process_map import mapped
 from contextcliff_dagster.analysis.design.random_curves import (
     FLAT,
     KINDS,
     ORDER,
     STEP,
+    draw_curve,
     drops,
-    plant,
 )
 from contextcliff_dagster.analysis.design.simulation import (
     GRADED_CONCENTRATION,
@@ -171,7 +171,7 @@ def calibrate(
     """
     one = partial(_simulate, plan, settings, seed)
     runs: list[_Run] = []
-    with _mapped(jobs) as over:
+    with mapped(jobs) as over:
         for run in over(one, range(simulations)):
             runs.append(run)
             if on_progress is not None:
@@ -212,7 +212,7 @@ def _unsafe(run: _Run) -> bool:
 def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) -> _Run:
     rng = np.random.default_rng((seed, number))
     kind = ORDER[number % len(ORDER)]
-    curve = plant(kind, plan.baseline, settings.tolerance, rng)
+    curve = draw_curve(kind, plan.baseline, settings.tolerance, rng)
     drawn = plan.draw(curve, rng)
     # Each sample its own permutations: shared ones would err together. At 95% confidence fewer of
     # them keep the same level exactly, at a little less power.
@@ -244,48 +244,6 @@ def _first_loss(curve: Curve, settings: AnalysisSettings, drawn: Drawn) -> int |
         settings.tolerance, drawn.share[first], drawn.log_length, settings.baseline_share
     )
     return None if share is None else int(np.searchsorted(drawn.share, share))
-
-
-_Over = Callable[[Callable[[int], _Run], Sequence[int]], Iterator[_Run]]
-
-
-@contextmanager
-def _mapped(jobs: int) -> Iterator[_Over]:
-    """`map`, here or over processes, with one thread each: the matrices are small."""
-    if jobs <= 1:
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1):
-            yield map
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin)
-    try:
-        yield partial(pool.map, chunksize=5)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
-
-
-def _begin() -> None:
-    import ctypes
-    import signal
-
-    from threadpoolctl import threadpool_limits
-
-    # Ctrl-C reaches every process of a terminal; the first one ends the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threadpool_limits(1)
-    # glibc gives large arrays back to the system at once and fetches them again for the next one:
-    # a fifth of the time. (Other C libraries have no such switch.)
-    with suppress(AttributeError, OSError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
-        libc.mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
 def describe(plan: Plan) -> dict[str, Any]:

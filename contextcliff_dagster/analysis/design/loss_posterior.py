@@ -33,12 +33,8 @@ from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
 from contextcliff_dagster.analysis.curves.logistic_family import known_dispersion
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.records.samples import Documents
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 CELLS = 100
 NO_LOSS = 0.20

@@ -30,7 +30,7 @@ def drops(kind: str, tolerance: float) -> tuple[float, float]:
     return _DEEP[0] * tolerance, min(_DEEP[1] * tolerance, _MOST)
 
 
-def plant(kind: str, baseline: float, tolerance: float, rng: np.random.Generator) -> Curve:
+def draw_curve(kind: str, baseline: float, tolerance: float, rng: np.random.Generator) -> Curve:
     """A random curve: steps at 20-85% of the samples, ramps and dips from 20-60%."""
     drop = float(rng.uniform(*drops(kind, tolerance)))
     place = float(rng.uniform(0.20, 0.85 if kind in (STEP, STEPS) else 0.60))

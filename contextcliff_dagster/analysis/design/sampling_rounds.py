@@ -24,13 +24,10 @@ from contextcliff_dagster.analysis.design.loss_posterior import locate_loss, ran
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.design.loss_posterior import Window
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Ints
 
 UNTIL = (0.01, 0.25)
 """Least and largest half-width: a window is no narrower than a cell, and wider ones say nothing."""

@@ -18,12 +18,8 @@ import numpy as np
 from contextcliff_dagster.analysis.records.samples import Documents
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.design.true_curves import Curve
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 GRADED_SHARE = 0.5
 GRADED_CONCENTRATION = 4.0
@@ -157,7 +153,7 @@ class Pool:
     score: Floats
     share: Floats
 
-    def documents(self, asked: NDArray[np.bool_] | Ints) -> Documents:
+    def documents(self, asked: Bools | Ints) -> Documents:
         """The questions ``asked`` as the analysis takes them."""
         kept, first, group = np.unique(self.document[asked], return_index=True, return_inverse=True)
         scores = self.score[asked]

@@ -15,9 +15,7 @@ import numpy as np
 from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats
 
 Shape = Literal["flat", "step", "dip", "ramp", "logistic"]
 _GRID = 20_000

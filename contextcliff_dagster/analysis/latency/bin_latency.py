@@ -20,10 +20,8 @@ from contextcliff_dagster.contracts.results.metrics import LengthLaw as FittedLa
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 KINDS = ("ttft", "duration")
 NOT_OURS = 0.10
@@ -129,7 +127,7 @@ def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
 
     ``bins``: key and excess of each.
     """
-    said = []
+    sentences = []
     for kind, words in (("ttft", "the first token came"), ("duration", "the answer was complete")):
         excesses = [(bin, by.ttft if kind == "ttft" else by.duration) for bin, by in bins]
         slow = [
@@ -139,5 +137,5 @@ def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
             if excess is not None and excess.ci_low is not None and excess.ci_low > WORTH_A_WARNING
         ]
         if slow:
-            said.append(f"Later than length explains, {words}: {', '.join(slow)}.")
-    return said
+            sentences.append(f"Later than length explains, {words}: {', '.join(slow)}.")
+    return sentences

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.latency.bin_latency import Canary
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats
 
 ERROR_SHARE = 0.5
 """Share of the error rate at which times are tested: a slowdown of a half is found at far less
@@ -67,7 +66,7 @@ def by_document(
 
 def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
     """A sentence per kind of time that has a slowdown."""
-    said = []
+    sentences = []
     for test, words in (
         (tests.ttft, "the first token comes"),
         (tests.duration, "the answer is complete"),
@@ -75,13 +74,13 @@ def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
         if test is None or test.slowdown is None:
             continue
         slow = test.slowdown
-        said.append(
+        sentences.append(
             f"Beyond {slow.last_normal_tokens:,} tokens [{slow.earliest_tokens:,}, "
             f"{slow.latest_tokens:,}] {words} later than any law a + b L + c L^2 of the length L "
             f"explains: {slow.excess:+.0%} [{slow.excess_low:+.0%}, {slow.excess_high:+.0%}], "
             f"n = {slow.calls} documents, p = {test.p_value:.3f}."
         )
-    return said
+    return sentences
 
 
 def joint_cap(accuracy_cap: int | None, test: SlowdownTest | None) -> JointCap | None:

@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 LEAST_CALLS, LEAST_LENGTHS = 12, 4
 _HALF = 0.5

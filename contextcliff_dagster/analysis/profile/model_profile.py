@@ -33,12 +33,13 @@ from contextcliff_dagster.analysis.profile.bin_statistics import (
 )
 from contextcliff_dagster.analysis.profile.call_totals import bin_metrics, totals_of
 from contextcliff_dagster.analysis.profile.context import ModelProfile, ProfileContext
+from contextcliff_dagster.analysis.profile.data_warnings import data_warnings
 from contextcliff_dagster.analysis.records.samples import Sample, clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.robustness.cap_in_prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.robustness.other_detectors import second_opinions
 from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
-from contextcliff_dagster.analysis.robustness.sample_size import certify
+from contextcliff_dagster.analysis.robustness.sample_size import required_sample_size
 from contextcliff_dagster.analysis.robustness.sensitivity import sensitivity
 from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_rules
 from contextcliff_dagster.analysis.robustness.token_ratio import token_ratio, unequal_sentence
@@ -56,18 +57,15 @@ from contextcliff_dagster.contracts.results.cliffs import (
     ScoreName,
     VarianceSignal,
 )
-from contextcliff_dagster.contracts.results.fields import BinResult, Provenance, ResultHead
+from contextcliff_dagster.contracts.results.fields import Provenance, ResultHead
 from contextcliff_dagster.contracts.results.metrics import Calls, LatencyByKind, PrimaryScoreName
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.cliff.cap import Cap
-
 __all__ = ["AnalysisSettings", "ModelProfile", "ProfileContext", "profile_model"]
 
 REPORTED_TOLERANCES = (0.10, 0.20, 0.30)
-_MISSING_WORTH_A_WARNING = 0.05
 
 
 def profile_model(
@@ -113,17 +111,19 @@ def profile_model(
         *([unequal] if unequal else []),
         *finding.warnings,
         *questions.warnings,
-        *_data_warnings(sample, rows, finding, cap, context),
+        *data_warnings(sample, rows, finding, cap, context),
         *definition_warnings,
         *slow_warnings,
     ]
     scatter = _variance_signal(sample, finding, settings)
-    if (said := variance_sentence(scatter)) is not None:
-        warnings.append(said)
+    if (sentence := variance_sentence(scatter)) is not None:
+        warnings.append(sentence)
     cliff = _loss(finding.cliff)
     # These take most of the time, and NumPy's loops let two threads use two cores.
     with ThreadPoolExecutor(1) as pool:
-        more = pool.submit(certify, documents, finding, settings, sample.calls, len(scored))
+        more = pool.submit(
+            required_sample_size, documents, finding, settings, sample.calls, len(scored)
+        )
         if settings.second_opinions:
             tolerance, verdict = settings.tolerance, finding.verdict
             others = pool.submit(
@@ -286,36 +286,3 @@ def _critical_threshold(cliff: Cliff | None, window: int | None) -> CriticalThre
         return None
     tokens = cliff.location_tokens
     return CriticalThreshold(tokens, tokens / window if window else None)
-
-
-def _data_warnings(
-    sample: Sample, rows: list[BinResult], finding: Finding, cap: Cap, context: ProfileContext
-) -> list[str]:
-    """Sentences about what limits the result."""
-    warnings = []
-    calls = sample.calls
-    unanswered = int((~calls["answered"]).sum())
-    if len(calls) and unanswered / len(calls) > _MISSING_WORTH_A_WARNING:
-        warnings.append(
-            f"{unanswered} of {len(calls)} planned calls have no answer "
-            f"({unanswered / len(calls):.0%}): the result rests on the others."
-        )
-    empty = [row.bin for row in rows if row.n == 0]
-    if empty:
-        warnings.append(f"No answer was scored in {', '.join(empty)}.")
-    if finding.verdict is Verdict.STABLE and cap.tokens is None:
-        warnings.append("No loss is visible, yet too few examples to call any length safe.")
-    first = next((row for row in rows if row.sd is not None), None)
-    if first and first.sd == 0 and len(rows) > 1:
-        warnings.append(
-            f"All scores of {first.bin} are equal: against a baseline SD of 0 any spread fires "
-            "the SD and variance rules."
-        )
-    if context.window_tokens and len(sample.examples):
-        longest = int(sample.examples["length_tokens"].max())
-        if longest < 0.5 * context.window_tokens:
-            warnings.append(
-                f"The longest scored document has {longest:,} tokens, "
-                f"{longest / context.window_tokens:.0%} of the window: nothing is known beyond."
-            )
-    return warnings

@@ -26,14 +26,12 @@ from contextcliff_dagster.contracts.results.fields import BinResult
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.score_files.mean_tables import MeansTable
 
-    Floats = NDArray[np.float64]
 
 MOST_EXAMPLES = 1_000_000
 """Of more, this many stand for all, in proportion: the verdict is more cautious, not slower."""

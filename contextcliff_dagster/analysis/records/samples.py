@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.records.categories import CATEGORIES, categories_of
+from contextcliff_dagster.analysis.records.categories import categories_of
+from contextcliff_dagster.analysis.records.replicates import EVIDENCE, average_replicates
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError, LengthBin
 from contextcliff_dagster.contracts.results.fields import Missing
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 DEFAULT_BINS = 10
-EVIDENCE = ("evidence_position", "inter_evidence_tokens")
-"""Where in its document the evidence of a question stands, and how far apart two pieces are."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin]) -> Sample:
     calls["bin_index"] = _bin_index(calls, kept)
     if stray := int((calls["bin_index"] < 0).sum()):
         warnings.append(f"{stray} records lie in no bin: they count for the curve, not for a bin.")
-    examples = _average_replicates(calls, answered)
+    examples = average_replicates(calls, answered)
     return Sample(calls, examples, kept, bool(calls["document_id"].ne("").any()), warnings)
 
 
@@ -219,9 +216,7 @@ def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
     return pd.Categorical.from_codes(rank[codes], categories=names[order])
 
 
-def _order(
-    texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answered: NDArray[np.bool_]
-) -> Ints:
+def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answered: Bools) -> Ints:
     """Rows by length, then whatever else tells them apart, so that no file's order matters."""
     keys = []
     for name in _ORDER:
@@ -261,60 +256,4 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
     below = (lengths < highs[place]) | ((place == last) & (lengths <= highs[place]))
     by_length = np.where((lengths >= lows[place]) & below, place, -1)
     out: Ints = np.where(named >= 0, named, by_length)
-    return out
-
-
-def _average_replicates(calls: pd.DataFrame, answered: NDArray[np.bool_]) -> pd.DataFrame:
-    """One row per example: replicates averaged; a record without an id stands for itself."""
-    known: list[str] = [name for name in CATEGORIES if name in calls.columns]
-    known += [name for name in EVIDENCE if calls[name].notna().any()]
-    rows = calls.loc[answered, [*_OF_EXAMPLE, *known]].reset_index(drop=True)
-    document, example = _units(rows)
-    rows["document"] = document
-    width = int(example.max()) + 1 if len(example) else 1
-    key = document * width + example
-    if (np.diff(np.sort(key)) > 0).all():
-        examples = rows.assign(replicates=1, score_sd=np.nan)
-    else:
-        examples = rows.groupby(key, sort=False).agg(
-            document=("document", "first"),
-            document_id=("document_id", "first"),
-            example_id=("example_id", "first"),
-            length_tokens=("length_tokens", "min"),
-            score=("score", "mean"),
-            replicates=("score", "size"),
-            score_sd=("score", "std"),
-            failed=("failed", "mean"),
-            em=("em", "mean"),
-            f1=("f1", "mean"),
-            contained=("contained", "mean"),
-            bin_index=("bin_index", "min"),
-            **{name: (name, "first") for name in known},
-        )
-        key = examples.index.to_numpy(np.int64)
-    order = np.lexsort((key, examples["length_tokens"].to_numpy(np.int64)))
-    return examples.take(order).reset_index(drop=True)
-
-
-_OF_EXAMPLE = (
-    "document_id", "example_id", "length_tokens", "score", "failed", "em", "f1", "contained",
-    "bin_index",
-)  # fmt: skip
-
-
-def _units(rows: pd.DataFrame) -> tuple[Ints, Ints]:
-    """Numbers of each row's document and example, in the order of their names.
-
-    A row without an example's name is an example, one without a document's name a document of its
-    own; those without a name come after the named.
-    """
-    own = np.arange(len(rows))
-    example = _named(rows["example_id"], own)
-    return _named(rows["document_id"], example), example
-
-
-def _named(column: pd.Series[Any], otherwise: Ints) -> Ints:
-    """Ranks of the names of ``column``; where there is none, ``otherwise`` behind all names."""
-    names, codes = column.cat.categories, column.cat.codes.to_numpy(np.int64)
-    out: Ints = np.where((names == "")[codes], len(names) + otherwise, codes)
     return out

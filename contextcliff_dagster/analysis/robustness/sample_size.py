@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-    from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 CHANCE = 0.80
 """Of certifying, at the n that is called needed."""
@@ -49,7 +49,7 @@ _PARAMETERS = 3
 TOKENS_MORE, USD_MORE = 1_000_000, 10.0
 
 
-def certify(
+def required_sample_size(
     documents: Documents,
     finding: Finding,
     settings: AnalysisSettings,
@@ -132,15 +132,15 @@ class _Expected:
         limit = refined.limit(settings.confidence) * SPLIT_LIMIT / chi_square_quantile(0.95)
         self.flat = finding.cliff is None and flat <= limit
         self._units = _units_of(documents)
-        self._caps: dict[float, NDArray[np.int64]] = {}
+        self._caps: dict[float, Ints] = {}
 
-    def _mean(self, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _mean(self, lengths: Ints) -> Floats:
         if self.flat:
             return np.full(len(lengths), self._documents.s.sum() / self._documents.n.sum())
         assert self._finding.refined is not None
         return fitted_mean(self._finding.refined, lengths, self._dip)
 
-    def caps(self, times: float) -> NDArray[np.int64]:
+    def caps(self, times: float) -> Ints:
         """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
         if times not in self._caps:
             self._caps[times] = np.array([self._cap(times, draw) for draw in range(_DRAWS)])
@@ -187,7 +187,7 @@ class _Expected:
         return int(lengths[np.argmax(below)]) if below.any() else None
 
 
-def _units_of(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _units_of(documents: Documents) -> tuple[Ints, Floats]:
     """Lengths and shares of the examples of the units that are drawn, shortest first."""
     coarse = np.linspace(0.0, 1.0 - _FINE_SHARE, _COARSE_UNITS + 1)
     edges = np.append(coarse, np.linspace(1.0 - _FINE_SHARE, 1.0, _FINE_UNITS + 1)[1:])
@@ -207,9 +207,7 @@ def _with_dispersion(losses: Losses, dispersion: float, degrees: int | None) -> 
     return Losses(losses.cells, steps, ramps, dips, losses.flat_q * factor, dispersion, degrees)
 
 
-def _least_times(
-    reached: Callable[[NDArray[np.int64]], NDArray[np.bool_]], expected: _Expected
-) -> float | None:
+def _least_times(reached: Callable[[Ints], Bools], expected: _Expected) -> float | None:
     """Smallest doubling of n at which enough data sets have ``reached`` it, by bisection."""
     low, high = 0, _DOUBLINGS + 1  # once as many are those there are, and they did not reach it
     while high - low > 1:

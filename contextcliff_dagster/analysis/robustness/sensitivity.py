@@ -37,14 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
-    from numpy.typing import NDArray
 
     from contextcliff_dagster.analysis.cliff.conclusion import Conclusion
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts import Verdict
 
-    Ints = NDArray[np.int64]
 
 TOLERANCES = (0.10, 0.20, 0.30, 0.40, 0.50)
 BIN_COUNTS = (5, 10, 20)

@@ -24,9 +24,8 @@ import numpy as np
 from contextcliff_dagster.contracts.results.cliffs import BinRatio, TokenRatio
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.records.samples import Sample
+    from contextcliff_dagster.contracts.arrays import Floats
 
 UNEQUAL_RATIO = 0.10
 """Above this difference of the bins' median ratios, relative to the least, a warning is due."""
@@ -56,13 +55,13 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
     scaffold = calls["scaffold_tokens"].to_numpy(np.float64)
     around = calls["prompt_tokens"].to_numpy(np.float64) - scaffold
     index = calls["bin_index"].to_numpy(np.int64)
-    told = calls["answered"].to_numpy() & np.isfinite(around) & (index >= 0)
-    if not told.any():
+    reported = calls["answered"].to_numpy() & np.isfinite(around) & (index >= 0)
+    if not reported.any():
         return None
-    groups = [told & (index == place) for place in range(len(sample.bins))]
+    groups = [reported & (index == place) for place in range(len(sample.bins))]
     large = [of for of in groups if of.sum() >= _FEWEST_CALLS]
 
-    def medians(template: int) -> NDArray[np.float64]:
+    def medians(template: int) -> Floats:
         ratios = (around - template) / lengths
         return np.array([np.median(ratios[of]) for of in large])
 

@@ -28,10 +28,7 @@ import numpy as np
 from contextcliff_dagster.contracts.results.cliffs import VarianceSignal
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 LEAST_BETWEEN = 0.05
 _LEAST_DOCUMENTS = 20

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.analysis.statistics import helper_process
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-
-__all__ = ["change_points"]
+    from contextcliff_dagster.contracts.arrays import Floats
 
 LEAST_SIZE = 5
 

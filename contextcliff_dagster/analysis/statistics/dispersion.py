@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats
 
 _LEAST_FOR_SHAPE = 8
 _LEAST_BETWEEN = 0.05

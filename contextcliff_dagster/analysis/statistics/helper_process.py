@@ -20,8 +20,6 @@ from importlib import import_module
 from threading import Lock
 from typing import Any, TypeVar
 
-__all__ = ["begin", "call", "call_all"]
-
 _lock = Lock()
 _running: list[subprocess.Popen[bytes]] = []
 

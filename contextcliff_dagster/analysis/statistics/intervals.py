@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Floats
 
 _MOST_UNITS = 1_000
 """More documents than this are summed with their neighbours first: the interval is the same, the

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 LEAST_REPEATED = 10
 """Documents with several questions, below which nothing can be said."""

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _AT_ONCE = 2_000_000
 

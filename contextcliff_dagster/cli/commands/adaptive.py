@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.cli.errors import say
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
-    from contextcliff_dagster.cli.options import Wanted
+    from contextcliff_dagster.cli.options import StudyOptions
+    from contextcliff_dagster.defs.in_process import LocalRuns
+    from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.defs.run import Prepared, Profiled
     from contextcliff_dagster.studies import Study
 
@@ -28,10 +30,10 @@ def target_of(study: Study, pilot: int | None, until: float | None, batch: int |
     )
 
 
-def candidates(study: Study, wanted: Wanted, target: Target) -> int:
+def candidates(study: Study, options: StudyOptions, target: Target) -> int:
     """Examples a bin may give: as asked, as a study made for rounds says, else 20 pilots."""
-    if wanted.samples_per_bin is not None:
-        return wanted.samples_per_bin
+    if options.samples_per_bin is not None:
+        return options.samples_per_bin
     own = study.sampling.samples_per_bin
     return own if study.targeted is not None else max(own, _CANDIDATES * target.pilot)
 
@@ -46,17 +48,15 @@ def say_most(prepared: Prepared) -> None:
         )
 
 
-def measure_in_rounds(prepared: Prepared, target: Target, **how: Any) -> Profiled:
+def measure_in_rounds(runs: LocalRuns, target: Target, watch: Watch) -> Profiled:
     """Measure, and say of each round why it is asked, and where it ended early.
-
-    ``how``: what `profile_study` takes as well.
 
     Raises:
         BudgetError: not even the pilot could be paid.
     """
     from contextcliff_dagster.defs.adaptive_run import profile_targeted
 
-    done = profile_targeted(prepared.study, target, on_round=say, **how)
+    done = profile_targeted(runs, target, watch, on_round=say)
     if done.stopped:
         say(f"Note: ended early: {done.stopped}")
     return done.profiled

@@ -43,10 +43,10 @@ def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
 @_of_study
 def baseline_show(study: str, as_json: bool) -> None:
     """Say which campaign of STUDY is pinned."""
-    from contextcliff_dagster.experiments.length_profile.regression import insist_on_baseline
+    from contextcliff_dagster.experiments.length_profile.regression import require_baseline
     from contextcliff_dagster.studies import find_study
 
-    pinned = insist_on_baseline(find_study(study), Store.default())
+    pinned = require_baseline(find_study(study), Store.default())
     print_either(pinned.to_dict(), f"{_named(pinned)}, pinned {pinned.set_at}.", as_json=as_json)
 
 
@@ -57,13 +57,13 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     """Hold a campaign of STUDY against the baseline; makes no call. Exit code 3: it has shrunk."""
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.length_profile.regression import (
-        insist_on_baseline,
         judge_regression,
+        require_baseline,
     )
     from contextcliff_dagster.studies import find_study
 
     store, chosen = Store.default(), find_study(study)
-    insist_on_baseline(chosen, store)
+    require_baseline(chosen, store)
     name = profiled_campaign(store, chosen.name, campaign)
     end_with(judge_regression(chosen, store, load_frozen(chosen, store), name), as_json=as_json)
 

@@ -20,7 +20,7 @@ from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.dagster_log import dagster_log
 from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say
 from contextcliff_dagster.cli.options import (
-    Wanted,
+    StudyOptions,
     check_compression,
     common_options,
     compression_options,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 @compression_options
 @common_options
 def profile(
-    wanted: Wanted,
+    options: StudyOptions,
     sentinel: bool,
     pilot: int | None,
     until: float | None,
@@ -75,10 +75,10 @@ def profile(
     """Measure what is not measured yet of STUDY (default: reference) and print its report."""
     check_compression(kv_policy, kv_budget)
     store = Store.default()
-    if wanted.data is not None and wanted.study is None and not wanted.models:
+    if options.data is not None and options.study is None and not options.models:
         # The default study's models are the reference ones: on anybody's own data they are lost.
         raise StudyError("--data needs --model: name the model to measure (`contextcliff models`).")
-    chosen = choose_study(wanted)
+    chosen = choose_study(options)
     in_rounds = (pilot, until, batch) != (None, None, None)
     if sentinel and in_rounds:
         raise StudyError(
@@ -89,7 +89,7 @@ def profile(
         from contextcliff_dagster.cli.commands.sentinel import watch_cap
 
         odd = dry_run or campaign is not None
-        watch_cap(store, chosen, wanted, budget, deadline, odd, as_json=as_json)
+        watch_cap(chosen, options, budget, deadline, odd, as_json=as_json)
         return
     target = None
     if in_rounds and controls:
@@ -99,25 +99,27 @@ def profile(
         )
     if in_rounds:
         target = target_of(chosen, pilot, until, batch)
-        wanted = replace(wanted, samples_per_bin=candidates(chosen, wanted, target))
+        options = replace(options, samples_per_bin=candidates(chosen, options, target))
     with dagster_log(verbose):
         from contextcliff_dagster.cli.commands.report import print_profiled
         from contextcliff_dagster.cli.result_cache import find_standing, note_standing
+        from contextcliff_dagster.defs.in_process import LocalRuns
+        from contextcliff_dagster.defs.resources import Watch
         from contextcliff_dagster.defs.run import prepare_study, profile_study
         from contextcliff_dagster.inference.spending.budget import Budget
 
         # As the study says, unless asked: its kept definition does not change.
         of_study = chosen
         chosen = chosen if controls is None else chosen.changed(controls=controls)
-        asked = as_asked(chosen, wanted)
+        asked = as_asked(chosen, options)
         if target is None and not dry_run and (standing := find_standing(store, asked, campaign)):
             print_profiled(standing, as_json=as_json)
             return
         instance = None if dry_run else open_instance(store)
         prepared = prepare_study(
             chosen,
-            models=wanted.models or None,
-            samples_per_bin=wanted.samples_per_bin,
+            models=options.models or None,
+            samples_per_bin=options.samples_per_bin,
             campaign=campaign,
             keep=not dry_run,
             store=store,
@@ -136,24 +138,24 @@ def profile(
             say_most(prepared)
         agree_on_cost(prepared, chosen, limit, yes=yes)
         with ProgressBar() as bar, interruption_says(store, chosen, campaign):
-            how: dict[str, Any] = {
-                "campaign": campaign,
-                "budget": Budget(usd=limit),
-                "deadline_s": deadline,
-                "on_progress": bar,
-                "on_wait": say,
-                "store": store,
-                "instance": instance,
-                "cause": COMMAND_LINE,
-            }
+            bounds = Budget(usd=limit)
             if target is not None:
-                done = measure_in_rounds(prepared, target, **how)
+                runs = LocalRuns.of(prepared.study, store, campaign, instance, COMMAND_LINE)
+                watch = Watch(bar, None, bounds, say, deadline_s=deadline)
+                done = measure_in_rounds(runs, target, watch)
             else:
                 done = profile_study(
                     chosen,
-                    models=wanted.models or None,
-                    samples_per_bin=wanted.samples_per_bin,
-                    **how,
+                    models=options.models or None,
+                    samples_per_bin=options.samples_per_bin,
+                    campaign=campaign,
+                    budget=bounds,
+                    deadline_s=deadline,
+                    on_progress=bar,
+                    on_wait=say,
+                    store=store,
+                    instance=instance,
+                    cause=COMMAND_LINE,
                 )
         if target is None:
             note_standing(store, asked, done.campaign, done.calls)
@@ -167,20 +169,20 @@ def profile(
 @click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
 @common_options
 def prepare(
-    wanted: Wanted,
+    options: StudyOptions,
     verbose: bool,
     as_json: bool,
 ) -> None:
     """Freeze the sample of STUDY (default: reference) and say what measuring it would cost."""
     store = Store.default()
-    chosen = choose_study(wanted)
+    chosen = choose_study(options)
     with dagster_log(verbose):
         from contextcliff_dagster.defs.run import prepare_study
 
         prepared = prepare_study(
             chosen,
-            models=wanted.models or None,
-            samples_per_bin=wanted.samples_per_bin,
+            models=options.models or None,
+            samples_per_bin=options.samples_per_bin,
             # Preparing is where a person expects a changed file to be noticed.
             reread=True,
             store=store,

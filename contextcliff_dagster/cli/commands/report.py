@@ -10,7 +10,7 @@ import click
 
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.dagster_log import dagster_log
-from contextcliff_dagster.cli.options import Wanted, common_options, study_options
+from contextcliff_dagster.cli.options import StudyOptions, common_options, study_options
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.cli.progress import duration, money
 from contextcliff_dagster.cli.study_selection import as_asked, choose_study
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 @click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
 @common_options
 def report(
-    wanted: Wanted,
+    options: StudyOptions,
     campaign: str | None,
     verbose: bool,
     as_json: bool,
 ) -> None:
     """Rebuild and print the report of STUDY from what is measured; makes no call."""
     store = Store.default()
-    chosen = choose_study(wanted)
+    chosen = choose_study(options)
     if store.root.is_dir() and not os.access(store.root, os.W_OK):
         _print_standing(store, chosen, campaign, as_json=as_json)
         return
@@ -49,7 +49,7 @@ def report(
         from contextcliff_dagster.defs.run import rebuild_report
 
         done = rebuild_report(
-            as_asked(chosen, wanted),
+            as_asked(chosen, options),
             campaign=campaign,
             store=store,
             instance=open_instance(store),

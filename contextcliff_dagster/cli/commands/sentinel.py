@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextcliff_dagster.cli.commands.baseline import end_with
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import Wanted
+from contextcliff_dagster.cli.options import StudyOptions
 from contextcliff_dagster.cli.progress import ProgressBar
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
@@ -12,9 +12,8 @@ from contextcliff_dagster.studies import Study
 
 
 def watch_cap(
-    store: Store,
     study: Study,
-    wanted: Wanted,
+    options: StudyOptions,
     usd: float | None,
     deadline: float | None,
     odd: bool,
@@ -35,6 +34,7 @@ def watch_cap(
     from contextcliff_dagster.defs.alerts import alert
     from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
     from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
+    from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
     from contextcliff_dagster.inference.spending.budget import Budget
 
     if odd:
@@ -42,17 +42,16 @@ def watch_cap(
             "--sentinel measures at once and in a campaign of its own, so --dry-run and --campaign "
             "mean nothing with it; leave them out."
         )
-    asked = study.with_models(wanted.models) if wanted.models else study
+    store = Store.default()
+    asked = study.with_models(options.models) if options.models else study
     limit = usd if usd is not None else study.budget.usd
     with ProgressBar() as bar:
         found = run_sentinel(
             asked,
             store,
-            per_bin=wanted.samples_per_bin,
-            budget=Budget(usd=limit),
-            deadline_s=deadline,
+            RunControl(Budget(usd=limit), deadline_after(deadline), on_wait=say),
+            per_bin=options.samples_per_bin,
             on_progress=bar,
-            on_wait=say,
         )
     alert(study, store, shrink_alarm(found), say)
     end_with(found, as_json=as_json)

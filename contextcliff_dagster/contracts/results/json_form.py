@@ -235,8 +235,8 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         "minimum": unit.minimum,
         "maximum": unit.maximum,
     }
-    said = {"description": description or None, **limits}
-    return schema | {key: value for key, value in said.items() if value is not None}
+    details = {"description": description or None, **limits}
+    return schema | {key: value for key, value in details.items() if value is not None}
 
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}

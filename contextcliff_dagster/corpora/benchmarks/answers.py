@@ -7,15 +7,6 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Literal
 
-__all__ = [
-    "NO_ANSWER",
-    "AnswerType",
-    "answer_type",
-    "ask_unanswerable",
-    "choice_answers",
-    "choice_question",
-]
-
 AnswerType = Literal["text", "number", "yes_no", "multiple_choice", "unanswerable"]
 
 NO_ANSWER = "unanswerable"

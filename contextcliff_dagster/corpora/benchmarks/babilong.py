@@ -15,8 +15,6 @@ from pathlib import Path
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 
-__all__ = ["BabiLongCorpus"]
-
 _TASK = re.compile(r"qa\d{1,2}")
 _FACTS = {"qa1": 1, "qa2": 2, "qa3": 3}
 """Supporting facts of bAbI's first tasks (Weston et al. 2015)."""

@@ -30,8 +30,6 @@ from contextcliff_dagster.corpora.corpus import (
 )
 from contextcliff_dagster.corpora.readers.tables import READERS
 
-__all__ = ["ALLOW_SYNTHETIC_LENGTH", "Asked", "BenchmarkCorpus", "LeftOut"]
-
 ALLOW_SYNTHETIC_LENGTH = "allow_synthetic_length"
 _UNANSWERABLE = ("leave_out", "ask")
 _ENDINGS = {".jsonl": "jsonl", ".json": "json", ".parquet": "parquet", ".csv": "csv"}

@@ -17,8 +17,6 @@ from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpu
 from contextcliff_dagster.corpora.benchmarks.item import Item
 from contextcliff_dagster.corpora.benchmarks.pieces import PiecedText, answer_place
 
-__all__ = ["HotpotQACorpus", "TwoWikiCorpus"]
-
 
 class HotpotQACorpus(BenchmarkCorpus):
     """The document is the ten paragraphs in the published order, each under its title.

@@ -7,8 +7,6 @@ from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
 
-__all__ = ["Item"]
-
 
 class Item:
     """An object of a benchmark's file; ``place`` is file and line (or row), for error messages."""

@@ -14,8 +14,6 @@ from typing import ClassVar
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 
-__all__ = ["LEvalCorpus"]
-
 _LETTER = frozenset("ABCDEFGH")
 MANUFACTURED = {
     "topic_retrieval_longchat": "conversations put together up to a chosen number",

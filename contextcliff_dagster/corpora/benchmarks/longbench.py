@@ -14,8 +14,6 @@ from pathlib import Path
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 
-__all__ = ["LongBenchCorpus"]
-
 _FILLED = "needed passages among others that were added until a length was reached"
 _SHOTS = "as many solved examples put together as fill a length"
 _PASSAGES = "passages put together by a program"

@@ -15,8 +15,6 @@ from typing import ClassVar
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 
-__all__ = ["LongBenchProCorpus"]
-
 _SCORED = ("T3", "T8", "T10", "T11")
 """Tasks that are published with accuracy, or with whether the answer stands in the output."""
 

@@ -15,8 +15,6 @@ from contextcliff_dagster.corpora.benchmarks.answers import choice_answers, choi
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 
-__all__ = ["LongBenchV2Corpus"]
-
 
 class LongBenchV2Corpus(BenchmarkCorpus):
     """``task`` is the domain (``Single-Document QA`` and so on), ``domain`` the sub-domain.

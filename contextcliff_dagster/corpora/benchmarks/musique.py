@@ -14,8 +14,6 @@ from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpu
 from contextcliff_dagster.corpora.benchmarks.item import Item
 from contextcliff_dagster.corpora.benchmarks.pieces import PiecedText, answer_place
 
-__all__ = ["MuSiQueCorpus"]
-
 
 class MuSiQueCorpus(BenchmarkCorpus):
     """The document is the paragraphs in the published order, each under its title.

@@ -18,8 +18,6 @@ from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpu
 from contextcliff_dagster.corpora.benchmarks.item import Item
 from contextcliff_dagster.corpora.readers.tables import READERS
 
-__all__ = ["NarrativeQACorpus"]
-
 _ROWS = (".jsonl", ".parquet")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["PiecedText", "answer_place"]
-
 
 class PiecedText:
     """Pieces one after another; `add` tells where in the text, in characters, each begins."""

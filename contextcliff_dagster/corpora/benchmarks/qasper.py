@@ -18,8 +18,6 @@ from contextcliff_dagster.corpora.benchmarks.item import Item
 from contextcliff_dagster.corpora.benchmarks.pieces import PiecedText, answer_place
 from contextcliff_dagster.corpora.readers.json_stream import JsonStream
 
-__all__ = ["QasperCorpus"]
-
 
 class QasperCorpus(BenchmarkCorpus):
     """The document is title, abstract and sections, with blank lines between; one paper at a time.

@@ -14,8 +14,6 @@ from contextcliff_dagster.corpora.benchmarks.answers import choice_answers, choi
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 
-__all__ = ["QualityCorpus"]
-
 
 class QualityCorpus(BenchmarkCorpus):
     """``task`` is ``hard`` (readers in a hurry mostly failed) or ``easy``; answers are letters.

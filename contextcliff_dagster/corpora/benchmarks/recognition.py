@@ -11,8 +11,6 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.readers.json_stream import JsonStream
 from contextcliff_dagster.corpora.readers.tables import READERS
 
-__all__ = ["ENDINGS", "benchmarks_of", "first_records"]
-
 ENDINGS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",

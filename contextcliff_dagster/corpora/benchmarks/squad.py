@@ -19,8 +19,6 @@ from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpu
 from contextcliff_dagster.corpora.benchmarks.item import Item
 from contextcliff_dagster.corpora.readers.json_stream import JsonStream
 
-__all__ = ["SquadCorpus"]
-
 _BETWEEN = "\n\n"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 
-__all__ = ["decoded", "is_utf16", "looks_binary"]
-
 _BOMS = (  # UTF-32 before UTF-16, whose mark is the beginning of its
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),

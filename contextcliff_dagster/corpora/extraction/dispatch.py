@@ -12,8 +12,6 @@ from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.safe_read import file_bytes
 from contextcliff_dagster.corpora.extraction.text_cleanup import tidied
 
-__all__ = ["read_file"]
-
 _READERS = frozenset(("pdf", "docx", "epub", "html"))
 """Kinds with a module of their name in `formats/`, loaded at first use."""
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from contextcliff_dagster.corpora.extraction.decoding import is_utf16, looks_binary
 from contextcliff_dagster.corpora.extraction.results import RefusedError
 
-__all__ = ["kind_of"]
-
 _BY_ENDING = {
     **dict.fromkeys((".pdf",), "pdf"),
     **dict.fromkeys((".docx", ".docm", ".dotx"), "docx"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-__all__ = ["extractor_version"]
-
 _LIBRARIES = ("pypdfium2", "lxml", "chardetng-py")
 
 RULES = 1

@@ -11,8 +11,6 @@ import os
 import struct
 from typing import Any
 
-__all__ = ["GarbledError", "Message", "MessageReader", "read_exactly", "write_message"]
-
 _LENGTHS = struct.Struct("<IQ")
 _HEADER_MAX = 1_000_000
 _PIECE = 1 << 20

@@ -12,8 +12,6 @@ from pathlib import Path
 from contextcliff_dagster.corpora.extraction.results import Extracted, Limits, Unusable
 from contextcliff_dagster.corpora.extraction.worker_process import Task, WorkerProcess
 
-__all__ = ["extract_all"]
-
 _WORKERS_MOST = 4
 _AHEAD = 64  # files that may be done or under way beyond the next one to give
 _WAITING_CHARACTERS = 32_000_000  # of texts that wait for the one before them

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-__all__ = ["KINDS", "Extracted", "Limits", "RefusedError", "Unusable"]
-
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
 """What a file can be read as."""
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
-__all__ = ["file_bytes"]
-
 _PIECE = 1 << 20
 _NO_FILES = {
     stat.S_IFDIR: "a folder",

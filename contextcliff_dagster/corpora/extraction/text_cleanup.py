@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["tidied"]
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

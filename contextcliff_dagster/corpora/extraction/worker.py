@@ -23,8 +23,6 @@ from contextcliff_dagster.corpora.extraction.dispatch import read_file
 from contextcliff_dagster.corpora.extraction.ipc_messages import read_exactly, write_message
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
-__all__ = ["main"]
-
 _PATH_LENGTH = struct.Struct("<I")
 
 

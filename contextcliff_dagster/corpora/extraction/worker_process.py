@@ -26,8 +26,6 @@ from contextcliff_dagster.corpora.extraction.results import (
     Unusable,
 )
 
-__all__ = ["Task", "WorkerProcess"]
-
 _START_SECONDS = 120.0
 _LENGTH = struct.Struct("<I")
 # Isolated (-I) and without `site` (-S): neither the current folder, which may be the one with the

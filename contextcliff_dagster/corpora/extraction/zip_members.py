@@ -8,8 +8,6 @@ from io import BytesIO
 
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
-__all__ = ["Packed"]
-
 
 class Packed:
     """A ZIP archive in memory. Only what is asked for is unpacked, and only up to the limit.

@@ -48,8 +48,6 @@ from contextcliff_dagster.corpora.folder.questions import (
 from contextcliff_dagster.corpora.folder.verbatim_recall import TASK, Recall, recall_questions
 from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
 
-__all__ = ["RECALL", "FolderCorpus"]
-
 RECALL = "recall"
 """The value of the option ``questions`` that asks for verbatim recall instead of a table."""
 

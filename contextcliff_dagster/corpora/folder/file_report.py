@@ -7,17 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "FATES",
-    "FILE_LIST",
-    "Fate",
-    "account_of",
-    "counted",
-    "fate_row",
-    "first_reasons",
-    "listed",
-]
-
 FILE_LIST = "files.csv"
 """Where the list of all files is kept, beside the corpus and beside the frozen sample."""
 

@@ -9,8 +9,6 @@ from typing import Any
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.extraction import Limits
 
-__all__ = ["NUMBERS", "checked_limits", "checked_numbers", "checked_path", "checked_wording"]
-
 NUMBERS = {"questions_per_document": (5, 1), "seed": (0, 0), "min_characters": (0, 0)}
 """Option: default, least."""
 _WORDINGS = ("sentence", "beginning")

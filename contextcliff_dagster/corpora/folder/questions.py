@@ -19,8 +19,6 @@ from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReade
 from contextcliff_dagster.corpora.readers.tables import READERS, delimited
 from contextcliff_dagster.corpora.readers.text_lines import text_lines
 
-__all__ = ["ENDINGS", "QuestionTable", "find_table", "is_table_of_questions", "match_documents"]
-
 ENDINGS = {
     ".csv": "csv",
     ".tsv": "tsv",

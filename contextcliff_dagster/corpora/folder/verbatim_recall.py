@@ -16,8 +16,6 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-__all__ = ["TASK", "Recall", "letters", "recall_questions"]
-
 TASK = "verbatim_recall"
 
 SIZES = (40, 160)

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from contextcliff_dagster.corpora.folder.file_report import Fate
 
-__all__ = ["Found", "Walked", "walk"]
-
 _IGNORED_FOLDERS = {
     "node_modules": "installed packages",
     "__pycache__": "compiled code",

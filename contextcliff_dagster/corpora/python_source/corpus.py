@@ -40,8 +40,6 @@ from contextcliff_dagster.corpora.python_source.source_file import (
     read_text,
 )
 
-__all__ = ["PythonSourceCorpus"]
-
 ROOTS = ("stdlib", "site-packages")
 _NUMBERS = {  # option: default, least
     "files": (2_000, 1),

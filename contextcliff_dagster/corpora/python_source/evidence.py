@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from contextcliff_dagster.corpora.python_source.module import SourceModule
 
-__all__ = ["evidence_spans"]
-
 _NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

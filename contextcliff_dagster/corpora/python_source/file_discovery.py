@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["FoundFile", "Root", "find_files", "installed_roots"]
-
 _PRUNED = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
 
 

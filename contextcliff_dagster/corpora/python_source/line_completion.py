@@ -9,8 +9,6 @@ from typing import Literal
 
 from contextcliff_dagster.corpora.python_source.module import Question, SourceModule
 
-__all__ = ["LineQuestion", "complete_line"]
-
 LineQuestion = Literal["sentence", "beginning"]
 """What is asked: a sentence, or the bare beginning for prompts that begin the answer with it."""
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from contextcliff_dagster.corpora.python_source.ast_walk import Walk
 from contextcliff_dagster.corpora.python_source.source_file import parse
 
-__all__ = ["Function", "Question", "SourceModule", "dotted"]
-
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _BREAK = re.compile(r"\r\n|\r|\n")
 LONGEST_ANSWER = 80

@@ -10,8 +10,6 @@ from contextcliff_dagster.corpora.python_source import single_hop, two_hop
 from contextcliff_dagster.corpora.python_source.line_completion import LineQuestion, complete_line
 from contextcliff_dagster.corpora.python_source.module import Question, SourceModule
 
-__all__ = ["KINDS", "choose_questions", "order_of"]
-
 _FROM_THE_TREE: dict[str, Callable[[SourceModule], Iterator[Question]]] = {
     "constant_value": single_hop.constant_value,
     "default_value": single_hop.default_value,

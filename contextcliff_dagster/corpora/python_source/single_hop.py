@@ -13,21 +13,6 @@ from contextcliff_dagster.corpora.python_source.module import (
     dotted,
 )
 
-__all__ = [
-    "Named",
-    "base_class",
-    "base_of",
-    "called_by",
-    "called_function",
-    "constant_value",
-    "default_value",
-    "defaults_of",
-    "first_parameter",
-    "parameter_of",
-    "raised_by",
-    "raised_exception",
-]
-
 
 class Named(NamedTuple):
     """A name that something in the file gives, and the node that gives it."""

@@ -9,8 +9,6 @@ import tokenize
 import warnings
 from pathlib import Path
 
-__all__ = ["SKIPPED", "SkippedFileError", "parse", "read_bytes", "read_text"]
-
 SKIPPED: dict[str, str] = {
     "outside": "behind links out of the folder",
     "unreadable": "not readable",

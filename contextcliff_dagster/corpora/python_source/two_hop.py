@@ -16,13 +16,6 @@ from contextcliff_dagster.corpora.python_source.single_hop import (
     raised_by,
 )
 
-__all__ = [
-    "base_of_base",
-    "base_of_raised",
-    "default_through_constant",
-    "parameter_of_called",
-]
-
 
 def default_through_constant(module: SourceModule) -> Iterator[Question]:
     """What is the default of a parameter, where that is a constant of the file?"""

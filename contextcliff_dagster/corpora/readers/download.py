@@ -11,8 +11,6 @@ from urllib.parse import unquote, urlsplit
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.store import atomic_path, slug, store_root
 
-__all__ = ["is_url", "local_copy"]
-
 _SECONDS = 60.0
 _CHUNK = 1 << 20
 

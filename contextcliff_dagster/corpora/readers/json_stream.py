@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 from contextcliff_dagster.contracts import ContextCliffError, CorpusError
 from contextcliff_dagster.corpora.readers.text_lines import text_chunks
 
-__all__ = ["DECODER", "JsonStream"]
-
 _SPACE = " \t\r\n"
 _READ_AHEAD = 1 << 19
 _NUMBER_GOES_ON = 4

@@ -11,8 +11,6 @@ from typing import Any
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.corpora.corpus import Entry, document_id
 
-__all__ = ["FIELDS", "LONGEST_METADATA", "RowReader"]
-
 FIELDS: dict[str, tuple[str, ...]] = {
     "id": ("id", "example_id"),
     "context": ("context", "document", "text"),

@@ -15,8 +15,6 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.readers.json_stream import DECODER, JsonStream
 from contextcliff_dagster.corpora.readers.text_lines import text_lines
 
-__all__ = ["READERS", "Rows", "delimited"]
-
 Rows = Iterator[tuple[str, Any]]
 """(place, row): ``qa.jsonl, line 7`` and its fields."""
 

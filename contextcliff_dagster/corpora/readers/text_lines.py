@@ -9,8 +9,6 @@ from typing import Any
 
 from contextcliff_dagster.contracts import ContextCliffError, CorpusError
 
-__all__ = ["text_chunks", "text_lines"]
-
 _CHUNK = 1 << 19
 _UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 

@@ -111,7 +111,7 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
 
         budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
         deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
-        control = RunControl(budget, deadline_after(deadline_s), watch.stop, on_wait=on_wait)
+        control = RunControl(budget, deadline_after(deadline_s), watch.should_stop, on_wait=on_wait)
         partitions = asked_partitions(context, study, experiment)
         with StudyRun.open(study, store.open(), config.campaign) as run:
             measuring = _Measuring(context, config, watch, run, experiment, code_version)

@@ -55,11 +55,11 @@ def _find(name: str) -> dg.ExecutorDefinition:
     module, attribute = _INTEGRATIONS[name]
     try:
         return getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as fault:
+    except ModuleNotFoundError as error:
         raise StudyError(
             f"{EXECUTOR_VARIABLE} is {name!r}, which needs {module.replace('_', '-')}: install "
             f"contextcliff-dagster[{name}]."
-        ) from fault
+        ) from error
 
 
 def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.ExecutorDefinition:
@@ -69,15 +69,15 @@ def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.Ex
 
     try:
         settings: Any = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StudyError(
             f"{CONFIG_VARIABLE} names {file}, which cannot be read as YAML: "
-            f"{' '.join(str(fault).split())}."
-        ) from fault
+            f"{' '.join(str(error).split())}."
+        ) from error
     # The shape only: variables of the environment are read where and when the run starts.
     schema = executor.config_schema.as_field().config_type
     checked = validate_config(resolve_to_config_type(schema), settings)
     if not checked.success:
-        said = " ".join((checked.errors or [])[0].message.split()).rstrip(".")
-        raise StudyError(f"{file} does not fit the executor {name!r}: {said}; correct the file.")
+        problem = " ".join((checked.errors or [])[0].message.split()).rstrip(".")
+        raise StudyError(f"{file} does not fit the executor {name!r}: {problem}; correct the file.")
     return executor.configured(settings, name=name)

@@ -77,7 +77,7 @@ class GpuExecutor(StepDelegatingExecutor):
 class _Started:
     process: subprocess.Popen[bytes]
     messages: int
-    said: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
     found_dead: bool = False
 
 
@@ -122,7 +122,7 @@ class LaunchedSteps(StepHandler):
         if (started := self._started.get(key)) is None:
             return CheckStepHealthResult.unhealthy("its process belonged to an executor that ended")
         for sentence in _read(started.messages):
-            started.said.append(sentence)
+            started.sentences.append(sentence)
             step_context = step_handler_context.get_step_context(key)
             dg.DagsterEvent.engine_event(step_context, sentence, EngineEventData())
         code = started.process.poll()
@@ -132,7 +132,7 @@ class LaunchedSteps(StepHandler):
             # Its last words may stand in the event log and be read before the next look.
             started.found_dead = True
             return CheckStepHealthResult.healthy()
-        return CheckStepHealthResult.unhealthy(_why(code, started.said))
+        return CheckStepHealthResult.unhealthy(_why(code, started.sentences))
 
     def terminate_step(self, step_handler_context: StepHandlerContext) -> Iterator[dg.DagsterEvent]:
         key = _step_key(step_handler_context)
@@ -165,7 +165,7 @@ def _read(descriptor: int) -> list[str]:
         return []
 
 
-def _why(code: int, said: list[str]) -> str:
+def _why(code: int, sentences: list[str]) -> str:
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
-    return said[-1] if said else f"its process ended with exit code {code}"
+    return sentences[-1] if sentences else f"its process ended with exit code {code}"

@@ -75,7 +75,7 @@ def bin_metadata(
         **_cache_share(
             sum(row.get("cached_tokens") or 0 for row in rows),
             sum(row.get("prompt_tokens") or 0 for row in rows),
-            told=any(row.get("cached_tokens") is not None for row in rows),
+            known=any(row.get("cached_tokens") is not None for row in rows),
         ),
     }
     if maybe_paid is not None:
@@ -134,9 +134,9 @@ def summary_metadata(summary: RunSummary) -> dict[str, Any]:
     }
 
 
-def _cache_share(cached: int, prompt_tokens: int, *, told: bool = True) -> dict[str, float]:
+def _cache_share(cached: int, prompt_tokens: int, *, known: bool = True) -> dict[str, float]:
     """Of the prompt tokens, those that the server took from a cache."""
-    return {"cache_share": cached / prompt_tokens} if told and prompt_tokens else {}
+    return {"cache_share": cached / prompt_tokens} if known and prompt_tokens else {}
 
 
 def _perhaps(requests: int, usd: float) -> dict[str, Any]:

@@ -64,16 +64,16 @@ def line(progress: Progress) -> str:
     """``40 of 200 calls, 4 at once, 48,100 tokens (1,230/s), $0.1200, 2 retries, 80 s left``."""
     tokens = progress.prompt_tokens + progress.completion_tokens
     pace = progress.tokens_per_s
-    said = [
+    parts = [
         f"{progress.done:,} of {progress.planned:,} calls",
         f"{progress.in_flight} at once",
         f"{tokens:,} tokens" + (f" ({pace:,.0f}/s)" if pace else ""),
         f"${progress.cost_usd:.4f}",
     ]
     if progress.retries:
-        said.append(f"{progress.retries:,} retries")
+        parts.append(f"{progress.retries:,} retries")
     if progress.cached_tokens:
-        said.append(f"{progress.cached_tokens / max(progress.prompt_tokens, 1):.0%} from cache")
+        parts.append(f"{progress.cached_tokens / max(progress.prompt_tokens, 1):.0%} from cache")
     if progress.seconds_left is not None and progress.done < progress.planned:
-        said.append(f"about {progress.seconds_left:.0f} s left")
-    return ", ".join(said)
+        parts.append(f"about {progress.seconds_left:.0f} s left")
+    return ", ".join(parts)

@@ -94,9 +94,9 @@ def picture(png: bytes, alt: str) -> dg.MetadataValue:
 def curve_line(cliffs: Cliffs) -> str:
     """Verdict, cap and a curve a few characters wide: one line of Markdown per model."""
     cap = cliffs.safe_cap_tokens
-    said = f"cap **{cap:,}** tokens" if cap is not None else "no cap supported"
+    cap_text = f"cap **{cap:,}** tokens" if cap is not None else "no cap supported"
     verdict = cliffs.verdict.value.replace("_", " ")
-    return f"**{cliffs.model}** {_sparkline(cliffs)} {verdict}, {said}"
+    return f"**{cliffs.model}** {_sparkline(cliffs)} {verdict}, {cap_text}"
 
 
 def inline(lines: Iterable[str]) -> dg.MetadataValue:

@@ -69,14 +69,14 @@ def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> li
 
     if not account.get("list"):
         return []
-    said = [str(account.get("summary", ""))]
+    parts = [str(account.get("summary", ""))]
     path = file_list(study, store, account)
     if path is None:  # an imported study has the sample, not the list
-        return said
+        return parts
     fates = [row["fate"] for row in read_rows(path)]
     if long := fates.count(TOO_LONG):
-        said.append(
+        parts.append(
             f"Of the files used, {long:,} do not fit the smallest window by the study's count."
         )
-    said.append(f"What became of each file: {path.parent.name}/{path.name} in the study's folder.")
-    return said
+    parts.append(f"What became of each file: {path.parent.name}/{path.name} in the study's folder.")
+    return parts

@@ -170,7 +170,7 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         StoreError: the length map was not built.
     """
     from contextcliff_dagster.corpora.materialize import read_summary
-    from contextcliff_dagster.sampling.audit import audit_lengths
+    from contextcliff_dagster.sampling.audit import Requirements, audit_lengths
     from contextcliff_dagster.sampling.bins import cut_bins
 
     if (frozen := find_frozen(study, store)) is not None:
@@ -187,9 +187,11 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         lengths,
         questions,
         cut_bins(*_columns(lengths), study.bin_spec()),
-        target=(study.target.min_tokens, study.target.max_tokens) if study.target else None,
-        window_tokens=min(windows, default=None),
-        starved_below=study.bins.starved_below,
+        Requirements(
+            study.bins.starved_below,
+            (study.target.min_tokens, study.target.max_tokens) if study.target else None,
+            min(windows, default=None),
+        ),
         manufactured=account.get("manufactured"),
         cautions=account.get("cautions", ()),
     )

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts import Example
     from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
     from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.inference.requests.recipe import Recipe
+    from contextcliff_dagster.scoring.evaluate import ScoringRules
+    from contextcliff_dagster.studies import Study
 
 
 def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows: Rows) -> Rows:
@@ -24,18 +27,26 @@ def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows
 
     if not rows:
         return []
-    study, recipe = run.study, experiment.recipe(run.study)
     scored = score_rows(
         rows,
-        examples_of(source, experiment.cells(study)),
+        examples_of(source, experiment.cells(run.study)),
         source.samples.document_text,
-        primary=study.scoring.primary,
-        scorer=study.scoring.scorer,
-        output_schema=recipe.output_schema,
-        max_output_tokens=recipe.max_output_tokens,
-        answer_prefix=recipe.answer_prefix or "",
+        scoring_rules(run.study, experiment.recipe(run.study)),
     )
     return [{**record, **source.columns} for record in scored]
+
+
+def scoring_rules(study: Study, recipe: Recipe) -> ScoringRules:
+    """Return how answers to requests of ``recipe`` are scored in ``study``."""
+    from contextcliff_dagster.scoring.evaluate import ScoringRules
+
+    return ScoringRules(
+        study.scoring.primary,
+        study.scoring.scorer,
+        recipe.output_schema,
+        recipe.max_output_tokens,
+        recipe.answer_prefix or "",
+    )
 
 
 def examples_of(source: Source, cells: tuple[str, ...]) -> dict[str, Example]:

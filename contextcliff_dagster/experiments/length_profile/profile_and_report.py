@@ -20,6 +20,7 @@ from contextcliff_dagster.experiments.common.record_tables import (
     record_rows,
     table_files,
 )
+from contextcliff_dagster.experiments.common.records import scoring_rules
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.profile_files import (
@@ -29,7 +30,7 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     provenance,
     read_cliffs,
 )
-from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_scaffold
+from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_prompt_overhead
 from contextcliff_dagster.store import read_table, write_result, write_table
 
 if TYPE_CHECKING:
@@ -82,16 +83,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
         if not rows:
             emptied.append(target)
             continue
-        records = score_rows(
-            rows,
-            by_id,
-            manifest.document_text,
-            primary=study.scoring.primary,
-            scorer=study.scoring.scorer,
-            output_schema=recipe.output_schema,
-            max_output_tokens=recipe.max_output_tokens,
-            answer_prefix=recipe.answer_prefix or "",
-        )
+        records = score_rows(rows, by_id, manifest.document_text, scoring_rules(study, recipe))
         write_table(target, records, EVAL_RECORDS)
         scored.append(conform(records, EVAL_RECORDS))
     if not scored:
@@ -144,7 +136,7 @@ def profile_campaign(
     from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
-    records = with_scaffold(study, manifest, records)
+    records = with_prompt_overhead(study, manifest, records)
     entries = load_models()
     account = manifest.header["corpus"].get("account", {})
     profiles = []
@@ -167,8 +159,12 @@ def profile_campaign(
             primary=study.scoring.primary,
             provenance=provenance(study, manifest, own, fields),
             warnings=[
-                *(_as_sentence(said) for said in account.get("cautions", ())),
-                *(said for found in truncations(record_rows(own)) for said in unchecked(found)),
+                *(_as_sentence(sentence) for sentence in account.get("cautions", ())),
+                *(
+                    sentence
+                    for found in truncations(record_rows(own))
+                    for sentence in unchecked(found)
+                ),
             ],
             controls=contributions(model).get("controls") or [],
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
 
-def with_scaffold(study: Study, manifest: Manifest, records: pd.DataFrame) -> pd.DataFrame:
+def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame) -> pd.DataFrame:
     """``records`` with a column ``scaffold_tokens``, counted as the lengths are.
 
     Without it where no server told its prompt tokens, or the tokenizer is not to be had: a report

@@ -65,9 +65,11 @@ class Regression:
             return "No baseline is pinned (`contextcliff baseline set`): nothing to compare with."
         if self.baseline == self.campaign:
             return f"Campaign {self.campaign} is the pinned baseline itself."
-        said = [_said(model, found, self.baseline) for model, found in self.shrinks.items()]
-        said += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
-        return " ".join(said) or f"No model of the baseline {self.baseline} was measured."
+        sentences = [
+            _sentence_of(model, found, self.baseline) for model, found in self.shrinks.items()
+        ]
+        sentences += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
+        return " ".join(sentences) or f"No model of the baseline {self.baseline} was measured."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -111,11 +113,11 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
         )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as fault:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{path} is damaged ({fault}); pin the baseline again with `contextcliff baseline set "
+            f"{path} is damaged ({error}); pin the baseline again with `contextcliff baseline set "
             f"{study.name} --campaign NAME`."
-        ) from fault
+        ) from error
 
 
 def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: str) -> Regression:
@@ -156,7 +158,7 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
     return Regression(pinned.campaign, campaign, shrinks, unjudged)
 
 
-def insist_on_baseline(study: Study, store: Store) -> Baseline:
+def require_baseline(study: Study, store: Store) -> Baseline:
     """The pinned baseline.
 
     Raises:
@@ -179,7 +181,7 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
     return None
 
 
-def _said(model: str, found: Shrink, baseline: str) -> str:
+def _sentence_of(model: str, found: Shrink, baseline: str) -> str:
     means = f"mean score {found.before:.2f} then, {found.now:.2f} now, n = {found.n:,}"
     if not found.shrunk:
         return (

@@ -21,7 +21,7 @@ from contextcliff_dagster.experiments.length_profile.profile_and_report import s
 from contextcliff_dagster.experiments.length_profile.profile_files import in_order, read_cliffs
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
-    insist_on_baseline,
+    require_baseline,
 )
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.store import Store
@@ -29,7 +29,6 @@ from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.sections import SentinelSection
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.inference.telemetry.progress import Progress
 
 LEAST_EXAMPLES = 10
@@ -48,23 +47,20 @@ def bin_of(cap: int, bins: list[LengthBin]) -> str:
 def run_sentinel(
     study: Study,
     store: Store,
+    control: RunControl,
     *,
     per_bin: int | None = None,
     campaign: str | None = None,
-    budget: Budget | None = None,
-    deadline_s: float | None = None,
     on_progress: Callable[[str, Progress], None] | None = None,
-    on_wait: Callable[[str], None] | None = None,
-    now: datetime | None = None,
 ) -> Regression:
     """Ask each model with a cap some examples of that length, and test whether answers are lost.
 
     Args:
+        control: its deadline is the study's own when None; ``on_progress`` is put in its place.
         per_bin: examples of the bin that holds the cap; the study's own when None (20, where it
             says nothing), and never more than it samples.
-        campaign: a sentinel that was begun and cut, to go on with; a new one when None, named
-            after ``now``.
-        deadline_s: seconds after which no call is sent; the study's own when None.
+        campaign: a sentinel that was begun and cut, to go on with; a new one when None.
+        on_progress: called with the model's name while its calls run.
 
     Raises:
         StudyError: no baseline is pinned, none of its models has a cap, or ``campaign`` is none of
@@ -84,7 +80,7 @@ def run_sentinel(
 
     if campaign is not None and not campaign.startswith(SENTINEL):
         raise StudyError(f"{campaign!r} is no sentinel's campaign: begin its name with {SENTINEL}.")
-    pinned = insist_on_baseline(study, store)
+    pinned = require_baseline(study, store)
     manifest = load_frozen(study, store)
     caps = {
         result.model: result.safe_cap_tokens
@@ -98,9 +94,9 @@ def run_sentinel(
         )
     own = study.sentinel or SentinelSection()
     n = min(per_bin or own.examples, study.sampling.samples_per_bin)
-    seconds = deadline_s or study.calls.deadline_s
-    control = RunControl(budget, deadline_after(seconds), on_wait=on_wait)
-    stamp = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H%M%S")
+    if control.deadline_at is None:
+        control = replace(control, deadline_at=deadline_after(study.calls.deadline_s))
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S")
     with open_ledger(store) as ledger:
         if campaign is None:
             # Two in one second, by a schedule and by hand, are two.

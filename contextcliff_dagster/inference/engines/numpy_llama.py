@@ -21,8 +21,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LlamaConfig", "LlamaModel"]
-
 Array = NDArray[np.float32]
 
 QUERY_BLOCK = 128

@@ -13,8 +13,6 @@ from contextcliff_dagster.inference.models.registry import ModelEntry, load_mode
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
-__all__ = ["open_any_tokenizer", "served_models"]
-
 
 def open_any_tokenizer(name: str) -> Tokenizer:
     """As `api.open_tokenizer`, and ``server:<model>`` for a model of models.yaml.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -227,7 +227,3 @@ class Recipe:
         if self.mode == "chat_prefill":
             messages.append(Message("assistant", begun[-1]))
         return Prompt(self.mode, tuple(messages))
-
-    def overhead_tokens(self, count: Callable[[str], int], replicate: int = 0) -> int:
-        """Tokens of the scaffold alone, without the chat template's own."""
-        return sum(count(text) for text in self.render("", "", replicate).contents() if text)

@@ -143,8 +143,8 @@ def _table_as_of(today: date | None = None) -> str | None:
         if isinstance(model.prices, list)
         for price in model.prices
     )
-    until = today or datetime.now(UTC).date()
-    known = max((day for day in dated if isinstance(day, date) and day <= until), default=None)
+    last = today or datetime.now(UTC).date()
+    known = max((day for day in dated if isinstance(day, date) and day <= last), default=None)
     return known.isoformat() if known else None
 
 

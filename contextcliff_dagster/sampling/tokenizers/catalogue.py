@@ -13,8 +13,6 @@ from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     encoding_names,
 )
 
-__all__ = ["KnownTokenizer", "known_tokenizers", "no_such_tokenizer"]
-
 CHOICES = (
     "reference, tiktoken:<encoding>, file:<path of a tokenizer.json>, server:<model of "
     "models.yaml> and server:<URL>"

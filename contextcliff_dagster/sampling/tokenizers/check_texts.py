@@ -6,8 +6,6 @@ loaded. Written for this purpose, none is quoted from anywhere.
 
 from __future__ import annotations
 
-__all__ = ["CHECK_TEXTS"]
-
 _PROSE = (
     "The lighthouse keeper's log for 3 March 1887 records 14,250 waves, two brigs and no wind. ",
     "It's what they'd've said, I'm sure: we'll see, you're late, she doesn't mind. ",

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from contextcliff_dagster.store import store_root
 
-__all__ = ["TokenCounts"]
-
 _AT_ONCE = 500
 _BUSY_SECONDS = 5.0
 _TABLE = """

@@ -17,8 +17,6 @@ from contextlib import suppress
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
 
-__all__ = ["CheckedCounter", "Count", "CountMany", "whole"]
-
 Count = Callable[[str], int]
 CountMany = Callable[[Sequence[str]], list[int]]
 

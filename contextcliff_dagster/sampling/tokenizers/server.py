@@ -34,8 +34,6 @@ from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
 from contextcliff_dagster.sampling.tokenizers.count_cache import TokenCounts
 from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import whole
 
-__all__ = ["ServerTokenizer"]
-
 AT_ONCE = 4
 """Requests in flight: counting is to leave room for others who use the server."""
 _START_SECONDS = 15.0

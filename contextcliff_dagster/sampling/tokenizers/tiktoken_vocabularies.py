@@ -19,15 +19,6 @@ from contextcliff_dagster.contracts import StudyError
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = [
-    "RANKS_SHA256",
-    "SAME_RANKS",
-    "carried_encodings",
-    "encoding_names",
-    "rank_file",
-    "tiktoken_encoding",
-]
-
 RANKS_SHA256 = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",

@@ -39,8 +39,6 @@ from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     tiktoken_encoding,
 )
 
-__all__ = ["TiktokenTokenizer", "Tokenizer", "TokenizerJson", "open_tokenizer"]
-
 _BATCH_CHARACTERS = 1 << 19
 _TIKTOKEN_CHARACTERS = 12_000_000
 """tiktoken counts these in the three seconds that fastokens takes to load such a vocabulary."""

@@ -15,9 +15,7 @@ from contextcliff_dagster.score_files.logs.notes import Tally, sentences
 from contextcliff_dagster.score_files.records import ScoreRecords
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 OWN_SCORES = ("em", "f1", "contained")
 NO_LENGTH = "without a length"
@@ -157,7 +155,7 @@ class _Collected:
             )
         return name, True, values
 
-    def _of_variant(self, name: str, own: bool) -> NDArray[np.bool_]:
+    def _of_variant(self, name: str, own: bool) -> Bools:
         """Rows that are of the chosen score's filter; of ours, of the first."""
         of = np.array(self._variant, dtype=object)
         wanted = self._variant[0] if own else name.partition(",")[2]
@@ -176,7 +174,7 @@ class _Collected:
                 document[row], length[row] = found[name]
         return length, document
 
-    def _of_scale(self, name: str, values: Floats, used: NDArray[np.int64]) -> Floats:
+    def _of_scale(self, name: str, values: Floats, used: Ints) -> Floats:
         scale, kept = self._options.scale, values[used]
         outside = (kept < 0) | (kept > scale)
         if outside.any():
@@ -189,7 +187,7 @@ class _Collected:
 
     def _frame(
         self,
-        used: NDArray[np.int64],
+        used: Ints,
         length: Floats,
         document: list[str | None],
         score: Floats,

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.cliff.adjusted_loss import Beyond
+from contextcliff_dagster.analysis.cliff.adjusted_loss import DropWindow
 from contextcliff_dagster.analysis.cliff.verdict import Finding, find_verdict
-from contextcliff_dagster.analysis.confounds.control_tests import Pairs, no_context
+from contextcliff_dagster.analysis.confounds.control_tests import ControlMeans, Pairs, no_context
 from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
@@ -125,8 +125,9 @@ def test_few_questions_that_need_no_document_decide_nothing() -> None:
             np.tile(pairs.beyond, times),
         )
         mean = MeanScore(40, 0.2, 0.1, 0.3)
-        beyond = Beyond(1_000, None)
-        _, identified, sentences = no_context(mean, [], mean, mean, many, beyond, visible, QUICK)
+        means = ControlMeans(mean, [], mean, mean)
+        beyond = DropWindow(1_000, None)
+        _, identified, sentences = no_context(means, many, beyond, visible, QUICK)
         return identified, sentences[-1]
 
     for pairs, times in ((half, 1), (half, 100), (more, 1)):

@@ -10,7 +10,7 @@ import pytest
 
 from contextcliff_dagster.analysis.design.error_rates import Plan, calibrate, describe, of_chances
 from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
-from contextcliff_dagster.analysis.design.random_curves import KINDS, drops, plant
+from contextcliff_dagster.analysis.design.random_curves import KINDS, draw_curve, drops
 from contextcliff_dagster.analysis.design.simulation import Design, simulate_sample
 from contextcliff_dagster.analysis.design.true_curves import Curve
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
@@ -81,7 +81,7 @@ def test_what_is_planted_loses_more_than_the_tolerance_or_nothing(
     share = (np.arange(2_000) + 0.5) / 2_000
     rng = np.random.default_rng(1)
     for _ in range(20):
-        curve = plant(kind, 0.6, tolerance, rng)
+        curve = draw_curve(kind, 0.6, tolerance, rng)
         low, high = drops(kind, tolerance)
         assert low <= curve.drop <= high < 1.0
         loss = curve.first_loss(tolerance, share)

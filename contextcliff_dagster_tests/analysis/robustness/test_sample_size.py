@@ -13,7 +13,7 @@ from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.cliff.verdict import Finding
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
 from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.robustness.sample_size import _Expected, certify
+from contextcliff_dagster.analysis.robustness.sample_size import _Expected, required_sample_size
 from contextcliff_dagster.contracts.results.cliffs import Certify
 from contextcliff_dagster.reporting.markdown.robustness import more_data_lines
 from contextcliff_dagster.reporting.wording.sentences import certify_sentence
@@ -35,7 +35,7 @@ def certified(curve: Curve, seed: int, per_bin: int = 20, **how: Any) -> Certify
     sample = clean_records(records, bins_of(records))
     documents = sample.documents()
     finding = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean).finding
-    return certify(documents, finding, SETTINGS, sample.calls, 10)
+    return required_sample_size(documents, finding, SETTINGS, sample.calls, 10)
 
 
 def expected(curve: Curve, seed: int, per_bin: int = 20) -> tuple[_Expected, Finding]:

@@ -23,7 +23,7 @@ from contextcliff_dagster.inference.ledger.prune import prune
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.requests.outcome import measurements
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.scoring.evaluate import score_rows
+from contextcliff_dagster.scoring.evaluate import ScoringRules, score_rows
 from contextcliff_dagster_tests.support.records.calls import openai_entry
 from contextcliff_dagster_tests.support.records.measured import SAMPLE, rows_of, run
 from contextcliff_dagster_tests.support.scripted_engine import ScriptedEngine
@@ -54,7 +54,7 @@ def test_a_new_measurement_reaches_predictions_records_and_exports(
         }
     assert conform(rows, PREDICTIONS)["extra"].to_pylist() == [row["extra"] for row in rows]
     examples = {s.example.example_id: s.example for b in SAMPLE.bins for s in SAMPLE.planned(b, 2)}
-    records = score_rows(rows, examples, SAMPLE.document_text)
+    records = score_rows(rows, examples, SAMPLE.document_text, ScoringRules())
     assert conform(records, EVAL_RECORDS)["extra"].to_pylist() == [row["extra"] for row in rows]
 
     by_key = {row["call_key"]: row["extra"] for row in rows}

@@ -8,8 +8,6 @@ from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.zip_members import Packed
 
-__all__ = ["read"]
-
 _USUAL = "word/document.xml"
 _NOTES = (("footnotes.xml", "footnotes"), ("endnotes.xml", "endnotes"))
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011"}

@@ -10,8 +10,6 @@ from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.zip_members import Packed
 
-__all__ = ["read"]
-
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = frozenset(("application/xhtml+xml", "text/html"))

@@ -10,8 +10,6 @@ from contextcliff_dagster.corpora.extraction.decoding import decoded
 from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
 from contextcliff_dagster.corpora.extraction.results import RefusedError
 
-__all__ = ["Lines", "read", "text_of"]
-
 _BLOCKS = frozenset(
     "address article aside blockquote body br button caption center dd details dialog dir div "
     "dl dt fieldset figcaption figure footer form frame h1 h2 h3 h4 h5 h6 header hgroup hr "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
-__all__ = ["read"]
-
 _PASSWORD, _SECURITY = 4, 5  # FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 _END_MARK_WITHIN = 8192
 

@@ -7,8 +7,6 @@ from xml.parsers import expat
 
 from contextcliff_dagster.corpora.extraction.results import RefusedError
 
-__all__ = ["parse_xml"]
-
 _SEPARATOR = " "
 
 

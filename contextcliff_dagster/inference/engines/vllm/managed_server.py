@@ -44,11 +44,6 @@ class VllmServerEngine(NoEmbeddings):
         self._lock = asyncio.Lock()
 
     @property
-    def server_pid(self) -> int | None:
-        """Process id of the server, while there is one."""
-        return self._process.pid
-
-    @property
     def window_tokens(self) -> int | None:
         """What the server states, which is the entry's window where it has one."""
         return self.identity().window_tokens
