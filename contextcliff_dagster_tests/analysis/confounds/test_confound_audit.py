@@ -14,7 +14,6 @@ from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.categories import MOST_VALUES, categories_of
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
 from contextcliff_dagster.contracts.results.questions import Confounds
-from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster_tests.support.records.planted_curves import Floats, bins_of, lengths_of
 from contextcliff_dagster_tests.support.records.profiles import (
     CONTEXT,
@@ -22,6 +21,7 @@ from contextcliff_dagster_tests.support.records.profiles import (
     assert_conforms,
     changed,
 )
+from contextcliff_dagster_tests.support.records.reports import page_of
 
 EASY, HARD = 0.9, 0.35
 
@@ -69,7 +69,7 @@ def test_a_fall_that_is_all_mix_is_not_called_length() -> None:
         shares = [np.array(b.n) / sum(b.n) for b in (first, last)]
         assert row.values == ["easy", "hard"]
         assert shares[1][1] - shares[0][1] > 0.5
-        report = markdown_report([cliffs], title="t", picture=None)
+        report = page_of([cliffs], picture=None)
         assert report.count("That length is the cause is not shown") == 1
 
 
@@ -81,7 +81,7 @@ def test_a_loss_of_length_is_told_at_an_equal_mix(hard: Floats) -> None:
         assert cliffs.confounds.identified == "yes"
         assert not set(cliffs.confounds.reasons) & set(cliffs.warnings)
         errors.append(metrics.mix[0].drop - 0.5)
-        report = markdown_report([cliffs], title="t", picture=None)
+        report = page_of([cliffs], picture=None)
         assert "Is it length, or other questions? With the mix of kinds of question" in report
     assert abs(np.median(errors)) < 0.08
 

@@ -9,9 +9,13 @@ from typing import Any
 from PIL import Image
 
 from contextcliff_dagster.reporting.figures.confounds import plot_questions
-from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.report import write_report
-from contextcliff_dagster_tests.support.records.reports import control_of, results_of, sample
+from contextcliff_dagster_tests.support.records.reports import (
+    control_of,
+    page_of,
+    results_of,
+    sample,
+)
 
 
 def _bins(result: dict[str, Any], mean: float) -> list[dict[str, Any]]:
@@ -170,6 +174,6 @@ def test_a_test_that_was_refused_is_among_what_was_not_measured() -> None:
         "p_value": None,
         "refused_because": "only 9 examples on 8 documents say it",
     }
-    page = markdown_report(results_of([{**sample("a")[0], "by_position": refused}]), title="t")
+    page = page_of(results_of([{**sample("a")[0], "by_position": refused}]))
     assert "no test of the score by where the evidence stands: only 9 examples" in page
     assert "### Where the evidence stands" not in page

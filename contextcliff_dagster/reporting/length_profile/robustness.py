@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.markdown.escaping import plain, table
+from contextcliff_dagster.reporting.sections import Block, DataTable, Figure, Paragraph, Section
 from contextcliff_dagster.reporting.wording.number_format import count, level, tokens
 from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results.cliffs import MoreData
 
 
-def confounds_line(result: Cliffs) -> str | None:
+def confounds_sentence(result: Cliffs) -> str | None:
     """Whether a changing mix of questions explains the loss; ``None`` where nobody looked."""
     confounds = result.confounds
     if confounds.identified == "no":
@@ -23,67 +24,56 @@ def confounds_line(result: Cliffs) -> str | None:
     return " ".join(["Is it length, or other questions?", *map(sentence, confounds.reasons)])
 
 
-def detector_lines(result: Cliffs) -> list[str]:
+def detector_sections(result: Cliffs) -> list[Section]:
     """Other detectors with the place each sees; nothing where none was asked."""
-    detectors = result.detectors
-    if not detectors:
+    if not result.detectors:
         return []
     rows = [
         [
-            plain(d.name),
+            d.name,
             tokens(d.location_tokens, "nothing found"),
             "cannot be told" if d.agrees is None else "yes" if d.agrees else "no",
         ]
-        for d in detectors
+        for d in result.detectors
     ]
-    return [
-        "",
-        "### Other detectors",
-        "",
-        *table(["detector", "drop at, tokens", "agrees"], rows, right=(1,)),
-        "",
+    table = DataTable(["detector", "drop at, tokens", "agrees"], rows, right=(1,))
+    note = (
         "Rules of thumb on the same data, without error rates: one agrees where its place lies in "
         "the interval of the half drop, or where neither finds one. Agreement raises no "
-        "confidence.",
-    ]
+        "confidence."
+    )
+    return [Section("Other detectors", [table, Paragraph(note)], 3)]
 
 
-def sensitivity_lines(result: Cliffs, picture: str | None) -> list[str]:
+def sensitivity_sections(result: Cliffs, picture: str | None) -> list[Section]:
     """Cap and verdict with one choice made otherwise; nothing where none was varied."""
-    rows = result.sensitivity
-    if not rows:
+    if not result.sensitivity:
         return []
-    cells = [
+    rows = [
         [
-            plain(r.factor),
-            plain(r.value) + (" (reported)" if r.reported and r.value else ""),
-            plain(VERDICT_PHRASE[r.verdict]),
+            r.factor,
+            f"{r.value}{' (reported)' if r.reported and r.value else ''}",
+            VERDICT_PHRASE[r.verdict],
             tokens(r.safe_cap_tokens, "none supported"),
             tokens(r.location_tokens, "none found"),
             tokens(r.n),
         ]
-        for r in rows
+        for r in result.sensitivity
     ]
     head = ["choice", "made as", "verdict", "safe cap, tokens", "half of the drop at", "examples"]
-    lines = [
-        "",
-        "### Sensitivity of the cap",
-        "",
-        *table(head, cells, right=(3, 4, 5)),
-        "",
+    note = (
         "One choice at a time is made otherwise, with fewer permutations. No row is a better "
-        "answer than the first, and the largest cap among them has no stated confidence.",
-    ]
+        "answer than the first, and the largest cap among them has no stated confidence."
+    )
+    blocks: list[Block] = [DataTable(head, rows, right=(3, 4, 5)), Paragraph(note)]
     if picture:
-        lines += ["", f"![Safe cap and half drop with one choice made otherwise]({picture})"]
-    return lines
+        alt = "Safe cap and half drop with one choice made otherwise"
+        blocks.append(Figure(Path(picture), alt))
+    return [Section("Sensitivity of the cap", blocks, 3)]
 
 
-def more_data_lines(result: Cliffs) -> list[str]:
+def more_data_sections(result: Cliffs) -> list[Section]:
     """What more examples are expected to buy; nothing where it was not reckoned."""
-    more = result.certify.more
-    if not more:
-        return []
     rows = [
         [
             _budget(m),
@@ -92,21 +82,19 @@ def more_data_lines(result: Cliffs) -> list[str]:
             tokens(m.expected_cap_tokens, "none"),
             _gain(m),
         ]
-        for m in more
+        for m in result.certify.more
     ]
+    if not rows:
+        return []
     head = ["another", "buys", "cap to expect now", "then", "gain, tokens"]
-    assumes = result.certify.assumes
-    curve = "flat, as these data allow" if assumes == "flat" else "as it was fitted"
-    return [
-        "",
-        "### What more data would buy",
-        "",
-        *table(head, rows, right=(2, 3, 4)),
-        "",
+    curve = "flat, as these data allow" if result.certify.assumes == "flat" else "as it was fitted"
+    note = (
         f"Simulated, if the curve is {curve}, the examples are spread evenly over the bins and the "
         "corpus has as many: the median cap of eight data sets each, of the size of this one and "
-        "of the larger one. This data set's own cap is one such draw.",
-    ]
+        "of the larger one. This data set's own cap is one such draw."
+    )
+    table = DataTable(head, rows, right=(2, 3, 4))
+    return [Section("What more data would buy", [table, Paragraph(note)], 3)]
 
 
 def _budget(more: MoreData) -> str:
@@ -119,7 +107,7 @@ def _gain(more: MoreData) -> str:
     return f"{then - now:+,}" if then != now else "0"
 
 
-def joint_cap_line(result: Cliffs) -> str | None:
+def joint_cap_sentence(result: Cliffs) -> str | None:
     """The cap that scores and times respect, as a sentence; None where no time was tested."""
     joint = result.joint_cap
     if joint is None:
@@ -138,7 +126,7 @@ def joint_cap_line(result: Cliffs) -> str | None:
     )
 
 
-def variance_line(result: Cliffs) -> str | None:
+def scatter_sentence(result: Cliffs) -> str | None:
     """Whether scores scatter beyond what their mean explains; None where it was not tested."""
     signal = result.variance_signal
     if signal is None:
