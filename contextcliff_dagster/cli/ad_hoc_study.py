@@ -49,7 +49,7 @@ def over_data(wanted: Wanted) -> Study:
 
     assert wanted.data is not None
     if wanted.dataset is not None:
-        raise StudyError("--data and --dataset both name what is read; leave one of the two out.")
+        raise StudyError("--data and --dataset both name the corpus; leave one of the two out.")
     base = find_study(wanted.study or DEFAULT_STUDY)
     models = wanted.models or (base.models if wanted.study else ())
     entries = load_models()

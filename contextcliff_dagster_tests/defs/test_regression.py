@@ -166,7 +166,7 @@ def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: St
         write_table(target, table.set_column(column, "recipe_hash", other), EVAL_RECORDS)
     found = judge_regression(study, store, manifest, "other")
     assert found.shrunk == []
-    assert "asked otherwise" in found.unjudged["reference-short"]
+    assert "its requests differ" in found.unjudged["reference-short"]
     store.baseline_file(study.name).write_text("{")
     with pytest.raises(Exception, match="pin the baseline again"):
         read_baseline(study, store)
@@ -189,7 +189,7 @@ def test_a_webhook_that_fails_is_named_without_its_secret_and_told_later(
     assert len(alert(study, store, shrink_alarm(shrunk()), said.append)) == 1
     assert alert(study, store, shrink_alarm(shrunk()), said.append) == []
     assert len(webhook.got) == 2
-    assert "m has shrunk against then" in str(webhook.got[1]["text"])
+    assert "m has declined against then" in str(webhook.got[1]["text"])
     kept = [path.read_text() for path in store.root.rglob("*.json")]
     assert not any(SECRET in text for text in [*said, *kept])
 

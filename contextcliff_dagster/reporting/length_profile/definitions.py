@@ -46,8 +46,8 @@ def rules_section(result: Cliffs) -> Section:
         ]
         head = ["rule", "fired", "at bin", "value", "threshold"]
         note = (
-            "The rules compare single bins with the first one and know nothing of chance; the "
-            "verdict does not rest on them."
+            "The rules compare single bins with the first one and ignore chance; the verdict does "
+            "not depend on them."
         )
         blocks = [DataTable(head, rows, right=(3, 4)), Paragraph(note)]
     if scatter := scatter_sentence(result):
@@ -80,11 +80,11 @@ def definitions_section(result: Cliffs) -> Section:
                 definitions.nolima_0_85,
             ),
             (
-                "MECW (arXiv 2509.21361): longest length before a loss of more than 5%",
+                "MECW (arXiv 2509.21361): longest length before a drop of more than 5%",
                 definitions.mecw_5pct,
             ),
             (
-                "longest length before a loss of more than 30% of the baseline",
+                "longest length before a drop of more than 30% of the baseline",
                 definitions.drop_30pct,
             ),
         )
@@ -95,7 +95,7 @@ def definitions_section(result: Cliffs) -> Section:
         f"at {_lengths(long_score.base_tokens)} tokens: mean {score(long_score.mean)}"
         + (f" (by tokens {values})." if values else ".")
     )
-    note = "Read off the bins' means at their median lengths; these definitions give no intervals."
+    note = "Read from the bins' means at their median lengths; these definitions have no intervals."
     blocks: list[Block] = [
         DataTable(["definition", "tokens", "threshold"], rows, right=(1, 2)),
         Paragraph(relative),

@@ -116,8 +116,8 @@ def answer_sentence(name: str, result: Cliffs) -> Text:
         *head,
         "; keep documents at or below ",
         Strong(f"{tokens(cap)} tokens"),
-        f"{as_prompt}: up to there the {score_name(result)} is, with {level(result.confidence)} "
-        f"confidence, within {level(result.tolerance)} of its baseline ",
+        f"{as_prompt}: up to there, with {level(result.confidence)} confidence, the "
+        f"{score_name(result)} is within {level(result.tolerance)} of its baseline ",
         Bracketed(baseline_phrase(result)),
         f", measured with {amount(result)}.",
     ]
@@ -132,14 +132,14 @@ def _reading(results: Results) -> Section:
         [
             "The ",
             Strong("safe cap"),
-            f" is the largest length up to which a loss of {tolerance} of the baseline is excluded "
+            f" is the largest length up to which a drop of {tolerance} of the baseline is excluded "
             f"at {confidence} confidence. It is a limit for this task and this serving "
             "configuration, not a ranking of models.",
         ],
         f"Numbers in square brackets are {confidence} intervals. Where there is none, the reason "
-        "stands beside the number. Those of a drop from the place of the loss on, and of the group "
-        "that differs most, do not allow for the choice of that place or group: they are somewhat "
-        "too short.",
+        "is next to the number. The intervals of a drop from its location on, and of the group "
+        "that differs most, do not account for the choice of that location or group: they are "
+        "somewhat too short.",
         [
             Strong("Stable"),
             ", ",
@@ -148,7 +148,7 @@ def _reading(results: Results) -> Section:
             Strong("degraded"),
             ": where the score holds, where it falls, where it stays low.",
         ],
-        "What happens inside the model is not observed: the report says where the score drops, "
+        "What happens inside the model is not observed: the report shows where the score drops, "
         "not why.",
     ]
     return Section("How to read this", [Bullets(items)])
@@ -185,11 +185,10 @@ def _model_sections(
 def _unmeasured(results: Results, names: Sequence[str]) -> Section:
     items: list[Text] = []
     for name, result in zip(names, results, strict=True):
-        items += [(Code(name), f": {gap}.") for gap in _gaps(result)]
+        items += [(Code(name), f": {gap[0].upper()}{gap[1:]}.") for gap in _gaps(result)]
     items += [
-        "Standard deviations and shares of failures carry no interval: only the mean's is "
-        "computed.",
-        "Other tasks, corpora, prompts and serving configurations: a cap holds for what was "
+        "Standard deviations and failure rates have no interval: only the mean's is computed.",
+        "Other tasks, corpora, prompts and serving configurations: a cap holds only for what was "
         "measured.",
     ]
     return Section("What was not measured", [Bullets(items)])
@@ -197,27 +196,28 @@ def _unmeasured(results: Results, names: Sequence[str]) -> Section:
 
 def _gaps(result: Cliffs) -> list[str]:
     missing = {tag: n for tag, n in to_json(result.missing).items() if n}
-    tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items()) or "none"
-    gaps = [
-        f"calls without an answer, outside every mean: {tags} "
+    tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items())
+    unanswered = (
+        f"calls without an answer, not part of any mean: {tags} "
         f"({percent(result.missing_share)} of the planned calls)"
-    ]
+    )
+    gaps = [unanswered if tags else "no call went unanswered"]
     reach, window = measured_range(result), result.window_tokens
     if reach is None:
         gaps.append("no answer was scored")
     elif window and window > reach[1]:
         gaps.append(
-            f"nothing is known between {tokens(reach[1])} tokens, the longest document, and the "
-            f"window of {tokens(window)}"
+            f"nothing was measured between {tokens(reach[1])} tokens, the longest document, and "
+            f"the window of {tokens(window)}"
         )
     elif not window:
-        gaps.append("the model's window is not stated, so no share of it is given")
+        gaps.append("the context window is unknown, so no share of it is given")
     if result.baseline.mean is None:
         gaps.append("no baseline")
     if all(b.ttft_ms is None for b in result.bins):
         gaps.append("no time to first token")
     if result.confounds.identified == "not_assessed":
-        gaps.append("whether length is confounded with difficulty was not assessed")
+        gaps.append("confounding of length with difficulty was not assessed")
     gaps += refused_tests(result)
     if result.joint_cap is None:
         gaps.append("no joint cap of score and latency: too few times to first token")
@@ -230,7 +230,7 @@ def _provenance(results: Results, names: Sequence[str]) -> Section:
         blocks.append(
             Bullets([Item(Code(n), _origin(r)) for n, r in zip(names, results, strict=True)])
         )
-    machine = " beside this page holds all of it for machines, with every bin's tokens."
+    machine = " next to this page has all of it for programs, with every bin's tokens."
     return Section("Provenance", [*blocks, Paragraph([Code("report.json"), machine])])
 
 

@@ -44,12 +44,12 @@ def question_sections(result: Cliffs, picture: str | None) -> list[Section]:
     sections = [
         *_mix(result),
         *_controls(result),
-        *_evidence(result.by_position, position=True),
-        *_evidence(result.by_distance, position=False),
+        *_evidence(result, position=True),
+        *_evidence(result, position=False),
         *_levels(result),
     ]
     if sections and picture:
-        figure = Figure(Path(picture), "The score against what else the questions are")
+        figure = Figure(Path(picture), "The score against other properties of the questions")
         sections[-1] = replace(sections[-1], blocks=[*sections[-1].blocks, figure])
     return sections
 
@@ -57,8 +57,8 @@ def question_sections(result: Cliffs, picture: str | None) -> list[Section]:
 def refused_tests(result: Cliffs) -> list[str]:
     """Tests of the evidence that were refused, each with the reason."""
     curves = (
-        (result.by_position, "where the evidence stands"),
-        (result.by_distance, "two pieces of evidence"),
+        (result.by_position, "evidence position"),
+        (result.by_distance, "distance between two pieces of evidence"),
     )
     return [
         f"no test of the score by {words}: {curve.refused_because}"
@@ -80,7 +80,7 @@ def _mix(result: Cliffs) -> list[Section]:
         ]
         for b in row.bins
     ]
-    head = ["bin", "mean as measured", "mean at the equal mix", "of the mix in the bin"]
+    head = ["bin", "mean as measured", "mean at the equal mix", "share of the mix in the bin"]
     shares = ", ".join(
         f"{value} {percent(share)}"
         for value, share in zip(row.values, row.shares, strict=True)
@@ -90,7 +90,7 @@ def _mix(result: Cliffs) -> list[Section]:
         Section(
             f"At an equal mix of {CATEGORY_WORDS[row.category]}",
             [
-                Paragraph(f"Every bin with the same mix: {shares}."),
+                Paragraph(f"The mix, the same in every bin: {shares}."),
                 DataTable(head, cells, right=(1, 2, 3)),
             ],
             3,
@@ -108,7 +108,7 @@ def _controls(result: Cliffs) -> list[Section]:
         items += [sentence(text) for text in control.says]
         if control.name == "oracle":
             asked, known = tokens(control.n_all), tokens(control.n_askable)
-            items.append(f"{known} of {asked} examples say where their evidence is.")
+            items.append(f"{known} of {asked} examples give the position of their evidence.")
         for b in control.bins:
             mean = _estimate(b.mean, b.ci_low, b.ci_high, "no answers")
             by_bin.setdefault(b.bin, []).append(Bracketed(f"{mean.text}, n = {tokens(b.n)}"))
@@ -122,10 +122,11 @@ def _controls(result: Cliffs) -> list[Section]:
     return [Section(title, [*blocks, DataTable(head, rows, right=(1, 2, 3))], 3)]
 
 
-def _evidence(curve: EvidenceCurve | None, *, position: bool) -> list[Section]:
+def _evidence(result: Cliffs, *, position: bool) -> list[Section]:
+    curve = result.by_position if position else result.by_distance
     if curve is None or sum(g.mean is not None for g in curve.groups) < 2:
         return []
-    title = "Where the evidence stands" if position else "How far two pieces of evidence lie apart"
+    title = "Evidence position" if position else "Distance between two pieces of evidence"
     rows: list[list[Cell]] = [
         [
             _span(g, position),
@@ -141,19 +142,21 @@ def _evidence(curve: EvidenceCurve | None, *, position: bool) -> list[Section]:
         ]
         for g in curve.groups
     ]
-    first = "place in the text" if position else "tokens between"
+    first = "position in the text" if position else "tokens between"
     head = [first, "n", "documents", "mean", "mean at equal length"]
-    table = DataTable(head, rows, right=(1, 2, 3, 4))
-    return [Section(title, [Paragraph(_test(curve, position)), table], 3)]
+    test = Paragraph(_test(curve, position, 1.0 - result.confidence))
+    return [Section(title, [test, DataTable(head, rows, right=(1, 2, 3, 4))], 3)]
 
 
-def _test(curve: EvidenceCurve, position: bool) -> Text:
-    asked = f"{tokens(curve.n)} of {tokens(curve.n_all)} examples say it"
-    what = "the place" if position else "the distance"
+def _test(curve: EvidenceCurve, position: bool, alpha: float) -> Text:
+    of_all = "" if curve.n == curve.n_all else f" of {tokens(curve.n_all)}"
+    what = "Position" if position else "Distance"
+    known = f"{what} known for {tokens(curve.n)}{of_all} examples"
     p, low, high = curve.p_value, curve.difference_low, curve.difference_high
     if p is None:
-        return f"{asked}. Not tested: {sentence(curve.refused_because)}"
-    tested = f"{asked}. That {what} means nothing at equal length has p = {p:.3f}"
+        return f"{known}; not tested: {sentence(curve.refused_because)}"
+    effect = "an effect" if p <= alpha else "no effect detected"
+    tested = f"{known}; {effect} at equal length (p = {p:.2g})"
     if curve.group is None:
         return f"{tested}."
     shown = (
@@ -161,7 +164,8 @@ def _test(curve: EvidenceCurve, position: bool) -> Text:
         if curve.difference is not None and low is not None and high is not None
         else ""
     )
-    return Bracketed(f"{tested}; {_span(curve.groups[curve.group], position)} differs most{shown}.")
+    group = _span(curve.groups[curve.group], position)
+    return Bracketed(f"{tested}. Largest difference: {group}{shown}.")
 
 
 def _span(group: EvidenceGroup, position: bool) -> str:
@@ -187,9 +191,9 @@ def _levels(result: Cliffs) -> list[Section]:
         for r in levels
     ]
     head = ["level", "examples", "documents", "baseline", "verdict", "safe cap, tokens"]
-    table = DataTable([*head, "half of the drop at"], rows, right=(1, 2, 3, 5))
+    table = DataTable([*head, "midpoint of the drop, tokens"], rows, right=(1, 2, 3, 5))
     reasons = [f"{r.name}: {sentence(r.safe_cap_reason)}" for r in levels if r.safe_cap_reason]
-    return [Section("Levels, each by itself", [table, *([Bullets(reasons)] if reasons else ())], 3)]
+    return [Section("Each level on its own", [table, *([Bullets(reasons)] if reasons else ())], 3)]
 
 
 def _of(level: LevelResult) -> str:

@@ -18,10 +18,10 @@ def confounds_sentence(result: Cliffs) -> str | None:
     """Whether a changing mix of questions explains the loss; ``None`` where nobody looked."""
     confounds = result.confounds
     if confounds.identified == "no":
-        return "That length is the cause is not shown: see the warnings."
+        return "Length is not shown to be the cause: see the warnings."
     if confounds.identified != "yes":
         return None
-    return " ".join(["Is it length, or other questions?", *map(sentence, confounds.reasons)])
+    return " ".join(["Is length the cause, or other questions?", *map(sentence, confounds.reasons)])
 
 
 def detector_sections(result: Cliffs) -> list[Section]:
@@ -32,15 +32,15 @@ def detector_sections(result: Cliffs) -> list[Section]:
         [
             d.name,
             tokens(d.location_tokens, "nothing found"),
-            "cannot be told" if d.agrees is None else "yes" if d.agrees else "no",
+            "unknown" if d.agrees is None else "yes" if d.agrees else "no",
         ]
         for d in result.detectors
     ]
     table = DataTable(["detector", "drop at, tokens", "agrees"], rows, right=(1,))
     note = (
-        "Rules of thumb on the same data, without error rates: one agrees where its place lies in "
-        "the interval of the half drop, or where neither finds one. Agreement raises no "
-        "confidence."
+        "Rules of thumb on the same data, without error rates: one agrees where its location lies "
+        "in the interval of the midpoint of the drop, or where neither finds one. Agreement "
+        "raises no confidence."
     )
     return [Section("Other detectors", [table, Paragraph(note)], 3)]
 
@@ -60,14 +60,14 @@ def sensitivity_sections(result: Cliffs, picture: str | None) -> list[Section]:
         ]
         for r in result.sensitivity
     ]
-    head = ["choice", "made as", "verdict", "safe cap, tokens", "half of the drop at", "examples"]
+    head = ["choice", "value", "verdict", "safe cap, tokens", "midpoint of the drop", "examples"]
     note = (
-        "One choice at a time is made otherwise, with fewer permutations. No row is a better "
-        "answer than the first, and the largest cap among them has no stated confidence."
+        "One choice is changed at a time, with fewer permutations. No row is a better answer than "
+        "the first, and the largest cap among them has no stated confidence."
     )
     blocks: list[Block] = [DataTable(head, rows, right=(3, 4, 5)), Paragraph(note)]
     if picture:
-        alt = "Safe cap and half drop with one choice made otherwise"
+        alt = "Safe cap and midpoint of the drop, one choice changed at a time"
         blocks.append(Figure(Path(picture), alt))
     return [Section("Sensitivity of the cap", blocks, 3)]
 
@@ -77,7 +77,7 @@ def more_data_sections(result: Cliffs) -> list[Section]:
     rows = [
         [
             _budget(m),
-            f"{count(m.examples, 'example')}, about {tokens(m.per_bin)} a bin",
+            f"{count(m.examples, 'example')}, about {tokens(m.per_bin)} per bin",
             tokens(m.expected_cap_now, "none"),
             tokens(m.expected_cap_tokens, "none"),
             _gain(m),
@@ -86,15 +86,15 @@ def more_data_sections(result: Cliffs) -> list[Section]:
     ]
     if not rows:
         return []
-    head = ["another", "buys", "cap to expect now", "then", "gain, tokens"]
-    curve = "flat, as these data allow" if result.certify.assumes == "flat" else "as it was fitted"
+    head = ["extra tokens", "extra examples", "expected cap now", "after", "gain, tokens"]
+    curve = "flat, as these data allow" if result.certify.assumes == "flat" else "as fitted"
     note = (
-        f"Simulated, if the curve is {curve}, the examples are spread evenly over the bins and the "
-        "corpus has as many: the median cap of eight data sets each, of the size of this one and "
-        "of the larger one. This data set's own cap is one such draw."
+        f"Simulated, assuming that the curve is {curve}, examples are spread evenly over the bins "
+        "and the corpus has enough of them: the median cap of eight data sets each, of this size "
+        "and of the larger one. This data set's own cap is one such draw."
     )
     table = DataTable(head, rows, right=(2, 3, 4))
-    return [Section("What more data would buy", [table, Paragraph(note)], 3)]
+    return [Section("Expected gain from more data", [table, Paragraph(note)], 3)]
 
 
 def _budget(more: MoreData) -> str:
@@ -117,12 +117,12 @@ def joint_cap_sentence(result: Cliffs) -> str | None:
         return "Joint cap of score and latency: none, because the score supports none."
     if joint.limited_by == "latency":
         return (
-            f"Joint cap of score and latency: {tokens(cap)} tokens, limited by latency: beyond it "
-            "the first token comes later than the length explains."
+            f"Joint cap of score and latency: {tokens(cap)} tokens, limited by latency: beyond "
+            "that, time to first token is higher than expected."
         )
     return (
-        f"Joint cap of score and latency: {tokens(cap)} tokens, limited by accuracy: up to there "
-        "no slowdown beyond what the length explains was found."
+        f"Joint cap of score and latency: {tokens(cap)} tokens, limited by accuracy: up to "
+        "there, no unexpected rise in time to first token was found."
     )
 
 

@@ -44,7 +44,7 @@ def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
         "verdict",
         "safe cap, tokens",
         "as prompt tokens",
-        "half of the drop at, tokens",
+        "midpoint of the drop, tokens",
         "share of window",
         "drop",
         "baseline",
@@ -68,7 +68,7 @@ def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
                 Bracketed(
                     f"{estimate(base.mean, base.ci_low, base.ci_high)}, n = {tokens(base.n)}"
                 ),
-                tokens(r.window_tokens, "not stated"),
+                tokens(r.window_tokens, "unknown"),
                 tokens(r.n),
                 tokens(r.n_documents, "unknown"),
                 Code(r.tokenizer or None),
@@ -106,8 +106,8 @@ def zones_section(result: Cliffs) -> Section:
     mean = f"mean {score_name(result)}"
     head = ["zone", "from token", "to below token", mean, "examples in its bins"]
     note = (
-        "The zones are cut by the data, so their means carry no interval of their own; the bins' "
-        "means do."
+        "The zones are derived from the data, so their means have no interval of their own; the "
+        "bins' means do."
     )
     return Section("Zones", [DataTable(head, rows, right=(1, 2, 3, 4)), Paragraph(note)], 3)
 
@@ -138,7 +138,7 @@ def bins_section(result: Cliffs) -> Section:
         "variance",
         "failure rate",
         "missing",
-        "first token p50, p95",
+        "time to first token p50, p95",
     ]
     rows: list[list[Cell]] = []
     for b in bins:
@@ -197,16 +197,16 @@ def caps_section(result: Cliffs) -> Section:
     if not caps:
         return Section(title, [Paragraph("Not measured.")], 3)
     barred = result.verdict in (Verdict.INSUFFICIENT_DATA, Verdict.FLOOR)
-    why = "" if barred else ": a loss right after the baseline is not excluded"
+    why = "" if barred else ": a drop right after the baseline is not excluded"
     rows = [[level(c.tolerance), tokens(c.safe_cap_tokens, f"none supported{why}")] for c in caps]
-    head = [f"tolerated loss, at {level(result.confidence)} confidence", "safe cap, tokens"]
+    head = [f"tolerated drop, at {level(result.confidence)} confidence", "safe cap, tokens"]
     blocks: list[Block] = [DataTable(head, rows, right=(1,))]
     ordered = sorted(caps, key=lambda c: c.tolerance)
     values = [c.safe_cap_tokens or 0 for c in ordered]
     if any(wide < tight for tight, wide in pairwise(values)):
         note = (
-            "Each cap comes from losses laid around its own tolerance, so that a larger one may "
-            "come out a little lower; a length that is safe at the smaller is safe at the larger."
+            "Each cap is computed around its own tolerance, so the cap of a larger tolerance may "
+            "come out slightly lower; a length that is safe at the smaller is safe at the larger."
         )
         blocks.append(Paragraph(note))
     return Section(title, blocks, 3)

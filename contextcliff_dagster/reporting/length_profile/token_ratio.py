@@ -27,8 +27,8 @@ def token_sections(bins: Section, result: Cliffs) -> list[Section]:
     medians = [median for _, median in rows]
     tokenizer = Code(result.tokenizer or "the study's tokenizer")
     off = (
-        "the words around the document, and "
-        f"{tokens(ratio.template_tokens)} tokens for the chat template, taken off"
+        "without the prompt around the document and "
+        f"{tokens(ratio.template_tokens)} tokens for the chat template"
     )
     if max(medians) <= (1 + _ALIKE) * min(medians):
         middle = f"The server counts {sorted(medians)[len(medians) // 2]:.2f} tokens for one of "
@@ -47,9 +47,9 @@ def token_sections(bins: Section, result: Cliffs) -> list[Section]:
     differ = (
         f"Medians differ by {percent(ratio.spread)} at most, in bins of three calls or more."
         if ratio.spread is not None
-        else "Too few calls to hold bins against each other."
+        else "Too few calls to compare bins."
     )
-    prompt = "Prompt tokens by the server over tokens of the document in "
+    prompt = "Prompt tokens counted by the server per token of the document in "
     note = Paragraph([prompt, tokenizer, f", {off}. {differ}"])
     table = DataTable(head, cells, right=(1, 2, 3))
     return [bins, Section("Tokens of the study and of the model", [table, note], 3)]

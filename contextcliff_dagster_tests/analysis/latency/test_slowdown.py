@@ -135,9 +135,9 @@ def test_a_slow_server_limits_the_joint_cap_of_a_profile() -> None:
     joint = limited.cliffs.joint_cap
     assert joint.tokens == min(cap, found.earliest_tokens)
     assert limited.cliffs.safe_cap_tokens == cap
-    assert any("the first token comes later" in w for w in limited.cliffs.warnings)
+    assert any("time to first token is higher" in w for w in limited.cliffs.warnings)
     if joint.limited_by == "latency":
         assert "limited by latency" in str(joint_cap_sentence(limited.cliffs))
-        assert "cap there where latency counts" in risk_report(limited.cliffs)
+        assert "cap there where latency matters" in risk_report(limited.cliffs)
     no_times = profile_of(records.drop(columns=["ttft_ms"]))
     assert no_times.cliffs.joint_cap is None

@@ -78,7 +78,7 @@ def test_the_expected_cap_is_near_the_median_of_data_sets_of_that_size() -> None
 def test_where_the_curve_itself_falls_no_n_is_named() -> None:
     found = certified(ramp(800), 1)
     assert found.n_needed is None
-    assert "no n certifies" in found.reason
+    assert "more samples would not extend the cap" in found.reason
     assert found.assumes == "fitted"
 
 
@@ -130,5 +130,5 @@ def test_the_report_says_what_the_next_million_tokens_buys() -> None:
     page = "\n".join(as_markdown(more_data_sections(cliffs)))
     assert "1,000,000 tokens" in page
     assert "one such draw" in page
-    assert "a bin would be needed to certify" in str(certify_sentence(cliffs))
+    assert "per bin would be needed to certify" in str(certify_sentence(cliffs))
     assert not more_data_sections(replace(cliffs, certify=Certify(n_needed=None)))
