@@ -60,7 +60,7 @@ def report(
 
 def _nothing_measured(store: Store, study: Study) -> StudyError:
     return StudyError(
-        f"Study {study.name!r} has nothing measured in {store.root}; measure it with "
+        f"Study {study.name!r} has no measurement in {store.root}; measure it with "
         f"`contextcliff profile {study.name}`."
     )
 

@@ -83,7 +83,8 @@ def test_a_loss_of_length_is_told_at_an_equal_mix(hard: Floats) -> None:
         errors.append(metrics.mix[0].drop - 0.5)
         report = page_of([cliffs], picture=None)
         assert (
-            "Is length the cause, or other questions? With an equal mix of kinds of question" in report
+            "Is length the cause, or other questions? With an equal mix of kinds of question"
+            in report
         )
     assert abs(np.median(errors)) < 0.08
 

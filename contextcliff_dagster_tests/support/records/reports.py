@@ -164,7 +164,7 @@ def sample(
         "missing_share": 0.0,
         "verdict": "cliff" if has_cliff else "stable",
         "safe_cap_tokens": cap,
-        "safe_cap_reason": "Up to here a loss of 30% is excluded; beyond it the data allow one.",
+        "safe_cap_reason": "Up to here, a drop of 30% is excluded; beyond that, it is not.",
         "cap_prompt_tokens": cap + 14,
         "critical_threshold": {"tokens": int(half), "share": half / window}
         if has_cliff and window
