@@ -143,7 +143,7 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
         failed = check_of(run("eval_records", "metrics", "cliffs", "report", config=config))
         assert not failed.passed
         assert failed.severity is dg.AssetCheckSeverity.ERROR
-        assert "reference-short has shrunk" in str(failed.description)
+        assert "reference-short has declined" in str(failed.description)
         assert "reference-long is not worse" in str(failed.description)
     (told,) = webhook.got  # once
     assert told["shrunk"] == ["reference-short"]
