@@ -49,7 +49,7 @@ def over_data(options: StudyOptions) -> Study:
 
     assert options.data is not None
     if options.dataset is not None:
-        raise StudyError("--data and --dataset both name what is read; leave one of the two out.")
+        raise StudyError("--data and --dataset both name the corpus; leave one of the two out.")
     base = find_study(options.study or DEFAULT_STUDY)
     models = options.models or (base.models if options.study else ())
     entries = load_models()

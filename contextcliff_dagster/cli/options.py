@@ -44,7 +44,7 @@ class Finite(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
-            self.fail(f"{value!r} is no amount.", param, ctx)
+            self.fail(f"{value!r} is not an amount.", param, ctx)
         return found
 
 
@@ -55,7 +55,7 @@ def as_share(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     try:
         return float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no share; write .3 or 30%", ctx, param) from None
+        raise click.BadParameter(f"{value!r} is not a share; write .3 or 30%", ctx, param) from None
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -165,7 +165,7 @@ spending_options = together(
     click.option(
         "--dry-run",
         is_flag=True,
-        help="Say what would be measured and its cost; make no call, keep nothing.",
+        help="Show what would be measured and its cost; make no call, keep nothing.",
     ),
     click.option("--campaign", metavar="NAME", help="Go on with this campaign (default: newest)."),
     click.option("--yes", is_flag=True, help="Do not ask before spending money."),
@@ -184,7 +184,7 @@ class HalfWidth(click.ParamType):  # type: ignore[type-arg]
         try:
             share = float(str(value).strip().removesuffix("%")) / 100.0
         except ValueError:
-            self.fail(f"{value!r} is no percentage; write e.g. 5%.", param, ctx)
+            self.fail(f"{value!r} is not a percentage; write e.g. 5%.", param, ctx)
         if not 0.01 <= share <= 0.25:
             self.fail(f"{value} is not between 1% and 25%.", param, ctx)
         return share
@@ -195,13 +195,13 @@ targeted_options = together(
         "--pilot",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Ask N examples a bin, then more only where a token tells most about the loss.",
+        help="Measure N examples a bin, then more only where they best locate the drop.",
     ),
     click.option(
         "--until",
         type=HalfWidth(),
         metavar="W%",
-        help="Until it is located to ± W% of the lengths (default with --pilot: 5%).",
+        help="Stop when it is located to ± W% of the lengths (default with --pilot: 5%).",
     ),
     click.option(
         "--round",
@@ -226,7 +226,7 @@ class ControlList(click.ParamType):  # type: ignore[type-arg]
             return value
         named = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
         if odd := [name for name in named if name not in known]:
-            self.fail(f"{odd[0]!r} is no control; choose of {', '.join(known)}.", param, ctx)
+            self.fail(f"{odd[0]!r} is not a control; choose from {', '.join(known)}.", param, ctx)
         return named
 
 

@@ -60,9 +60,11 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
     if said := account.get("summary"):
         click.echo(f"\nCorpus: {said}")
     for model, calls in _too_long(prepared).items():
-        click.echo(f"Too long for {model}, so not sent: {calls:,} calls, by the study's count.")
+        click.echo(
+            f"Too long for {model}, so not sent: {calls:,} calls, by the study's token count."
+        )
     if prepared.kept and (files := file_list(prepared.study, store, account)):
-        click.echo(f"What became of each file: {files}")
+        click.echo(f"Outcome of each file: {files}")
     if few := _few_sentence(prepared.manifest, prepared.study.sampling.samples_per_bin):
         click.echo(f"\n{few}")
     click.echo(f"\n{estimate_sentence(prepared)}")
@@ -130,7 +132,7 @@ def _few_sentence(manifest: Manifest, asked: int) -> str | None:
         return None
     return (
         f"{few:,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for; "
-        "IN SAMPLE is all that can be drawn from them."
+        "IN SAMPLE is all they hold."
     )
 
 
@@ -138,7 +140,7 @@ def estimate_sentence(prepared: Prepared) -> str:
     """What measuring would take: calls, tokens, money, time."""
     e = prepared.estimate
     if not e.calls:
-        return "Nothing has to be measured: every call has its outcome in the ledger."
+        return "Nothing new to measure: every call has its outcome in the ledger."
     parts = [f"{e.calls:,} calls", f"about {e.tokens:,} tokens"]
     if e.usd:
         parts.append(f"about {money(e.usd)}")
@@ -158,7 +160,7 @@ def _of_controls(prepared: Prepared) -> list[str]:
         cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in own)) else ""
         if control == "oracle" and not any(line.calls for line in own):
             said.append(
-                "The control oracle can ask nothing: no example says where its evidence is."
+                "The control oracle has no example: none gives the position of its evidence."
             )
         else:
             said.append(f"Of these the control {control}: {left:,} calls{cost}.")

@@ -34,8 +34,8 @@ def choose_study(options: StudyOptions) -> Study:
     _refuse_empty(options)
     if options.questions is not None and options.data is None:
         raise StudyError(
-            "--questions goes with --data PATH, the folder of documents that are asked about; add "
-            "that, or leave it out."
+            "--questions goes with --data PATH, the folder of the documents; add that, or leave it "
+            "out."
         )
     check_models(options.models)
     if options.study is not None:
@@ -84,7 +84,7 @@ def _refuse_empty(options: StudyOptions) -> None:
     given["--questions"] = options.questions
     for name, value in given.items():
         if value is not None and not value.strip():
-            raise StudyError(f"{name} is empty; write what is meant, or leave it out.")
+            raise StudyError(f"{name} is empty; write a value, or leave it out.")
 
 
 def as_asked(study: Study, options: StudyOptions) -> Study:
@@ -113,7 +113,7 @@ def _note_what_is_hidden(name: str) -> None:
     if files := hidden_study(name):
         say(
             f"Note: study {name!r} is {files[0]}, not {files[1]} of this store, which measures "
-            "something else; rename yours to reach that."
+            "something else; rename your file to use the other."
         )
 
 

@@ -52,13 +52,13 @@ def comparison_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown; the picture is expected beside it."""
     a, b = comparison.a, comparison.b
     lines = [
-        f"# {_plain(b.name)} against {_plain(a.name)}",
+        f"# {_plain(b.name)} vs. {_plain(a.name)}",
         "",
         comparison.sentence,
         "",
         "![The shifted cliff](comparison.png)",
         "",
-        "| | A | B | B against A |",
+        "| | A | B | B vs. A |",
         "|---|---|---|---|",
         f"| | {_plain(a.name)} | {_plain(b.name)} | |",
         f"| examples (documents) | {a.n:,} ({a.n_documents:,}) | {b.n:,} "
@@ -66,7 +66,7 @@ def comparison_markdown(comparison: Comparison) -> str:
         f"| verdict | {a.verdict or 'none'} | {b.verdict or 'none'} | |",
         f"| mean score | {_overall(comparison)} |",
         f"| safe cap, tokens | {_caps(comparison.caps)} |",
-        f"| {level(comparison.tolerance)} of the baseline lost at, tokens | "
+        f"| {level(comparison.tolerance)} drop from the baseline at, tokens | "
         f"{_shift(comparison.loss_shift)} |",
         "",
         "| bin | tokens | n | mean A | mean B | difference | p (adjusted) |",
@@ -84,7 +84,7 @@ def comparison_markdown(comparison: Comparison) -> str:
         f"Intervals at {level(comparison.confidence)}, by bootstrap over documents. The "
         "p-values are adjusted for all bins and the overall difference together; the intervals are "
         "not. A safe cap is a confidence bound and moves with n, so its ratio has no interval; "
-        "the length at which the loss is reached has one.",
+        "the length at which the drop is reached has one.",
     ]
     if comparison.warnings:
         lines += ["", *(f"- {warning}" for warning in comparison.warnings)]

@@ -11,7 +11,7 @@ _COARSE = 0.1
 """Limits that lie so far above what is promised say too little."""
 _GOOD_POWER, _FAIR_POWER = 0.9, 0.7
 
-TABLE_COLUMNS = ("planted", "runs", "found", "unsafe cap", "no cap", "cap / truth", "place held")
+TABLE_COLUMNS = ("planted", "runs", "found", "unsafe cap", "no cap", "cap / truth", "location held")
 
 
 def rate(found: Mapping[str, Any]) -> str:
@@ -49,14 +49,16 @@ def conclusion(result: Mapping[str, Any]) -> str:
     reach = next(row for row in result["planted"] if row["kind"] == "step")["cap"]["median"]
     promised = 1.0 - result["confidence"]
     if None in (alarms["value"], unsafe["value"], power["value"]):
-        return "Too few simulations to say anything: ask for 20 or more."
+        return "Too few simulations for a conclusion: use 20 or more."
     runs = count(result["simulations"], "simulation")
     if max(alarms["low"], unsafe["low"]) > promised:
         safe = f"This design errs more often than the {level(promised)} it promises"
     elif max(alarms["high"], unsafe["high"]) > promised + _COARSE:
-        safe = f"{runs} cannot tell whether this design keeps to {level(promised)} of errors"
+        safe = (
+            f"{runs} are too few to show whether this design keeps to {level(promised)} of errors"
+        )
     else:
-        safe = f"As far as {runs} tell, this design keeps to {level(promised)} of errors"
+        safe = f"In {runs}, this design keeps to {level(promised)} of errors"
     if power["value"] >= _GOOD_POWER:
         finds = "it finds"
     elif power["value"] >= _FAIR_POWER:
@@ -65,7 +67,7 @@ def conclusion(result: Mapping[str, Any]) -> str:
         finds = "it is too small for"
     caps = f"reach {score(reach)} of what is safe in the median" if reach else "are mostly missing"
     return (
-        f"{safe}: false alarms {rate(alarms)}, unsafe caps {rate(unsafe)}; {finds} a loss of "
+        f"{safe}: false alarms {rate(alarms)}, unsafe caps {rate(unsafe)}; {finds} a drop of "
         f"{level(_drop(result))} (found in {rate(power)}), before which its caps {caps}."
     )
 

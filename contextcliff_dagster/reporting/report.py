@@ -16,16 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.json_report import machine_report
-from contextcliff_dagster.reporting.markdown.escaping import plain
-from contextcliff_dagster.reporting.markdown.page import markdown_report
-from contextcliff_dagster.reporting.sections import map_texts
+from contextcliff_dagster.reporting.length_profile.page import report_sections
+from contextcliff_dagster.reporting.sections import Section, map_texts
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from contextcliff_dagster.reporting.sections import Section
-
 
 SENSITIVITY_PICTURE, QUESTIONS_PICTURE = "sensitivity.png", "questions.png"
 BESIDE = (SENSITIVITY_PICTURE, QUESTIONS_PICTURE)
@@ -65,7 +61,7 @@ def write_report(
     from contextcliff_dagster.reporting.figures.confounds import plot_questions
     from contextcliff_dagster.reporting.figures.report_figure import plot_report
     from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
-    from contextcliff_dagster.reporting.markdown.render import as_markdown
+    from contextcliff_dagster.reporting.markdown.render import as_page
 
     secrets = secrets_of(os.environ)
     results = [from_json(Cliffs, without_secrets(to_json(c), secrets)) for c in cliffs]
@@ -73,7 +69,7 @@ def write_report(
     # The answers are matched to the results by names as they were measured, so before redaction.
     png = plot_report(results, _renamed(records, cliffs, results))
     sensitivity, questions = plot_sensitivity(results), plot_questions(results)
-    page = markdown_report(
+    page = report_sections(
         results,
         title=title,
         notes=notes,
@@ -82,7 +78,6 @@ def write_report(
         questions_picture=QUESTIONS_PICTURE if questions else None,
     )
     own = map_texts(sections, partial(without_secrets, secrets=secrets))
-    page += "".join(f"{line}\n" for line in as_markdown(own))
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
         indent=1,
@@ -99,7 +94,7 @@ def write_report(
         else:  # one of an earlier report would be taken for this one's
             (directory / name).unlink(missing_ok=True)
     write_atomic(files.json, f"{machine}\n".encode())
-    write_atomic(files.md, page.encode())
+    write_atomic(files.md, as_page([*page, *own]).encode())
     return files
 
 
@@ -109,7 +104,7 @@ def write_sections(sections: Sequence[Section], directory: Path, *, title: str) 
     Raises:
         StoreError: the folder cannot be written.
     """
-    from contextcliff_dagster.reporting.markdown.render import as_json, as_markdown
+    from contextcliff_dagster.reporting.markdown.render import as_json, as_page
 
     secrets = secrets_of(os.environ)
     sections = map_texts(sections, partial(without_secrets, secrets=secrets))
@@ -119,8 +114,7 @@ def write_sections(sections: Sequence[Section], directory: Path, *, title: str) 
     write_atomic(
         files.json, f"{json.dumps(machine, indent=1, ensure_ascii=False, default=str)}\n".encode()
     )
-    lines = [f"# {plain(title)}", *as_markdown(sections)]
-    write_atomic(files.md, ("\n".join(lines) + "\n").encode())
+    write_atomic(files.md, as_page([Section(title, level=1), *sections]).encode())
     return files
 
 

@@ -1,7 +1,7 @@
 """A report as data: sections of blocks, which Markdown (and other formats) render.
 
-Belongs here: what a section may hold. Does not belong here: what is said (the experiments), and how
-one format writes it (`markdown.render`).
+Belongs here: what a section may hold. Does not belong here: what is said (`length_profile`, the
+experiments), and how one format writes it (`markdown.render`).
 """
 
 from __future__ import annotations
@@ -11,33 +11,76 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-Cell = str | int | float | None
+
+@dataclass(frozen=True)
+class Code:
+    """A name or hash as written, set apart from the sentence; None is shown as not stated."""
+
+    text: Any
+
+
+@dataclass(frozen=True)
+class Strong:
+    """Words to catch the eye."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bracketed:
+    """Numbers of our own with intervals in square brackets, and nothing from outside."""
+
+    text: str
+
+
+Span = str | Code | Strong | Bracketed
+Text = Span | Sequence[Span]
+"""Inline text. A plain string is no markup: what looks like it is shown as written."""
+
+Cell = Text | int | float | None
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Running text. Plain: what looks like markup is shown as written."""
+    """Running text."""
 
-    text: str
+    text: Text
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Sentences of one paragraph, each on a line of its own in the source."""
+
+    items: Sequence[Text]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A bullet with bullets of its own."""
+
+    text: Text
+    parts: Sequence[Text]
 
 
 @dataclass(frozen=True)
 class Bullets:
     """Short statements, one a line."""
 
-    items: Sequence[str]
+    items: Sequence[Text | Item]
 
 
 @dataclass(frozen=True)
 class DataTable:
-    """Named columns; numbers are right-aligned, None is shown as a dash.
+    """Named columns; None is shown as a dash.
 
-    ``caption``: what the table shows, with its n; the reader sees it above the table.
+    ``caption``: what the table shows, with its n; the reader sees it above the table. ``right``:
+    columns aligned to the right, None for those that hold numbers alone.
     """
 
-    columns: Sequence[str]
+    columns: Sequence[Text]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
+    right: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,16 +91,21 @@ class Figure:
     alt: str
 
 
-Block = Paragraph | Bullets | DataTable | Figure
+Block = Paragraph | Lines | Bullets | DataTable | Figure
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it. ``level`` 2 is a section, 3 a part of one."""
+    """A heading and the blocks below it. ``level`` 1 is the page, 2 a section, 3 a part of one."""
 
-    title: str
+    title: Text
     blocks: Sequence[Block] = field(default_factory=tuple)
     level: int = 2
+
+
+def spans(text: Text) -> Sequence[Span]:
+    """Return ``text`` as its spans."""
+    return [text] if isinstance(text, Span) else text
 
 
 def map_texts(sections: Sequence[Section], change: Callable[[str], str]) -> list[Section]:

@@ -77,8 +77,8 @@ def definition_lines(cliffs: Cliffs) -> list[str]:
     for words, found in (
         ("RULER:", definitions.ruler_85_6),
         ("NoLiMa:", definitions.nolima_0_85),
-        ("MECW (5% loss):", definitions.mecw_5pct),
-        ("30% loss:", definitions.drop_30pct),
+        ("MECW (5% drop):", definitions.mecw_5pct),
+        ("30% drop:", definitions.drop_30pct),
     ):
         if found.threshold is None:  # nothing was scored
             continue
@@ -114,7 +114,7 @@ def _measured(cliffs: Cliffs) -> str:
 
 def _window(cliffs: Cliffs) -> str:
     window = cliffs.window_tokens
-    return "not stated" if window is None else f"{tokens(window)} tokens"
+    return "unknown" if window is None else f"{tokens(window)} tokens"
 
 
 def _confidence(cliffs: Cliffs) -> str:
@@ -213,19 +213,19 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
     cap = cliffs.safe_cap_tokens
     if cap is None:
         reason = sentence(cliffs.safe_cap_reason) or "The analysis gives no reason."
-        lines = [f"No hard cap can be supported by these data. {reason}"]
+        lines = [f"These data support no hard cap. {reason}"]
         return lines + ([more] if (more := certify_sentence(cliffs)) is not None else [])
     lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
     prompt = cliffs.cap_prompt_tokens
     if prompt is not None:
         lines.append(
-            f"That is the document; as a prompt of this model it is {tokens(prompt)} tokens."
+            f"That is the document alone; as a prompt of this model it is {tokens(prompt)} tokens."
         )
     joint = cliffs.joint_cap
     if joint is not None and joint.limited_by == "latency" and joint.tokens is not None:
         lines.append(
-            f"Beyond {tokens(joint.tokens)} tokens the first token comes later than the "
-            "length explains: cap there where latency counts."
+            f"Beyond {tokens(joint.tokens)} tokens, time to first token is higher than expected: "
+            "cap there where latency matters."
         )
     if (more := certify_sentence(cliffs)) is not None:
         lines.append(more)
@@ -236,4 +236,4 @@ def _other_cause(cliffs: Cliffs) -> list[str]:
     unknown = cliffs.confounds.identified == "no"
     if not unknown or location_tokens(cliffs) is None:
         return []
-    return ["That length is the cause is not shown: the report says why."]
+    return ["Length is not shown to be the cause: see the report for the reason."]

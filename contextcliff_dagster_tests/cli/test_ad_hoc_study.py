@@ -91,7 +91,7 @@ def test_recall_is_called_so_everywhere(tmp_path: Path, contextcliff_home: Path)
     assert first.code == 0, first
     assert "verbatim recall" in first.err, "the audit's note"
     assert "of verbatim recall, made from the texts" in first.out
-    files = next(line for line in first.out.splitlines() if line.startswith("What became of each"))
+    files = next(line for line in first.out.splitlines() if line.startswith("Outcome of each"))
     assert Path(files.split(": ")[1]).is_file()
     ended = call("profile", *options, "--samples-per-bin", "2")
     assert ended.code == 0, ended

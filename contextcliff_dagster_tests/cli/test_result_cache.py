@@ -40,9 +40,9 @@ def test_a_second_run_prints_the_same_and_needs_no_dagster(finished: tuple[Path,
     before = sorted(runs.rglob("*.db")) if runs.exists() else []
     ended = run(*PROFILE, "--store", str(store))
     assert ended.code == 0, ended.err
-    assert "Nothing had to be measured: all 15 calls are in the ledger." in ended.out
+    assert "Nothing new to measure: all 15 calls are in the ledger." in ended.out
     changed = [line for line in ended.out.splitlines() if line not in said.splitlines()]
-    assert changed == ["Nothing had to be measured: all 15 calls are in the ledger."]
+    assert changed == ["Nothing new to measure: all 15 calls are in the ledger."]
     assert (sorted(runs.rglob("*.db")) if runs.exists() else []) == before
 
 

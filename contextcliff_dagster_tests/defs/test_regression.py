@@ -143,7 +143,7 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
         failed = check_of(run("eval_records", "metrics", "cliffs", "report", config=config))
         assert not failed.passed
         assert failed.severity is dg.AssetCheckSeverity.ERROR
-        assert "reference-short has shrunk" in str(failed.description)
+        assert "reference-short has declined" in str(failed.description)
         assert "reference-long is not worse" in str(failed.description)
     (told,) = webhook.got  # once
     assert told["shrunk"] == ["reference-short"]
@@ -166,7 +166,7 @@ def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: St
         write_table(target, table.set_column(column, "recipe_hash", other), EVAL_RECORDS)
     found = judge_regression(study, store, manifest, "other")
     assert found.shrunk == []
-    assert "asked otherwise" in found.unjudged["reference-short"]
+    assert "its requests differ" in found.unjudged["reference-short"]
     store.baseline_file(study.name).write_text("{")
     with pytest.raises(Exception, match="pin the baseline again"):
         read_baseline(study, store)
@@ -189,7 +189,7 @@ def test_a_webhook_that_fails_is_named_without_its_secret_and_told_later(
     assert len(alert(study, store, shrink_alarm(shrunk()), said.append)) == 1
     assert alert(study, store, shrink_alarm(shrunk()), said.append) == []
     assert len(webhook.got) == 2
-    assert "m has shrunk against then" in str(webhook.got[1]["text"])
+    assert "m has declined against then" in str(webhook.got[1]["text"])
     kept = [path.read_text() for path in store.root.rglob("*.json")]
     assert not any(SECRET in text for text in [*said, *kept])
 

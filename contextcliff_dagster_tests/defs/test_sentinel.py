@@ -144,7 +144,7 @@ def test_the_job_passes_an_unchanged_model_and_fails_a_changed_one(
     serve(tmp_path, "reference-short")
     lost = ran(request_at(study, datetime(2026, 11, 24, 5, 30, tzinfo=UTC), instance))
     (failure,) = lost.get_step_failure_events()
-    assert "served has shrunk" in failure.step_failure_data.user_failure_data.description
+    assert "served has declined" in failure.step_failure_data.user_failure_data.description
     alerted = json.loads(told.read_text())
     assert (alerted["campaign"], alerted["shrunk"]) == ("sentinel-2026-11-24T0530", ["served"])
 

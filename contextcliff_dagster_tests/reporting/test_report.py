@@ -24,10 +24,10 @@ from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.figures.report_figure import plot_report
 from contextcliff_dagster.reporting.figures.sparkline import sparkline
 from contextcliff_dagster.reporting.json_report import machine_report
-from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.report import write_report
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 from contextcliff_dagster_tests.support.records.reports import (
+    page_of,
     result_of,
     results_of,
     sample,
@@ -203,7 +203,7 @@ def test_words_never_fail_and_never_print_a_raw_null(
     one: dict[str, Any], two: dict[str, Any]
 ) -> None:
     both = results_of([one, two])
-    texts = [risk_report(both[0]), comparison_line(both), markdown_report(both, title="t")]
+    texts = [risk_report(both[0]), comparison_line(both), page_of(both)]
     json.dumps(machine_report(both, title="t"), allow_nan=False)
     for text in texts:
         assert not re.search(r"\b(nan|inf)\b|\bNone [^a-z]|None[,;|)]", text)

@@ -37,8 +37,8 @@ ZONES:
 
 RECOMMENDATION:
 Hard cap inference context at 382 tokens.
-That is the document; as a prompt of this model it is 396 tokens.
-Half of the drop is reached at 7.0% of the window."""
+That is the document alone; as a prompt of this model it is 396 tokens.
+The midpoint of the drop is at 7.0% of the window."""
 
 
 def lines_of(**changes: Any) -> list[str]:
@@ -79,17 +79,17 @@ def test_without_a_cap_the_reason_stands_in_its_place() -> None:
         critical_threshold=None,
         zones=[],
     )
-    assert (
-        "No hard cap can be supported by these data. Only 12 documents: a verdict needs 20."
-        in lines
-    )
+    assert "These data support no hard cap. Only 12 documents: a verdict needs 20." in lines
     assert "Critical Threshold:    not supported by the data [INSUFFICIENT DATA]" in lines
-    assert lines[-1] == "The data cannot tell a drop from chance (200 examples over 200 documents)."
+    assert (
+        lines[-1]
+        == "Too few data to distinguish a drop from chance (200 examples over 200 documents)."
+    )
     assert not any("Hard cap" in line for line in lines)
 
 
 def test_a_loss_that_other_questions_explain_is_not_called_one_of_length() -> None:
-    said = "That length is the cause is not shown: the report says why."
+    said = "Length is not shown to be the cause: see the report for the reason."
     lines = lines_of(confounds={"identified": "no", "reasons": ["harder questions"]})
     assert lines[lines.index(said) - 1].startswith("That is the document")
     assert said not in lines_of(confounds={"identified": "yes", "reasons": ["harder questions"]})
@@ -126,9 +126,9 @@ def test_a_dip_says_that_the_score_comes_back() -> None:
 def test_an_unknown_window_is_said_and_not_divided_by() -> None:
     cliffs, _ = sample(window=None)
     lines = risk_report(result_of(cliffs)).splitlines()
-    assert "Max Technical Context: not stated" in lines
+    assert "Max Technical Context: unknown" in lines
     assert lines[-1] == (
-        "Half of the drop is reached at 575 tokens; the model's window is not stated."
+        "The midpoint of the drop is at 575 tokens; the context window is unknown."
     )
 
 
@@ -143,7 +143,7 @@ def test_the_comparison_is_one_line_with_the_longest_cap_first() -> None:
     line = comparison_line(results_of(sample_pair()[0]))
     assert line == (
         "COMPARISON: Safe cap: reference-long 1,479 tokens, reference-short 382 tokens "
-        "(3.9 times shorter); half of the drop at: reference-long 2,222 [1,844, 2,711], "
+        "(3.9 times shorter); midpoint of the drop: reference-long 2,222 [1,844, 2,711], "
         "reference-short 575 [477, 701]; the intervals do not overlap."
     )
     assert comparison_line(results_of(sample_pair()[0][:1])) == ""
@@ -152,7 +152,9 @@ def test_the_comparison_is_one_line_with_the_longest_cap_first() -> None:
 def test_results_on_different_scales_are_not_compared_silently() -> None:
     pair, _ = sample_pair()
     pair[1]["tokenizer"] = "tiktoken:o200k_base"
-    assert comparison_line(results_of(pair)).endswith("Different tokenizers: not on one scale.")
+    assert comparison_line(results_of(pair)).endswith(
+        "Different tokenizers: not directly comparable."
+    )
 
 
 def test_two_campaigns_of_one_model_are_told_apart() -> None:

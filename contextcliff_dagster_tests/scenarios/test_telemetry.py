@@ -78,12 +78,12 @@ def test_in_a_long_run_a_line_comes_every_ten_seconds() -> None:
 
 def test_a_line_says_what_a_person_wants_to_know() -> None:
     assert line(progress()) == (
-        "40 of 200 calls, 4 at once, 48,100 tokens (1,233/s), $0.1200, 2 retries, 25% from cache, "
-        "about 80 s left"
+        "40 of 200 calls, 4 in flight, 48,100 tokens (1,233/s), $0.1200, 2 retries, 25% from "
+        "cache, about 80 s left"
     )
     first = progress(done=0, prompt_tokens=0, completion_tokens=0, cached_tokens=0, retries=0,
                      cost_usd=0.0, seconds_left=None)  # fmt: skip
-    assert line(first) == "0 of 200 calls, 4 at once, 0 tokens, $0.0000"
+    assert line(first) == "0 of 200 calls, 4 in flight, 0 tokens, $0.0000"
 
 
 def test_the_cache_share_is_shown_where_the_server_tells_it() -> None:

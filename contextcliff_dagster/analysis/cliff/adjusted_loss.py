@@ -87,12 +87,12 @@ def judge_adjusted_drop(
     drop, measured = adjusted.drop, adjusted.measured
     if not finding.visible:
         if abs(drop.value - measured) >= MOST_CHANGED * settings.tolerance:
-            return "no", f"{head}: {hidden} hides what length does."
+            return "no", f"{head}: {hidden} hides the effect of length."
         return "yes", f"{head}."
     if drop.value < LEAST_REMAINING * measured:
-        return "no", f"{head}: most of the loss is that of {other}."
+        return "no", f"{head}: most of the drop comes from {other}."
     if adjusted.strength <= CHOSEN:
-        return "no", f"{head}: too few examples show that any of the loss is the length's."
+        return "no", f"{head}: too few examples to attribute any of the drop to length."
     return "yes", f"{head}."
 
 

@@ -35,7 +35,7 @@ def certified_cap(
     cells = losses.cells
     baseline_end = int(cells.high[cells.baseline_cells - 1])
     longest = int(cells.high[-1])
-    loss, sure = f"{tolerance:.0%}", f"{confidence:.0%}"
+    drop, sure = f"{tolerance:.0%}", f"{confidence:.0%}"
     first = earliest_loss(losses, tolerance, confidence)
     tokens = int(cells.high[first - 1]) if first else 0
     if before is not None:
@@ -43,18 +43,18 @@ def certified_cap(
     if tokens <= baseline_end:
         return Cap(
             None,
-            f"A loss of {loss} right after the baseline region (up to {baseline_end:,} tokens) "
-            f"cannot be excluded at {sure} confidence: no longer length is shown to be safe; "
+            f"A drop of {drop} right after the baseline region (up to {baseline_end:,} tokens) "
+            f"cannot be excluded at {sure} confidence, so no longer length is known to be safe; "
             "measure more examples or shorter ones.",
         )
     if tokens >= longest:
         return Cap(
             longest,
-            f"A loss of {loss} is excluded at {sure} confidence up to {longest:,} tokens, the "
+            f"A drop of {drop} is excluded at {sure} confidence up to {longest:,} tokens, the "
             "longest length scored; nothing longer was measured.",
         )
     return Cap(
         tokens,
-        f"Up to {tokens:,} tokens a loss of {loss} is excluded at {sure} confidence; beyond it the "
-        "data allow one.",
+        f"Up to {tokens:,} tokens, a drop of {drop} is excluded at {sure} confidence; beyond that, "
+        "it is not.",
     )

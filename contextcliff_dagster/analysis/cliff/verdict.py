@@ -156,13 +156,13 @@ def find_verdict(
     scan = scan_documents(documents, permutations=settings.permutations, seed=settings.seed)
     if scan is None and len(np.unique(documents.length_tokens)) > 1:
         return _insufficient(
-            "No length splits the examples so that 15% lie before and 4% after it: nearly all have "
-            "one length; measure more at the others."
+            "Nearly all examples have one length: no length has 15% of them before it and 4% "
+            "after; measure more at other lengths."
         )
     if scan is None:
         return _insufficient(
-            "All scored lengths are the same: nothing can be said about length; measure documents "
-            "of different lengths."
+            "All scored documents have the same length, so its effect is unknown; measure "
+            "documents of different lengths."
         )
     curves = Curves(documents, settings.baseline_share)
     evidence = Evidence(scan, curves, settings.tolerance)
@@ -224,7 +224,7 @@ def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
         shape = shape_of(curves.fit)
         warnings = []
         if shape == "unclear":
-            warnings.append("Whether the loss is sudden or gradual cannot be told from these data.")
+            warnings.append("These data do not show whether the drop is sudden or gradual.")
         location = half_drop(losses, fall, settings.confidence)
         start = max(fall.complete_tokens, location.high)
         longest = int(losses.cells.high[-1]) + 1
@@ -233,13 +233,13 @@ def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
         return Finding(verdict, "", loss, (round(start), longest), evidence, warnings, visible=True)
     warnings = []
     if found and fall:
-        why = "too few examples show that it reaches" if fall.drop.value >= least else "below"
+        why = "too few examples to confirm" if fall.drop.value >= least else "below"
         warnings.append(
-            f"A loss with length is visible ({fall.drop.value:.0%}): {why} what counts as an "
-            f"alarm ({least:.0%})."
+            f"A drop with length is visible ({fall.drop.value:.0%}): {why} the size that counts as "
+            f"an alarm ({least:.0%})."
         )
     elif scan.rise_p_value <= alpha:
-        warnings.append("The score rises with length: the short documents may be the harder ones.")
+        warnings.append("The score rises with length: questions on short documents may be harder.")
     return Finding(Verdict.STABLE, "", None, (0, 0), evidence, warnings, visible=found)
 
 

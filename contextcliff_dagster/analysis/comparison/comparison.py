@@ -76,8 +76,7 @@ def compare(
     for side, measured in ((pairs.a, a), (pairs.b, b)):
         if not len(side.n):
             raise ContextCliffError(
-                f"{measured.name} has no scored answer, so there is nothing to compare; "
-                "measure it first."
+                f"{measured.name} has no scored answer to compare; measure it first."
             )
         if len(side.n) > MOST_DOCUMENTS:
             raise ContextCliffError(
@@ -226,13 +225,13 @@ def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:
     found = []
     if not pairs.paired:
         found.append(
-            "Unpaired: the two share no example, so documents differ too and the comparison is "
+            "Unpaired: no example in common, so the documents differ too and the comparison is "
             "weaker than one on the same sample."
         )
     elif pairs.only_a or pairs.only_b:
         found.append(
-            f"Compared on what both answered: {pairs.only_a:,} examples of {a.name} and "
-            f"{pairs.only_b:,} of {b.name} are left out."
+            f"Only examples answered by both are compared: {pairs.only_a:,} examples of {a.name} "
+            f"and {pairs.only_b:,} of {b.name} are left out."
         )
     names = [side.cliffs.score.name if side.cliffs else None for side in (a, b)]
     if None not in names and names[0] != names[1]:
@@ -251,22 +250,22 @@ def sentence(result: Comparison) -> str:
         sentence = f"{b} scores {'lower' if difference < 0 else 'higher'} than {a} by "
         sentence += f"{abs(difference):.2f} on average ({span}, p = {overall.p_value:.2g})"
     elif worse:
-        sentence = f"{b} and {a} differ in part of the lengths (overall {difference:+.2f}, {span})"
+        sentence = f"{b} and {a} differ at some lengths (overall {difference:+.2f}, {span})"
     else:
-        sentence = f"No difference between {b} and {a} is shown (overall {difference:+.2f}, {span})"
+        sentence = f"No difference detected between {b} and {a} (overall {difference:+.2f}, {span})"
     if worse:
         sentence += f", significantly so in {', '.join(worse)}"
     shift = result.loss_shift
-    loss = f"a loss of {result.tolerance:.0%}"
+    drop = f"a drop of {result.tolerance:.0%}"
     if shift.ratio is not None:
         low, high = (f"{v:.2f}" if v else "?" for v in (shift.ci_low, shift.ci_high))
         sentence += (
-            f"; {loss} is reached at {shift.b_tokens:,} tokens instead of "
+            f"; {drop} is reached at {shift.b_tokens:,} tokens instead of "
             f"{shift.a_tokens:,} (ratio {shift.ratio:.2f}, {low} to {high})"
         )
     elif shift.a_tokens is None and shift.b_tokens is None:
-        sentence += f"; neither reaches {loss} within the measured lengths"
+        sentence += f"; neither reaches {drop} within the measured lengths"
     else:
         who, at = (b, shift.b_tokens) if shift.b_tokens else (a, shift.a_tokens)
-        sentence += f"; only {who} reaches {loss}, at {at:,} tokens"
+        sentence += f"; only {who} reaches {drop}, at {at:,} tokens"
     return sentence + "."

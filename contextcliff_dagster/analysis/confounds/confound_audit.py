@@ -182,7 +182,7 @@ def _by_category(
                 drop, strength = _drop(found.mean, found.variance, settings.confidence)
                 measured = float(1.0 - after / before)
                 head = (
-                    f"With the mix of {_WORDS[name]} held equal, the drop {beyond.words} is "
+                    f"With an equal mix of {_WORDS[name]}, the drop {beyond.words} is "
                     f"{percent(drop.value)} [{percent(drop.low)}, {percent(drop.high)}], and "
                     f"{percent(measured)} as measured"
                 )
@@ -221,15 +221,15 @@ _WORDS = {
     "level": "levels",
     "domain": "domains",
     "source": "sources",
-    "evidence_position": "places of the evidence",
+    "evidence_position": "evidence positions",
 }
 
 
 def _apart(name: str, beyond: DropWindow, covered: Floats) -> str:
     return (
-        f"Length and {_WORDS[name]} cannot be told apart: of the examples {beyond.words} "
-        f"{covered[1]:.0%}, and of the others {covered[0]:.0%}, are of {_WORDS[name]} that both "
-        f"have in {LEAST_DOCUMENTS} documents or more; a loss may be that of other {_WORDS[name]}."
+        f"Length and {_WORDS[name]} cannot be separated: only {covered[1]:.0%} of the examples "
+        f"{beyond.words} and {covered[0]:.0%} of the others have {_WORDS[name]} that occur on both "
+        f"sides in {LEAST_DOCUMENTS} documents or more; a drop may come from other {_WORDS[name]}."
     )
 
 

@@ -76,21 +76,21 @@ def oracle(
     settings: AnalysisSettings,
 ) -> Judged:
     near, far = means.before, means.beyond
-    sentences = [f"With the evidence alone the model scores {_mean_text(means.whole)}."]
+    sentences = [f"With the evidence alone, the model scores {_mean_text(means.whole)}."]
     if pairs is None or beyond is None or near is None or far is None:
         return None, "not_assessed", sentences
     m0, m1, o0, o1 = pairs.means()
     if min(o0, o1) < LEAST_ORACLE or m0 <= 0:
         sentences.append(
-            "So little is answered with the evidence alone that it says nothing of how hard the "
-            "questions are."
+            "With the evidence alone, too few answers are right to measure how hard the questions "
+            "are."
         )
         return None, "not_assessed", sentences
     drop = _drop_at_equal_difficulty(pairs, settings)
     reach = max(drop.value - drop.low, 1e-9)
     head = (
-        f"With the evidence alone the model scores {_mean_text(near)} before and {_mean_text(far)} "
-        f"{beyond.words}; at equal difficulty the drop is {percent(drop.value)} "
+        f"With the evidence alone, the model scores {_mean_text(near)} before and "
+        f"{_mean_text(far)} {beyond.words}; at equal difficulty the drop is {percent(drop.value)} "
         f"[{percent(drop.low)}, {percent(drop.high)}], and {percent(1.0 - m1 / m0)} as measured"
     )
     measured = 1.0 - m1 / m0
@@ -112,14 +112,14 @@ def no_context(
     finding: Finding,
     settings: AnalysisSettings,
 ) -> Judged:
-    sentences = [f"Without the document the model scores {_mean_text(means.whole)}."]
+    sentences = [f"Without the document, the model scores {_mean_text(means.whole)}."]
     most = max(means.bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
     if most is not None and most.mean is not None and (most.ci_low or 0.0) > 0:
         known = MeanScore(most.n, most.mean, most.ci_low, most.ci_high)
         if most.mean >= LEAST_KNOWN:
             sentences.append(
-                f"In bin {most.bin} it scores {_mean_text(known)} without it: there the curve "
-                "cannot be expected to fall below that."
+                f"In bin {most.bin}, the score without it is {_mean_text(known)}: the curve cannot "
+                "be expected to fall below that."
             )
     if pairs is None or beyond is None or means.before is None or means.beyond is None:
         return None, "not_assessed", sentences
@@ -127,15 +127,15 @@ def no_context(
     if finding.visible and m0 > m1 and c0 - c1 >= 0.5 * (m0 - m1):
         certain = _known_explains_half(pairs, settings)
         sentences.append(
-            f"Of the questions {beyond.words} it knows {c1:.2f} without the document and of the "
-            f"others {c0:.2f}: {'most' if certain else 'perhaps most'} of the loss ({m0:.2f} to "
-            f"{m1:.2f}) is that of questions that need no document."
+            f"Without the document, the model answers {c1:.2f} of the questions {beyond.words} and "
+            f"{c0:.2f} of the others: {'most' if certain else 'perhaps most'} of the drop "
+            f"({m0:.2f} to {m1:.2f}) comes from questions that need no document."
         )
         return None, "no" if certain else "not_assessed", sentences
     if finding.visible and c1 >= 0.5 * m1 and c1 >= LEAST_KNOWN:
         sentences.append(
-            f"Of the score {beyond.words}, {m1:.2f}, the model has {c1:.2f} without the document: "
-            "what it reads there is less than the curve shows."
+            f"Of the score {beyond.words}, {m1:.2f}, the model reaches {c1:.2f} without the "
+            "document: it reads less there than the curve shows."
         )
     return None, "not_assessed", sentences
 

@@ -63,7 +63,7 @@ def evidence_curve(
     n, documents = len(examples), int(examples["document"].nunique())
     if n < LEAST_EXAMPLES or documents < LEAST_DOCUMENTS:
         why = (
-            f"only {n} examples on {documents} documents say it, "
+            f"it is known for only {n} examples on {documents} documents, "
             f"and {LEAST_EXAMPLES} on {LEAST_DOCUMENTS} are needed"
         )
         return _untested(axis, n, len(sample.examples), refused_because=why)
@@ -74,7 +74,7 @@ def evidence_curve(
     curve = _untested(axis, n, len(sample.examples), groups)
     used = np.array([g.mean is not None for g in curve.groups])
     if used.sum() < 2:
-        return replace(curve, refused_because="nearly all evidence stands at one place")
+        return replace(curve, refused_because="nearly all evidence has one position")
     return _tested(curve, examples[used[group]], group[used[group]], settings)
 
 
@@ -170,7 +170,7 @@ def _tested(
     sums = moved.sums(residual, group[taken], len(curve.groups))
     spread = sums[1:].std(axis=0)
     if not (spread > 1e-9).any():
-        why = "no two documents of one length bin have their evidence at other places"
+        why = "no two documents of one length bin differ in it"
         return replace(curve, refused_because=why)
     standard = np.where(spread > 1e-9, spread, np.inf)
     z = np.abs(sums - sums[1:].mean(axis=0)) / standard
@@ -239,10 +239,10 @@ def evidence_sentence(curve: EvidenceCurve | None, confidence: float) -> str | N
     way = "lower" if curve.difference < 0 else "higher"
     if curve.axis == "evidence_position":
         low, high = f"{group.low:.0%}", f"{group.high:.0%}"
-        where = f"Where the evidence stands matters: from {low} to {high} of the text"
+        where = f"Evidence position matters: from {low} to {high} of the text,"
     else:
         low, high = f"{group.low:,.0f}", f"{group.high:,.0f}"
-        where = f"How far two pieces of evidence lie apart matters: at {low} to {high} tokens"
+        where = f"Distance between two pieces of evidence matters: at {low} to {high} tokens,"
     return (
         f"{where} the score is {way} than elsewhere at the same lengths (difference "
         f"{curve.difference:+.2f} [{curve.difference_low:+.2f}, {curve.difference_high:+.2f}], "

@@ -54,12 +54,14 @@ class Target:
         low, high = UNTIL
         if not low <= self.half_width <= high:
             raise StudyError(
-                f"The loss cannot be located to ±{self.half_width:.3%} of the examples: choose "
+                f"The drop cannot be located to ±{self.half_width:.3%} of the examples: choose "
                 f"{low:.0%} to {high:.0%}."
             )
         for name in ("pilot", "batch"):
             if getattr(self, name) < 1:
-                raise StudyError(f"A {name} of {getattr(self, name)} examples is none: choose 1.")
+                raise StudyError(
+                    f"A {name} of {getattr(self, name)} examples is too small: choose 1 or more."
+                )
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,10 @@ class Round:
         if self.window is None:
             return "nothing is known yet"
         where = (
-            f"the loss lies between {self.window.from_tokens:,} and {self.window.to_tokens:,} "
-            f"tokens with {int(100 * self.window.mass)}%"
+            f"the drop lies between {self.window.from_tokens:,} and {self.window.to_tokens:,} "
+            f"tokens with probability {int(100 * self.window.mass)}%"
         )
-        return where if self.none < 0.005 else f"{where}, nowhere with {self.none:.0%}"
+        return where if self.none < 0.005 else f"{where}, and there is none with {self.none:.0%}"
 
     def number(self, target: Target) -> int:
         """Which round this is, the pilot being the first, as its examples tell."""
@@ -110,11 +112,11 @@ class Round:
             return f"Done after {total:,} examples: {self.belief}."
         if self.done == "no_loss":
             return (
-                f"Done after {total:,} examples: no cliff over the range; that no loss of "
-                f"{self.least_drop:.0%} or more lies anywhere has {self.none:.0%}."
+                f"Done after {total:,} examples: no cliff over the range; the probability of no "
+                f"drop of {self.least_drop:.0%} or more is {self.none:.0%}."
             )
         if self.done == "exhausted":
-            return f"Every one of the {total:,} examples is asked: {self.belief}."
+            return f"All {total:,} examples are measured: {self.belief}."
         count = sum(self.more.values())
         bins = ", ".join(bin for bin, more in self.more.items() if more)
         if self.window is None:

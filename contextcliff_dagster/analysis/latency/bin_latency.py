@@ -128,7 +128,7 @@ def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
     ``bins``: key and excess of each.
     """
     sentences = []
-    for kind, words in (("ttft", "the first token came"), ("duration", "the answer was complete")):
+    for kind, words in (("ttft", "Time to first token"), ("duration", "Time to the full answer")):
         excesses = [(bin, by.ttft if kind == "ttft" else by.duration) for bin, by in bins]
         slow = [
             f"{bin} {excess.median:+.0%} [{excess.ci_low:+.0%}, {excess.ci_high:+.0%}], "
@@ -137,5 +137,5 @@ def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
             if excess is not None and excess.ci_low is not None and excess.ci_low > WORTH_A_WARNING
         ]
         if slow:
-            sentences.append(f"Later than length explains, {words}: {', '.join(slow)}.")
+            sentences.append(f"{words} is higher than expected: {', '.join(slow)}.")
     return sentences

@@ -68,16 +68,16 @@ def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
     """A sentence per kind of time that has a slowdown."""
     sentences = []
     for test, words in (
-        (tests.ttft, "the first token comes"),
-        (tests.duration, "the answer is complete"),
+        (tests.ttft, "time to first token"),
+        (tests.duration, "time to the full answer"),
     ):
         if test is None or test.slowdown is None:
             continue
         slow = test.slowdown
         sentences.append(
             f"Beyond {slow.last_normal_tokens:,} tokens [{slow.earliest_tokens:,}, "
-            f"{slow.latest_tokens:,}] {words} later than any law a + b L + c L^2 of the length L "
-            f"explains: {slow.excess:+.0%} [{slow.excess_low:+.0%}, {slow.excess_high:+.0%}], "
+            f"{slow.latest_tokens:,}] {words} is higher than any law a + b L + c L^2 of the length "
+            f"L predicts: {slow.excess:+.0%} [{slow.excess_low:+.0%}, {slow.excess_high:+.0%}], "
             f"n = {slow.calls} documents, p = {test.p_value:.3f}."
         )
     return sentences

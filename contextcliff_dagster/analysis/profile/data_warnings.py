@@ -26,13 +26,15 @@ def data_warnings(
     if len(calls) and unanswered / len(calls) > _MISSING_WORTH_A_WARNING:
         warnings.append(
             f"{unanswered} of {len(calls)} planned calls have no answer "
-            f"({unanswered / len(calls):.0%}): the result rests on the others."
+            f"({unanswered / len(calls):.0%}): the result uses the others."
         )
     empty = [row.bin for row in rows if row.n == 0]
     if empty:
         warnings.append(f"No answer was scored in {', '.join(empty)}.")
     if finding.verdict is Verdict.STABLE and cap.tokens is None:
-        warnings.append("No loss is visible, yet too few examples to call any length safe.")
+        warnings.append(
+            "No drop is visible, but there are too few examples to call any length safe."
+        )
     first = next((row for row in rows if row.sd is not None), None)
     if first and first.sd == 0 and len(rows) > 1:
         warnings.append(
@@ -44,6 +46,6 @@ def data_warnings(
         if longest < 0.5 * context.window_tokens:
             warnings.append(
                 f"The longest scored document has {longest:,} tokens, "
-                f"{longest / context.window_tokens:.0%} of the window: nothing is known beyond."
+                f"{longest / context.window_tokens:.0%} of the window: nothing was measured beyond."
             )
     return warnings

@@ -37,9 +37,9 @@ MOST_EXAMPLES = 1_000_000
 """Of more, this many stand for all, in proportion: the verdict is more cautious, not slower."""
 
 ASSUMED = (
-    "The table gives means and n alone: each n is taken as that many independent examples scored 0 "
+    "The table gives only means and n: each n is taken as that many independent examples scored 0 "
     "or 1. If questions share documents, intervals are too narrow and the cap may be too long; "
-    "state the number of documents as n then."
+    "give the number of documents as n then."
 )
 
 
@@ -66,16 +66,15 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
         said += [ASSUMED, *_of_verdict(result.warnings, context.warnings)]
         if table.base_score is not None and not _near(table.base_score, baseline):
             said.append(
-                f"The base score {table.base_score:.3f} is not what the shortest lengths show "
-                f"({baseline.mean:.3f}): the definitions compare with it, verdict and cap do "
-                "not."
+                f"The base score {table.base_score:.3f} differs from the shortest lengths' "
+                f"({baseline.mean:.3f}): the definitions use it, verdict and cap do not."
             )
     else:
         without = int(np.isnan(table.n).sum())
         result = replace(
             result,
             safe_cap_reason=f"The table gives no n for {without} of its {len(table.n)} lengths: "
-            "how sure the means are is unknown, so they support neither a verdict nor a cap.",
+            "the means have no known precision and support neither a verdict nor a cap.",
             detectors=[],  # nothing was there to look at
             sensitivity=[],
         )

@@ -104,14 +104,16 @@ def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin]) -> Sample:
     answered = calls["answered"].to_numpy()
     kept = [b for b in bins if b.merged_into is None]
     warnings += [
-        f"Bin {b.bin} was starved and merged into {b.merged_into}." for b in bins if b.merged_into
+        f"Bin {b.bin} had too few documents and was merged into {b.merged_into}."
+        for b in bins
+        if b.merged_into
     ]
     if not kept and answered.any():
         kept = decile_bins(calls["length_tokens"].to_numpy(np.int64)[answered])
     kept.sort(key=lambda b: (b.edge_low, b.edge_high, b.bin))
     calls["bin_index"] = _bin_index(calls, kept)
     if stray := int((calls["bin_index"] < 0).sum()):
-        warnings.append(f"{stray} records lie in no bin: they count for the curve, not for a bin.")
+        warnings.append(f"{stray} records lie in no bin: they count for the curve only.")
     examples = average_replicates(calls, answered)
     return Sample(calls, examples, kept, bool(calls["document_id"].ne("").any()), warnings)
 
@@ -156,13 +158,13 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     answered = ~unscored & ~np.isnan(scores)
     if silent := int((~unscored & np.isnan(scores)).sum()):
         warnings.append(
-            f"{silent} records have no score and no reason for it: left out of every mean."
+            f"{silent} records have neither a score nor a failure tag: left out of every mean."
         )
     outside = answered & ((scores < 0) | (scores > 1))
     if outside.any():
         raise ContextCliffError(
             f"{outside.sum()} of {answered.sum()} scores lie outside 0..1 (the first is "
-            f"{scores[outside][0]:g}): state the scale or rescale them."
+            f"{scores[outside][0]:g}): give the scale or rescale them."
         )
     # An empty document has no log length; one token is the nearest that has.
     numbers["length_tokens"] = np.maximum(lengths, 1).round().astype(np.int64)

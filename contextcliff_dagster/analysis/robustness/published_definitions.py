@@ -71,8 +71,8 @@ def effective_lengths(
     warnings: list[str] = []
     if base <= 0:
         warnings.append(
-            "The base score is 0: every length meets the definitions relative to it, which says "
-            "nothing."
+            "The base score is 0: every length meets the definitions relative to it, so they are "
+            "not informative."
         )
     out: dict[str, EffectiveLength] = {}
     for name, level in thresholds.items():

@@ -72,7 +72,9 @@ def required_sample_size(
     if not settings.second_opinions or finding.evidence is None or not bins:
         return nothing
     if finding.verdict is Verdict.FLOOR:
-        return replace(nothing, reason="The score is at the floor: no n makes a length safe.")
+        return replace(
+            nothing, reason="The score is at the floor: more samples would make no length safe."
+        )
     expected = _Expected(documents, finding, settings)
     longest = int(documents.length_tokens[-1])
     per_bin = float(documents.n.sum()) / bins
@@ -82,8 +84,8 @@ def required_sample_size(
         needed = int(np.ceil(per_bin))
     elif (lost := expected.lost_at()) is not None:
         reason = (
-            f"The fitted curve itself has lost {settings.tolerance:.0%} at {lost:,} tokens: "
-            "no n certifies a longer length."
+            f"The fitted curve has dropped by {settings.tolerance:.0%} at {lost:,} tokens: "
+            "on the fitted curve, more samples would not extend the cap."
         )
     else:
         enough = _least_times(lambda caps: caps >= longest, expected)

@@ -60,8 +60,8 @@ def variance_signal(
     if between < LEAST_BETWEEN:
         return _refused(
             f"{between:.0%} of the scores lie strictly between 0 and 1 (needed: "
-            f"{LEAST_BETWEEN:.0%}): the variance of 0/1 scores is mean x (1 - mean) and says "
-            "nothing that the mean does not"
+            f"{LEAST_BETWEEN:.0%}): the variance of 0/1 scores is mean x (1 - mean) and adds "
+            "nothing to the mean"
         )
     room = (mean >= _LEAST_MEAN) & (mean <= _MOST_MEAN)
     if room.mean() < _LEAST_ROOM or len(np.unique(document[room])) < _LEAST_DOCUMENTS:

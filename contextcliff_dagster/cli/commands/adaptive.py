@@ -43,8 +43,8 @@ def say_most(prepared: Prepared) -> None:
     if prepared.estimate.calls:
         most = prepared.study.sampling.samples_per_bin
         say(
-            f"Note: at most {prepared.estimate.calls:,} calls, {most:,} examples a bin; asking "
-            "ends as soon as the loss is located or excluded."
+            f"Note: at most {prepared.estimate.calls:,} calls, {most:,} examples a bin; sampling "
+            "ends as soon as the drop is located or excluded."
         )
 
 

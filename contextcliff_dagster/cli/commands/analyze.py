@@ -33,9 +33,9 @@ _what = together(
         metavar="MAX",
         help="Scores are 0..MAX, e.g. 100 for percentages (default: 1).",
     ),
-    click.option("--model", metavar="NAME", help="Only this model, or what to call the only one."),
-    click.option("--by", type=click.Choice(["model"]), help="Each model by itself."),
-    click.option("--pool", is_flag=True, help="The files are one measurement, not one each."),
+    click.option("--model", metavar="NAME", help="Only this model, or a name for the only one."),
+    click.option("--by", type=click.Choice(["model"]), help="Analyse each model by itself."),
+    click.option("--pool", is_flag=True, help="Treat the files as one measurement, not one each."),
 )
 _how = together(
     click.option(
@@ -43,7 +43,7 @@ _how = together(
         callback=as_share,
         default="0.3",
         metavar="SHARE",
-        help="Loss that still counts as safe, e.g. .2 or 20% (default: .3).",
+        help="Drop that still counts as safe, e.g. .2 or 20% (default: .3).",
     ),
     click.option(
         "--confidence",
@@ -100,11 +100,11 @@ def analyze(
     target: str | None,
     out: Path | None,
 ) -> None:
-    """Verdict and safe cap of scores that you have: CSV, TSV, JSON Lines, JSON or Parquet.
+    """Find the verdict and safe cap of existing scores: CSV, TSV, JSON Lines, JSON or Parquet.
 
     A row of FILE is an answer: length_tokens and score, and document_id, example_id, replicate,
     model, failure, ttft_ms and the like where they are known. Or FILE is a log of inspect_ai,
-    lm-evaluation-harness, HELMET or LongBench, which is told by its content.
+    lm-evaluation-harness, HELMET or LongBench, recognised by its content.
     """
     if model is not None and by is not None:
         raise click.UsageError("--model takes one model and --by each: choose one of the two")

@@ -49,8 +49,8 @@ def import_(file: Path, as_json: bool) -> None:
     keep_definition(study, store)
     if before is not None and measures(before) != measures(study):
         say(
-            f"Note: study {study.name!r} was another one here; in this store the imported one "
-            "takes its place."
+            f"Note: study {study.name!r} differs from the imported one; in this store the "
+            "imported one replaces it."
         )
     if as_json:
         print_json(summary.to_dict())

@@ -23,7 +23,7 @@ _one_campaign = together(
 
 @click.group()
 def baseline() -> None:
-    """Pin a campaign that later ones are held against, and hold the newest against it."""
+    """Pin a campaign as the baseline, and compare later campaigns with it."""
 
 
 @baseline.command("set")
@@ -42,7 +42,7 @@ def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
 @baseline.command("show")
 @_of_study
 def baseline_show(study: str, as_json: bool) -> None:
-    """Say which campaign of STUDY is pinned."""
+    """Show which campaign of STUDY is pinned."""
     from contextcliff_dagster.experiments.length_profile.regression import require_baseline
     from contextcliff_dagster.studies import find_study
 
@@ -54,7 +54,7 @@ def baseline_show(study: str, as_json: bool) -> None:
 @_of_study
 @_one_campaign
 def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
-    """Hold a campaign of STUDY against the baseline; makes no call. Exit code 3: it has shrunk."""
+    """Compare a campaign of STUDY with the baseline; no calls. Exit code 3: the score declined."""
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.length_profile.regression import (
         judge_regression,

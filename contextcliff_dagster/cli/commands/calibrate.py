@@ -78,7 +78,7 @@ _how = together(
         "--tolerance",
         callback=as_share,
         metavar="SHARE",
-        help="Loss that still counts as safe, e.g. .2 or 20% (default: the study's, else .3).",
+        help="Drop that still counts as safe, e.g. .2 or 20% (default: the study's, else .3).",
     ),
     click.option(
         "--confidence",
@@ -117,8 +117,8 @@ def calibrate(
 ) -> None:
     """Simulate a design on curves of known truth: false alarms, unsafe caps, power.
 
-    With STUDY its frozen sample is simulated, scores estimated from its records where there are
-    any, and the result kept for its report. Makes no call.
+    With STUDY, simulates its frozen sample, estimates scores from its records where there are
+    any, and keeps the result for its report. Makes no call.
     """
     from contextcliff_dagster.analysis.design.error_rates import calibrate as simulate
     from contextcliff_dagster.experiments.length_profile.design_error_rates import as_result, keep
@@ -162,8 +162,8 @@ def calibrate(
         click.echo(f"Kept: {kept}; the report of study {chosen.name} quotes it.")
     else:
         click.echo(
-            f"Kept: {kept}. The report quotes only what was simulated with the study's own sample: "
-            f"run `contextcliff prepare {chosen.name}`, then this again."
+            f"Kept: {kept}. The report quotes only simulations of the study's own sample: "
+            f"run `contextcliff prepare {chosen.name}`, then this command again."
         )
 
 
@@ -200,7 +200,7 @@ def _print(result: dict[str, Any], took: float) -> None:
     print_table(TABLE_COLUMNS, table_rows(result))
     click.echo(
         f"\n{conclusion(result)}\n{result['simulations']:,} simulations, {duration(took)}; limits "
-        "in brackets are 95% for the simulation alone, caps medians and quartiles."
+        "in brackets are 95% and cover the simulation alone, caps medians and quartiles."
     )
 
 

@@ -213,7 +213,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
     if not there:
         profiled_campaign(store, find_study(readings[-1][0]).name)
     raise StudyError(
-        f"Nothing measured is called {text!r}; there are {', '.join(dict.fromkeys(there))} "
+        f"No measurement is called {text!r}; there are {', '.join(dict.fromkeys(there))} "
         "(write [STUDY:]MODEL[@CAMPAIGN])."
     )
 

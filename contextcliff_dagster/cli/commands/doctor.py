@@ -51,9 +51,7 @@ def doctor(offline: bool, as_json: bool) -> None:
         mark = {"ok": "ok", "note": "--", "fault": "XX"}
         print_table(("", "WHAT", "FINDING"), [(mark[f.state], f.what, f.said) for f in findings])
         click.echo(
-            "\nNothing stands in the way."
-            if not faults
-            else f"\n{faults} marked XX should be put right first."
+            "\nAll checks passed." if not faults else f"\n{faults} marked XX must be fixed first."
         )
     if faults:
         raise click.exceptions.Exit(2)
@@ -257,7 +255,7 @@ async def _reach(name: str) -> Finding:
         if entry.spec.needs_devices or entry.spec.needs_weights:  # gigabytes: only looked at
             window = engine.window_tokens
             said = f"; window {window:,} tokens" if window else ""
-            return Finding(what, "ok", f"what it runs on is here, not started{said}")
+            return Finding(what, "ok", f"runtime is installed, not started{said}")
         try:
             await asyncio.wait_for(engine.start(), _REACH_SECONDS)
             window = engine.window_tokens

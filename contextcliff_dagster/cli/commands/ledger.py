@@ -28,7 +28,7 @@ _campaign = click.option(
 
 @click.group()
 def ledger() -> None:
-    """The record of every call: look into it, check it, take it out, remove from it."""
+    """Inspect, verify, export or prune the record of every call."""
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
 def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: bool) -> None:
-    """Remove STUDY, one campaign of it, or only its texts; says what is lost, and asks."""
+    """Remove STUDY, one campaign of it, or only its texts; lists what goes and asks first."""
     from contextcliff_dagster.archive.prune import prune_store
     from contextcliff_dagster.experiments.registry import experiment_tables
     from contextcliff_dagster.inference.ledger.prune import plan_prune
@@ -194,7 +194,7 @@ def _agree(plan: PrunePlan, *, yes: bool) -> None:
         raise StoreError(
             f"This would remove {'the texts of ' if plan.texts else ''}{what} "
             f"({plan.calls:,} calls, {plan.documents:,} documents) for good, and there is no "
-            "terminal to ask on: add --yes."
+            "terminal to confirm it: add --yes."
         )
     for sentence in plan.losses():
         say(f"- {sentence}")

@@ -67,7 +67,7 @@ def _list_models(as_json: bool) -> None:
 def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json: bool) -> None:
     """Show which fields of the serving identities of A and B differ; starts neither.
 
-    What the entries and weights declare, with what the engines told when a campaign measured them.
+    Compares what entries and weights declare and what engines reported in a campaign.
     Exit code 0 where they are the same, 3 where they differ.
     """
     from contextcliff_dagster.inference.execution.identity_check import (
@@ -115,10 +115,10 @@ def _where_from(known: Known) -> str:
     if known.changed:
         what = "; ".join(f"{name}: {_shown(x)} -> {_shown(y)}" for name, x, y in known.changed)
         return (
-            f"{known.model}: as declared. It is not what it was in {measured} ({what}): begin a "
+            f"{known.model}: as declared. It differs from {measured} ({what}): begin a "
             f"new campaign (`contextcliff campaign new {there.study}`), or give it a new name."
         )
-    return f"{known.model}: as declared, and as {measured} found it."
+    return f"{known.model}: as declared, and as recorded by {measured}."
 
 
 @click.command()
@@ -150,7 +150,7 @@ def studies(as_json: bool) -> None:
 @click.command()
 @common_options
 def tokenizers(as_json: bool) -> None:
-    """List what lengths can be counted with, as studies and `analyze --tokenizer` name it."""
+    """List the tokenizers that studies and `analyze --tokenizer` can count lengths with."""
     from contextcliff_dagster.inference.models.tokenizers import served_models
     from contextcliff_dagster.sampling.tokenizers.catalogue import known_tokenizers
 

@@ -178,14 +178,14 @@ def guard(
     tokenizer: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether a call is within the policy FILE: exit code 0 within, 4 above the cap.
+    """Check whether a call is within the policy FILE: exit code 0 within, 4 above the cap.
 
     An expired policy, or one for another model, identity or tokenizer, is a fault (2).
     """
     rule = SafeContext.load(policy_file, model)
     if document is not None:
         if tokens is not None:
-            raise PolicyError("--tokens and --file both say how long it is; leave one out.")
+            raise PolicyError("--tokens and --file both give the length; leave one out.")
         from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
         tokens = rule.count(_text(document), tokenizer, open_any_tokenizer)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sentinel",
     is_flag=True,
-    help="Ask only a few examples at the cap; exit code 3 where answers are lost.",
+    help="Measure only a few examples at the cap; exit code 3 where the score has declined.",
 )
 @targeted_options
 @controls_option
@@ -72,7 +72,7 @@ def profile(
     kv_budget: float | None,
     as_json: bool,
 ) -> None:
-    """Measure what is not measured yet of STUDY (default: reference) and print its report."""
+    """Measure what is still missing of STUDY (default: reference) and print its report."""
     check_compression(kv_policy, kv_budget)
     store = Store.default()
     if options.data is not None and options.study is None and not options.models:
@@ -82,8 +82,8 @@ def profile(
     in_rounds = (pilot, until, batch) != (None, None, None)
     if sentinel and in_rounds:
         raise StudyError(
-            "--sentinel asks at the cap alone, so --pilot, --until and --round mean nothing with "
-            "it; leave them out."
+            "--sentinel measures at the cap alone, so --pilot, --until and --round do not apply; "
+            "leave them out."
         )
     if sentinel:
         from contextcliff_dagster.cli.commands.sentinel import watch_cap
@@ -94,8 +94,8 @@ def profile(
     target = None
     if in_rounds and controls:
         raise StudyError(
-            "--controls asks beside a whole measurement, not between its rounds; leave out "
-            "--pilot, --until and --round, or ask for the controls in a second run."
+            "--controls goes with a whole measurement, not with its rounds; leave out "
+            "--pilot, --until and --round, or run the controls afterwards."
         )
     if in_rounds:
         target = target_of(chosen, pilot, until, batch)
@@ -173,7 +173,7 @@ def prepare(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Freeze the sample of STUDY (default: reference) and say what measuring it would cost."""
+    """Freeze the sample of STUDY (default: reference) and estimate the cost of measuring it."""
     store = Store.default()
     chosen = choose_study(options)
     with dagster_log(verbose):
@@ -232,19 +232,19 @@ def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes:
     terminal = sys.stdin.isatty() and sys.stderr.isatty()
     if unknown and not terminal:
         raise BudgetError(
-            f"What {unknown} will cost is not known (price unknown), and there is no terminal to "
-            "ask on: add --yes, or give `price` in models.yaml (zeros where it is free)."
+            f"The cost of {unknown} is not known (price unknown), and there is no terminal to "
+            "confirm it: add --yes, or give `price` in models.yaml (zeros where it is free)."
         )
     if not terminal:
         raise BudgetError(
             f"This would cost about {money(usd)}, above the {money(threshold)} where study "
-            f"{study.name!r} asks first, and there is no terminal to ask on: add --yes, or lower "
-            "it with --budget."
+            f"{study.name!r} asks first, and there is no terminal to confirm it: add --yes, or "
+            "lower it with --budget."
         )
     why = (
-        f"What {unknown} will cost is not known."
+        f"The cost of {unknown} is not known."
         if unknown
-        else f"This study asks above {money(threshold)}."
+        else f"The cost is above this study's limit of {money(threshold)}."
     )
     if not click.confirm(f"{why} Go on?", err=True):
         raise BudgetError("Not confirmed, so nothing was sent; --samples-per-bin makes it cheaper.")

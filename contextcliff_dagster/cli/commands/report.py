@@ -60,7 +60,7 @@ def report(
 
 def _nothing_measured(store: Store, study: Study) -> StudyError:
     return StudyError(
-        f"Study {study.name!r} has nothing measured in {store.root}; measure it with "
+        f"Study {study.name!r} has no measurement in {store.root}; measure it with "
         f"`contextcliff profile {study.name}`."
     )
 
@@ -136,7 +136,7 @@ def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
     all_of = list(calls.values())
     planned, sent = sum(s.planned for s in all_of), sum(s.sent for s in all_of)
     if not sent:
-        lines = [f"Nothing had to be measured: all {planned:,} calls are in the ledger."]
+        lines = [f"Nothing new to measure: all {planned:,} calls are in the ledger."]
     else:
         parts = [
             f"{sent:,} calls sent",
@@ -155,8 +155,8 @@ def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
         )
     if unchecked := sum(s.unchecked_truncation for s in all_of):
         lines.append(
-            f"{unchecked:,} answers could not be checked for a prompt that was cut silently; give "
-            "the models' `tokenizer` in models.yaml, and see that their servers report usage."
+            f"{unchecked:,} answers could not be checked for a silently truncated prompt; give "
+            "the models' `tokenizer` in models.yaml, and make sure that their servers report usage."
         )
     if failed := sum(s.transport_errors for s in all_of):
         lines.append(

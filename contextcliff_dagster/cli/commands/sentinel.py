@@ -40,7 +40,7 @@ def watch_cap(
     if odd:
         raise StudyError(
             "--sentinel measures at once and in a campaign of its own, so --dry-run and --campaign "
-            "mean nothing with it; leave them out."
+            "do not apply; leave them out."
         )
     store = Store.default()
     asked = study.with_models(options.models) if options.models else study

@@ -61,12 +61,12 @@ class Narrator:
 
 
 def line(progress: Progress) -> str:
-    """``40 of 200 calls, 4 at once, 48,100 tokens (1,230/s), $0.1200, 2 retries, 80 s left``."""
+    """``40 of 200 calls, 4 in flight, 48,100 tokens (1,230/s), $0.1200, 2 retries, 80 s left``."""
     tokens = progress.prompt_tokens + progress.completion_tokens
     pace = progress.tokens_per_s
     parts = [
         f"{progress.done:,} of {progress.planned:,} calls",
-        f"{progress.in_flight} at once",
+        f"{progress.in_flight} in flight",
         f"{tokens:,} tokens" + (f" ({pace:,.0f}/s)" if pace else ""),
         f"${progress.cost_usd:.4f}",
     ]

@@ -78,5 +78,5 @@ def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> li
         parts.append(
             f"Of the files used, {long:,} do not fit the smallest window by the study's count."
         )
-    parts.append(f"What became of each file: {path.parent.name}/{path.name} in the study's folder.")
+    parts.append(f"Outcome of each file: {path.parent.name}/{path.name} in the study's folder.")
     return parts

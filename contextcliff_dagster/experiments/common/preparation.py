@@ -95,10 +95,9 @@ def load_frozen(study: Study, store: Store) -> Manifest:
     manifest = find_frozen(study, store)
     if manifest is None:
         exists = (store.manifest_dir(study.name) / "manifest.json").exists()
-        why = "was drawn before study or corpus changed" if exists else "does not exist yet"
+        why = "is older than the study or its corpus" if exists else "does not exist yet"
         raise StudyError(
-            f"The manifest of study {study.name!r} {why}; materialize `manifest`, or run "
-            f"`contextcliff prepare {study.name}`."
+            f"The manifest of study {study.name!r} {why}; run `contextcliff prepare {study.name}`."
         )
     return manifest
 

@@ -28,16 +28,16 @@ CHECKS = (
     CheckSpec("missing_share", "Nearly every planned call has an answer."),
     CheckSpec(
         "no_transport_error_scored",
-        "Calls without an answer have no score: neither wrong nor right.",
+        "Calls without an answer have no score: they count as neither wrong nor right.",
     ),
     CheckSpec(
         "no_silent_truncation",
-        "No server cut prompts silently; else nothing is concluded from the records.",
+        "No server truncated prompts silently; otherwise the records support no conclusion.",
         blocking=True,
     ),
     CheckSpec(
         "plateau",
-        "Each model can do the task on its shortest documents: there is a height to fall from.",
+        "Each model can do the task on its shortest documents, so a drop can be measured.",
         of="result",
     ),
     CheckSpec(
@@ -98,7 +98,7 @@ def _check_truncation(study: Study, rows: Sequence[Mapping[str, Any]]) -> CheckO
                     "calls": model.calls,
                     "cut": model.marked + model.at_ceiling,
                     "share": model.share,
-                    "all read as (tokens)": model.ceiling_tokens,
+                    "all prompts counted as (tokens)": model.ceiling_tokens,
                     "no usage reported": model.without_usage,
                     "no count of our own": model.without_own_count,
                 }

@@ -39,7 +39,7 @@ class LengthProfile(Experiment):
     )
     result_descriptions: ClassVar[Mapping[str, str]] = {
         "metrics": "Per length bin: mean, variance, instability, failure rate, latency.",
-        "cliffs": "Verdict, safe context cap and cliff of each model, with what supports them.",
+        "cliffs": "Verdict, safe context cap and cliff of each model, with the evidence for them.",
     }
     checks = checks.CHECKS
 

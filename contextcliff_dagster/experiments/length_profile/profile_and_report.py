@@ -90,7 +90,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
         raise StoreError(
             f"Study {study.name!r} has no predictions in campaign {campaign} yet"
             f"{' for its current sample and request' if emptied else ''}; "
-            f"run `contextcliff profile {study.name}`, or materialize `predictions`."
+            f"run `contextcliff profile {study.name}`."
         )
     # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
     for records_file in table_files(store, EVAL_RECORDS, study.name, campaign):

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
 _NO_PREFIX_CACHE = (
-    "Measured with `prefix_cache: off`: the questions about one document stood apart, and engines "
-    "that can were told to reuse nothing of an earlier call, so that times are those of whole "
-    "prompts."
+    "Measured with `prefix_cache: off`: questions about one document were not sent in a row, and "
+    "engines that support it reused nothing of earlier calls, so times are those of whole prompts."
 )
 
 

@@ -151,7 +151,7 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
         examples = int(pairs.a.n.sum()) if pairs.paired else 0
         known = examples + pairs.only_a
         if examples < max(LEAST_EXAMPLES, COMPLETE_SHARE * known):
-            unjudged[model] = f"{examples} of the baseline's {known} examples are answered"
+            unjudged[model] = f"{examples} of the baseline's {known} examples have an answer"
             continue
         alpha = settings.alpha(len(models))
         shrinks[model] = find_shrink(pairs, alpha, flip_rate=settings.flip_rate)
@@ -177,12 +177,12 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
     if not len(before):
         return "the baseline has no records of it"
     if set(before["recipe_hash"]) != set(after["recipe_hash"]):
-        return "it was asked otherwise than in the baseline; pin a new one"
+        return "its requests differ from the baseline's; pin a new one"
     return None
 
 
 def _sentence_of(model: str, found: Shrink, baseline: str) -> str:
-    means = f"mean score {found.before:.2f} then, {found.now:.2f} now, n = {found.n:,}"
+    means = f"mean score {found.before:.2f} before, {found.now:.2f} now, n = {found.n:,}"
     if not found.shrunk:
         return (
             f"{model} is not worse than in {baseline} beyond noise ({means}; "
@@ -192,6 +192,6 @@ def _sentence_of(model: str, found: Shrink, baseline: str) -> str:
     if found.from_tokens is not None:
         where = (
             f": between {found.from_tokens:,} and {found.to_tokens:,} tokens {found.lost} of "
-            f"{found.right} right answers are lost and {found.gained} gained"
+            f"{found.right} right answers turned wrong and {found.gained} turned right"
         )
-    return f"{model} has shrunk against {baseline}{where} ({means}; p = {found.p_value:.2g})."
+    return f"{model} has declined against {baseline}{where} ({means}; p = {found.p_value:.2g})."

@@ -90,7 +90,7 @@ def run_sentinel(
     if not caps:
         raise StudyError(
             f"No model of study {study.name!r} has a safe cap in its baseline {pinned.campaign}, "
-            "so a sentinel has no place to watch; measure more examples."
+            "so a sentinel has no cap to watch; measure more examples."
         )
     own = study.sentinel or SentinelSection()
     n = min(per_bin or own.examples, study.sampling.samples_per_bin)

@@ -103,8 +103,8 @@ def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> Design
     if pilot is not None and overrides.baseline is None and pilot.baseline < LEAST_BASELINE:
         raise StudyError(
             f"The baseline measured in campaign {pilot.campaign} is {pilot.baseline:.2f}: below "
-            f"{LEAST_BASELINE:.2f} every verdict is `floor`, whatever the design; mend the task or "
-            "say --baseline."
+            f"{LEAST_BASELINE:.2f} every verdict is `floor`, whatever the design; fix the task or "
+            "give --baseline."
         )
     binary = study.scoring.primary != "f1"
     if pilot is not None:

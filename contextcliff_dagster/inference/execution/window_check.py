@@ -18,8 +18,8 @@ template is not in the count: a server that cuts what is too long would cut as m
 def unknown_window(model: str) -> str:
     """The sentence for a model whose window neither its entry nor its server states."""
     return (
-        f"Note: nobody says how long the window of model {model!r} is, so only its server can "
-        "refuse what is too long for it; give `window_tokens` in models.yaml."
+        f"Note: the context window is unknown for model {model!r}, so only its server can refuse "
+        "prompts that are too long; give `window_tokens` in models.yaml."
     )
 
 

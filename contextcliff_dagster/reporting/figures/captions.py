@@ -93,7 +93,7 @@ def captions(
             "SD: standard deviation of the scores in a bin; no interval is computed for it."
         )
     else:
-        lines.append("SD: standard deviation of the scores in a bin, which is not known here.")
+        lines.append("SD: standard deviation of the scores in a bin, unknown here.")
     for place, line in enumerate(lines):
         figure.text(
             left,

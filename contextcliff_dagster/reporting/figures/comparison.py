@@ -210,7 +210,7 @@ def _words(figure: Figure, above: Axes, comparison: Comparison) -> None:
     figure.text(
         0.08,
         0.025,
-        f"Arrow: where the score has lost {comparison.tolerance:.0%} of its baseline. Below: "
+        f"Arrow: where the score has dropped by {comparison.tolerance:.0%} of its baseline. Below: "
         f"moving mean with a {comparison.confidence:.0%} band for all lengths at once;\n"
         "dots: bins, filled where the difference is significant among all bins together.",
         fontsize=10,

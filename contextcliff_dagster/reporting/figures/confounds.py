@@ -136,7 +136,7 @@ def _of_position(result: Cliffs, colour: str) -> Panel | None:
     if len(groups) < 2:
         return None
     series = _evidence(groups, colour, lambda low, high: 50.0 * (low + high))
-    return Panel("Where the evidence stands", series, "place in the text, %", log=False)
+    return Panel("Evidence position", series, "position in the text, %", log=False)
 
 
 def _of_distance(result: Cliffs, colour: str) -> Panel | None:
@@ -144,7 +144,7 @@ def _of_distance(result: Cliffs, colour: str) -> Panel | None:
     if len(groups) < 2:
         return None
     series = _evidence(groups, colour, lambda low, high: (max(low, 1.0) * max(high, 1.0)) ** 0.5)
-    return Panel("How far two pieces lie apart", series, "tokens between them")
+    return Panel("Distance between two pieces", series, "tokens between them")
 
 
 def _with_means(curve: EvidenceCurve | None) -> list[EvidenceGroup]:
@@ -181,7 +181,7 @@ def _of_levels(result: Cliffs, colour: str) -> Panel | None:
         label = f"{name} (cap {tokens(cap)})" if cap is not None else f"{name} (no cap)"
         points = _points(level.bins, at)
         series.append(Series(label, points, shade, ("o", "s", "^", "D")[place % 4], place > 0))
-    return Panel("Levels, each by itself", series, "tokens of the document", marks=tuple(marks))
+    return Panel("Each level on its own", series, "tokens of the document", marks=tuple(marks))
 
 
 def _medians(result: Cliffs) -> dict[str, float]:
@@ -203,7 +203,7 @@ def _figure(shown: Sequence[tuple[str, Cliffs, list[Panel]]]) -> Figure:
     block = _TITLE + _TALL + _FOOT
     height = _HEAD + sum(_NAME + block * count for count in rows)
     figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor="white")
-    heading = "Is it length? The score against what else the questions are"
+    heading = "Is it length? The score against other properties of the questions"
     at = 0.18 / _WIDTH
     figure.text(at, 1 - 0.32 / height, heading, fontsize=14, fontweight="bold", va="center")
     wide = (_WIDTH - _LEFT - _RIGHT - (columns - 1) * _APART) / columns

@@ -65,7 +65,7 @@ def _figure(shown: Sequence[tuple[str, Cliffs]]) -> Figure:
     figure.text(
         0.18 / _WIDTH,
         1 - 0.34 / height,
-        "Safe cap and half of the drop with one choice made otherwise",
+        "Safe cap and midpoint of the drop, one choice changed at a time",
         fontsize=14,
         fontweight="bold",
         va="center",
@@ -85,7 +85,7 @@ def _figure(shown: Sequence[tuple[str, Cliffs]]) -> Figure:
     figure.text(
         0.18 / _WIDTH,
         0.16 / height,
-        "Filled: safe cap. Hollow: half of the drop. Line: the cap as reported. "
+        "Filled: safe cap. Hollow: midpoint of the drop. Line: the cap as reported. "
         "No row is a better answer than the first.",
         fontsize=9.5,
         color=SOFT_INK,

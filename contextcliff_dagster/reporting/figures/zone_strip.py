@@ -108,7 +108,7 @@ def _verdict_text(result: Cliffs) -> str:
         place = f"falls at {tokens(cliff.location_tokens)} tokens"
         if verdict is not Verdict.DIP:
             span = f"[{tokens(cliff.ci_low)}–{tokens(cliff.ci_high)}]"
-            place = f"half of the drop at {tokens(cliff.location_tokens)} tokens {span}"
+            place = f"midpoint of the drop at {tokens(cliff.location_tokens)} tokens {span}"
         text += f": {place}"
     if result.safe_cap_tokens is None:
         text += "; no safe cap supported"

@@ -1,4 +1,4 @@
-"""The report as a Markdown page, section by section.
+"""Sections as Markdown, and outside text made safe for it.
 
-Does not belong here: sentences that other outputs share (`wording`), pictures (`figures`).
+Does not belong here: what a report says (`length_profile`, the experiments).
 """

@@ -19,12 +19,21 @@ def plain(text: Any) -> str:
 
     Links are not made either: ``http\\://`` stays text.
     """
-    line = _line(text)
-    escaped = _SPECIAL.sub(lambda m: "&lt;" if m[0] == "<" else "\\" + m[0], line)
-    return _LINE_START.sub(lambda m: m[0] + "&#8203;" if m[0].isdigit() else "\\" + m[0], escaped)
+    return line_start(escaped(text))
 
 
-def _line(text: Any) -> str:
+def escaped(text: Any) -> str:
+    """`plain` for text that begins no line: in a table's cell, or behind other text."""
+    return _SPECIAL.sub(lambda m: "&lt;" if m[0] == "<" else "\\" + m[0], one_line(text))
+
+
+def line_start(line: str) -> str:
+    """``line`` so that its first characters make no list, heading or rule."""
+    return _LINE_START.sub(lambda m: m[0] + "&#8203;" if m[0].isdigit() else "\\" + m[0], line)
+
+
+def one_line(text: Any) -> str:
+    """``text`` in printable characters with single spaces; what is no text is not stated."""
     if text is None or (isinstance(text, float) and not math.isfinite(text)):
         return "not stated"
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
@@ -32,7 +41,7 @@ def _line(text: Any) -> str:
 
 def code(text: Any) -> str:
     """``text`` as a code span that no backtick in it can close."""
-    if text is None or not (line := _line(text)):
+    if text is None or not (line := one_line(text)):
         return "not stated"
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if line[0] == "`" or line[-1] == "`" else ""

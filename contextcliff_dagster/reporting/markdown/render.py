@@ -1,28 +1,50 @@
-"""Sections of a report as Markdown, and as JSON for programs."""
+"""Sections of a report as Markdown, as text for a terminal, and as JSON for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from contextcliff_dagster.reporting.markdown.escaping import plain, table
+from contextcliff_dagster.reporting.markdown.escaping import (
+    code,
+    escaped,
+    line_start,
+    one_line,
+    table,
+)
 from contextcliff_dagster.reporting.sections import (
     Block,
+    Bracketed,
     Bullets,
     Cell,
+    Code,
     DataTable,
     Figure,
+    Item,
+    Lines,
     Paragraph,
     Section,
+    Span,
+    Strong,
+    Text,
+    spans,
 )
+
+_INTERVAL = re.compile(r"\\\[([\w ,.%+?-]*)\\\](?!\\?[(\[:])")
+"""Escaped brackets around words and numbers that cannot become a link."""
+
+
+def as_page(sections: Sequence[Section]) -> str:
+    """Return ``sections`` as a Markdown file (GitHub-flavoured, ends with a newline)."""
+    return "\n".join(as_markdown(sections)[1:]) + "\n"
 
 
 def as_markdown(sections: Sequence[Section]) -> list[str]:
-    """Return the lines of ``sections``, each block after a blank line."""
+    """Return the lines of ``sections``, each heading and block after a blank line."""
     lines: list[str] = []
     for section in sections:
-        lines += ["", f"{'#' * section.level} {plain(section.title)}"]
+        lines += ["", f"{'#' * section.level} {_line(section.title)}"]
         for block in section.blocks:
             lines += ["", *_lines(block)]
     return lines
@@ -32,15 +54,20 @@ def as_text(sections: Sequence[Section]) -> list[str]:
     """Return the lines of ``sections`` for a terminal: tables in columns, no markup."""
     lines: list[str] = []
     for section in sections:
-        lines += [*([""] if lines else []), section.title.upper()]
+        lines += [*([""] if lines else []), _words(section.title).upper()]
         for block in section.blocks:
             match block:
                 case Paragraph(text):
-                    lines += ["", text]
+                    lines += ["", _words(text)]
+                case Lines(items):
+                    lines += ["", *map(_words, items)]
                 case Bullets(items):
-                    lines += ["", *(f"- {item}" for item in items)]
+                    lines += ["", *_bullets(items, _words)]
                 case DataTable(columns, rows, caption):
-                    cells = [list(columns), *([_cell_text(value) for value in r] for r in rows)]
+                    cells = [
+                        [*map(_words, columns)],
+                        *([_cell(c, _words) for c in r] for r in rows),
+                    ]
                     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
                     lines += ["", *([caption] if caption else ())]
                     lines += [
@@ -51,47 +78,105 @@ def as_text(sections: Sequence[Section]) -> list[str]:
 
 
 def as_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """Return ``sections`` as JSON objects; each block names its ``kind``."""
+    """Return ``sections`` as JSON objects; each block names its ``kind``, texts are strings."""
     return [
         {
-            "title": section.title,
+            "title": _words(section.title),
             "level": section.level,
-            "blocks": [
-                {"kind": type(block).__name__.lower(), **asdict(block)} for block in section.blocks
-            ],
+            "blocks": [_block_json(block) for block in section.blocks],
         }
         for section in sections
     ]
 
 
+def _block_json(block: Block) -> dict[str, Any]:
+    kind = {"kind": type(block).__name__.lower()}
+    match block:
+        case Paragraph(text):
+            return {**kind, "text": _words(text)}
+        case Lines(items):
+            return {**kind, "items": [_words(item) for item in items]}
+        case Bullets(items):
+            return {**kind, "items": [_item_json(item) for item in items]}
+        case DataTable(columns, rows, caption):
+            cells = [[_value(cell) for cell in row] for row in rows]
+            return {**kind, "columns": [*map(_words, columns)], "rows": cells, "caption": caption}
+        case Figure(file, alt):
+            return {**kind, "file": file, "alt": alt}
+
+
+def _item_json(item: Text | Item) -> Any:
+    if isinstance(item, Item):
+        return {"text": _words(item.text), "parts": [_words(part) for part in item.parts]}
+    return _words(item)
+
+
 def _lines(block: Block) -> list[str]:
     match block:
         case Paragraph(text):
-            return [plain(text)]
+            return [_line(text)]
+        case Lines(items):
+            return [_line(item) for item in items]
         case Bullets(items):
-            return [f"- {plain(item)}" for item in items]
-        case DataTable(columns, rows, caption):
+            return _bullets(items, _line)
+        case DataTable(columns, rows, caption, right):
             numeric = [
-                i for i in range(len(columns)) if all(_is_number(row[i]) for row in rows) and rows
+                i for i in range(len(columns)) if rows and all(_is_number(r[i]) for r in rows)
             ]
-            head = [plain(name) for name in columns]
-            body = table(head, [[_cell(value) for value in row] for row in rows], numeric)
-            return [plain(caption), "", *body] if caption else body
+            body = table(
+                [_inline(name) for name in columns],
+                [[_cell(value, _inline) for value in row] for row in rows],
+                numeric if right is None else right,
+            )
+            return [_line(caption), "", *body] if caption else body
         case Figure(file, alt):
-            return [f"![{plain(alt)}]({file.name})"]
+            return [f"![{_line(alt)}]({file.name})"]
+
+
+def _bullets(items: Sequence[Text | Item], write: Callable[[Text], str]) -> list[str]:
+    lines = []
+    for item in items:
+        text, parts = (item.text, item.parts) if isinstance(item, Item) else (item, ())
+        lines += [f"- {write(text)}", *(f"    - {write(part)}" for part in parts)]
+    return lines
+
+
+def _line(text: Text) -> str:
+    return line_start(_inline(text))
+
+
+def _inline(text: Text) -> str:
+    return "".join(map(_span, spans(text))).strip()
+
+
+def _span(span: Span) -> str:
+    match span:
+        case Code(text):
+            return code(text)
+        case Strong(text):
+            return f"**{escaped(text)}**"
+        case Bracketed(text):
+            return _INTERVAL.sub(r"[\1]", _span(text))
+        case _:
+            before, after = " " * span[:1].isspace(), " " * span[-1:].isspace()
+            return f"{before}{escaped(span)}{after}"
+
+
+def _words(text: Text) -> str:
+    return "".join(s if isinstance(s, str) else one_line(s.text) for s in spans(text))
+
+
+def _value(cell: Cell) -> str | int | float | None:
+    return cell if cell is None or isinstance(cell, int | float) else _words(cell)
 
 
 def _is_number(value: Cell) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _cell(value: Cell) -> str:
-    return plain(value) if isinstance(value, str) else _cell_text(value)
-
-
-def _cell_text(value: Cell) -> str:
+def _cell(value: Cell, write: Callable[[Text], str]) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
         return f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else value
+    return f"{value:,}" if isinstance(value, int) else write(value)

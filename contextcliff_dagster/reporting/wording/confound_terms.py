@@ -15,7 +15,7 @@ CATEGORY_WORDS: dict[Category, str] = {
     "level": "levels",
     "domain": "domains",
     "source": "sources",
-    "evidence_position": "places of the evidence",
+    "evidence_position": "evidence positions",
 }
 
 _CONTROLS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}

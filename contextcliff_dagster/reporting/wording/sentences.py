@@ -112,9 +112,9 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
     """The report's last line: where half of the drop lies, or why that cannot be told."""
     verdict = cliffs.verdict
     if verdict is Verdict.INSUFFICIENT_DATA and cliffs.n == 0 and measured_range(cliffs):
-        return f"Without n a drop cannot be told from chance ({amount(cliffs)})."
+        return f"Without n, a drop cannot be distinguished from chance ({amount(cliffs)})."
     if verdict is Verdict.INSUFFICIENT_DATA:
-        return f"The data cannot tell a drop from chance ({amount(cliffs)})."
+        return f"Too few data to distinguish a drop from chance ({amount(cliffs)})."
     if verdict is Verdict.FLOOR:
         return (
             "The score is at the floor from the shortest documents on "
@@ -126,13 +126,13 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
         share = window_share(cliffs)
         if share is None:
             return (
-                f"Half of the drop is reached at {tokens(location)} tokens{after}; "
-                "the model's window is not stated."
+                f"The midpoint of the drop is at {tokens(location)} tokens{after}; "
+                "the context window is unknown."
             )
-        return f"Half of the drop is reached at {percent(share)} of the window{after}."
+        return f"The midpoint of the drop is at {percent(share)} of the window{after}."
     reach = measured_range(cliffs)
     if verdict is not Verdict.STABLE or reach is None:
-        return "Where half of the drop is reached cannot be told from these data."
+        return "These data do not locate the midpoint of the drop."
     window = cliffs.window_tokens
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
     size = level(cliffs.tolerance)
@@ -146,10 +146,10 @@ def certify_sentence(cliffs: Cliffs) -> str | None:
         return None
     said = []
     if (some := certify.n_for_a_cap) is not None:
-        said.append(f"About {count(some, 'example')} a bin would be needed for any cap at all.")
+        said.append(f"About {count(some, 'example')} per bin would be needed for any cap at all.")
     if (needed := certify.n_needed) is not None:
         said.append(
-            f"About {count(needed, 'example')} a bin would be needed to certify the longest "
+            f"About {count(needed, 'example')} per bin would be needed to certify the longest "
             f"measured length, {tokens(reach[1])} tokens."
         )
     elif reason := sentence(certify.reason):
@@ -192,11 +192,11 @@ def comparison(results: Sequence[Cliffs]) -> str:
     placed = [(name, r.cliff) for name, r in named if r.cliff is not None]
     if len(placed) >= 2:
         spots = ", ".join(f"{name} {_location(cliff)}" for name, cliff in placed)
-        text += f"; half of the drop at: {spots}"
+        text += f"; midpoint of the drop: {spots}"
         apart = _intervals_apart([cliff for _, cliff in placed])
         text += "; the intervals do not overlap" if apart else "; some of the intervals overlap"
     if differing := not_comparable(results):
-        text += f". Different {' and '.join(differing)}: not on one scale"
+        text += f". Different {' and '.join(differing)}: not directly comparable"
     return f"{text[0].upper()}{text[1:]}."
 
 

@@ -91,7 +91,7 @@ def test_a_rising_curve_is_stable_with_a_warning() -> None:
 def test_a_loss_within_the_tolerance_is_stable() -> None:
     result = cliffs_of(plant(step(500, 0.95, 0.85), 1, per_bin=100))
     assert result.verdict == "stable"
-    assert any("loss with length is visible" in w for w in result.warnings)
+    assert any("drop with length is visible" in w for w in result.warnings)
 
 
 def test_a_tighter_tolerance_or_more_confidence_never_lengthens_the_cap() -> None:
@@ -181,4 +181,4 @@ def test_examples_at_nearly_one_length_are_not_called_too_few() -> None:
     records["length_tokens"] = np.where(np.arange(len(records)) < 195, 4_000, 8_000)
     result = cliffs_of(records)
     assert result.verdict == "insufficient_data"
-    assert "No length splits the examples" in result.safe_cap_reason
+    assert "Nearly all examples have one length" in result.safe_cap_reason

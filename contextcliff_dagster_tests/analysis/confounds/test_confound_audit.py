@@ -14,7 +14,6 @@ from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.categories import MOST_VALUES, categories_of
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
 from contextcliff_dagster.contracts.results.questions import Confounds
-from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster_tests.support.records.planted_curves import Floats, bins_of, lengths_of
 from contextcliff_dagster_tests.support.records.profiles import (
     CONTEXT,
@@ -22,6 +21,7 @@ from contextcliff_dagster_tests.support.records.profiles import (
     assert_conforms,
     changed,
 )
+from contextcliff_dagster_tests.support.records.reports import page_of
 
 EASY, HARD = 0.9, 0.35
 
@@ -69,8 +69,8 @@ def test_a_fall_that_is_all_mix_is_not_called_length() -> None:
         shares = [np.array(b.n) / sum(b.n) for b in (first, last)]
         assert row.values == ["easy", "hard"]
         assert shares[1][1] - shares[0][1] > 0.5
-        report = markdown_report([cliffs], title="t", picture=None)
-        assert report.count("That length is the cause is not shown") == 1
+        report = page_of([cliffs], picture=None)
+        assert report.count("Length is not shown to be the cause") == 1
 
 
 @pytest.mark.parametrize("hard", [EVEN, np.linspace(0.2, 0.7, 10)], ids=["even", "varying"])
@@ -81,8 +81,11 @@ def test_a_loss_of_length_is_told_at_an_equal_mix(hard: Floats) -> None:
         assert cliffs.confounds.identified == "yes"
         assert not set(cliffs.confounds.reasons) & set(cliffs.warnings)
         errors.append(metrics.mix[0].drop - 0.5)
-        report = markdown_report([cliffs], title="t", picture=None)
-        assert "Is it length, or other questions? With the mix of kinds of question" in report
+        report = page_of([cliffs], picture=None)
+        assert (
+            "Is length the cause, or other questions? With an equal mix of kinds of question"
+            in report
+        )
     assert abs(np.median(errors)) < 0.08
 
 
@@ -94,7 +97,7 @@ def test_a_score_that_falls_to_nothing_is_a_loss() -> None:
 def test_other_questions_in_longer_documents_cannot_be_told_from_length() -> None:
     cliffs, _ = analysed(plant(0, np.repeat([0.0, 1.0], 5), NOTHING))
     assert cliffs.confounds.identified == "no"
-    assert "cannot be told apart" in cliffs.confounds.reasons[0]
+    assert "cannot be separated" in cliffs.confounds.reasons[0]
 
 
 def test_a_mix_that_hides_a_loss_is_said() -> None:

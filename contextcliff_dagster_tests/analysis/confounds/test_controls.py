@@ -64,7 +64,7 @@ def test_a_fall_of_length_stays_at_equal_difficulty(seed: int) -> None:
     cliffs = judged(seed, lost=0.6)
     assert cliffs.confounds.identified == "yes"
     (reason,) = cliffs.confounds.reasons
-    assert "With the evidence alone the model scores" in reason
+    assert "With the evidence alone, the model scores" in reason
     oracle = cliffs.controls[1]
     assert abs(oracle.drop - 0.6) < 0.12
     assert oracle.drop_ci_low < oracle.drop < oracle.drop_ci_high
@@ -76,7 +76,7 @@ def test_a_fall_of_harder_questions_is_not_called_length(seed: int) -> None:
     assert cliffs.verdict in ("cliff", "gradual_decline")
     assert cliffs.confounds.identified == "no"
     (reason,) = cliffs.confounds.reasons
-    assert "most of the loss is that of harder questions" in reason
+    assert "most of the drop comes from harder questions" in reason
     assert reason in cliffs.warnings
     assert cliffs.controls[1].drop < 0.3
 
@@ -89,9 +89,9 @@ def test_what_is_known_without_the_document_is_said_with_its_bin() -> None:
     assert len(control.bins) == 10
     assert all(one.ci_low <= one.mean <= one.ci_high for one in control.bins)
     said = " ".join(control.says)
-    assert "Without the document the model scores 0." in said
-    assert "there the curve cannot be expected to fall below that" in said
-    assert "is less than the curve shows" in said
+    assert "Without the document, the model scores 0." in said
+    assert ": the curve cannot be expected to fall below that" in said
+    assert "reads less there than the curve shows" in said
 
 
 def test_a_loss_of_questions_that_need_no_document_is_not_called_length() -> None:
@@ -133,10 +133,10 @@ def test_few_questions_that_need_no_document_decide_nothing() -> None:
     for pairs, times in ((half, 1), (half, 100), (more, 1)):
         identified, sentence = said(pairs, times)
         assert identified == "not_assessed"
-        assert "perhaps most of the loss" in sentence
+        assert "perhaps most of the drop" in sentence
     identified, sentence = said(more, 100)
     assert identified == "no"
-    assert ": most of the loss" in sentence
+    assert ": most of the drop" in sentence
 
 
 def find_verdict_of(pairs: Pairs) -> Finding:
@@ -167,4 +167,4 @@ def test_an_oracle_that_the_model_cannot_answer_says_nothing_of_difficulty() -> 
     given = [ControlAnswers("oracle", nothing, frozenset(records["example_id"]))]
     cliffs = profile_model(records, [], QUICK, ProfileContext("m", controls=given)).cliffs
     assert cliffs.confounds.identified == "not_assessed"
-    assert "says nothing of how hard" in cliffs.controls[0].says[-1]
+    assert "too few answers are right to measure how hard" in cliffs.controls[0].says[-1]

@@ -62,7 +62,7 @@ def test_what_is_lost_in_the_middle_is_found_with_its_size() -> None:
     assert abs(np.median(errors)) < 0.06
     said = evidence_sentence(found[0], 0.95)
     assert said is not None
-    assert "from 40% to 60% of the text the score is lower" in said
+    assert "from 40% to 60% of the text, the score is lower" in said
 
 
 @pytest.mark.parametrize(("documents", "questions"), [(200, 1), (80, 3)])
@@ -117,7 +117,7 @@ def test_too_few_examples_are_named_and_none_at_all_is_no_curve() -> None:
     assert evidence_curve(sample, "evidence_position", FAST) is None
     one_place = curve_of(plant(0).assign(evidence_position=0.5))
     assert one_place.p_value is None
-    assert one_place.refused_because == "nearly all evidence stands at one place"
+    assert one_place.refused_because == "nearly all evidence has one position"
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 3))

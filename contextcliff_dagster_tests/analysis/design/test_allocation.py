@@ -143,7 +143,7 @@ def test_the_pilot_is_the_same_for_each_bin_and_rounds_go_where_the_loss_is() ->
     asked, said = rounds_of(pool, Target(5, 0.05, 10), 100)
     assert said[0].startswith("Pilot: 50 examples in b00, b01, b02")
     assert said[1].startswith("Round 2: 10 more examples in b0")
-    assert said[-1].startswith(f"Done after {sum(asked)} examples: the loss lies between ")
+    assert said[-1].startswith(f"Done after {sum(asked)} examples: the drop lies between ")
     assert min(asked) >= 5
     # Around the loss, and where a token is cheap; next to nothing far beyond it.
     assert asked[4] + asked[5] >= 40
@@ -154,7 +154,7 @@ def test_a_small_sample_ends_with_itself() -> None:
     pool = pool_of(Curve("flat", 0.5), 6, Design(binary=True))
     asked, said = rounds_of(pool, Target(5, 0.05, 20), 8)
     assert sum(asked) == 80
-    assert said[-1].startswith("Every one of the 80 examples is asked")
+    assert said[-1].startswith("All 80 examples are measured")
 
 
 def test_rounds_cost_less_than_asking_every_bin_alike() -> None:

@@ -148,7 +148,9 @@ def test_slow_bins_are_in_the_metrics_and_in_a_warning() -> None:
     assert all(abs(row.latency_excess.ttft.median) < 0.05 for row in before)
     law = profile.metrics.latency.ttft.law
     assert (law.base_ms, law.ms_per_1k) == pytest.approx((5, 20), rel=0.05)
-    (said,) = [w for w in profile.cliffs.warnings if "Later than length" in w]
+    (said,) = [
+        w for w in profile.cliffs.warnings if "Time to first token is higher than expected" in w
+    ]
     assert said in profile.metrics.warnings
     assert all(row.bin in said for row in beyond)
     assert not any(row.bin in said for row in before)

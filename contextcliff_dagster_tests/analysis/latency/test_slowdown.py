@@ -10,7 +10,7 @@ from contextcliff_dagster.analysis.latency.joint_cap import by_document, joint_c
 from contextcliff_dagster.analysis.latency.slowdown import Slowdown, SlowdownTest, find_slowdown
 from contextcliff_dagster.analysis.profile.model_profile import ModelProfile, profile_model
 from contextcliff_dagster.contracts.results.cliffs import JointCap
-from contextcliff_dagster.reporting.markdown.robustness import joint_cap_line
+from contextcliff_dagster.reporting.length_profile.robustness import joint_cap_sentence
 from contextcliff_dagster.reporting.terminal import risk_report
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Floats,
@@ -135,9 +135,9 @@ def test_a_slow_server_limits_the_joint_cap_of_a_profile() -> None:
     joint = limited.cliffs.joint_cap
     assert joint.tokens == min(cap, found.earliest_tokens)
     assert limited.cliffs.safe_cap_tokens == cap
-    assert any("the first token comes later" in w for w in limited.cliffs.warnings)
+    assert any("time to first token is higher" in w for w in limited.cliffs.warnings)
     if joint.limited_by == "latency":
-        assert "limited by latency" in str(joint_cap_line(limited.cliffs))
-        assert "cap there where latency counts" in risk_report(limited.cliffs)
+        assert "limited by latency" in str(joint_cap_sentence(limited.cliffs))
+        assert "cap there where latency matters" in risk_report(limited.cliffs)
     no_times = profile_of(records.drop(columns=["ttft_ms"]))
     assert no_times.cliffs.joint_cap is None

@@ -99,7 +99,7 @@ def test_a_score_missing_without_a_reason_is_left_out_with_a_warning() -> None:
     records.loc[:2, "failure"] = None
     result = cliffs_of(records)
     assert result.n == 197
-    assert any("3 records have no score" in w for w in result.warnings)
+    assert any("3 records have neither a score" in w for w in result.warnings)
 
 
 def test_intervals_cover_means_of_clustered_scores() -> None:

@@ -14,7 +14,8 @@ from contextcliff_dagster.analysis.robustness.other_detectors import second_opin
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff, Detector
 from contextcliff_dagster.contracts.results.fields import BinResult
-from contextcliff_dagster.reporting.markdown.robustness import detector_lines
+from contextcliff_dagster.reporting.length_profile.robustness import detector_sections
+from contextcliff_dagster.reporting.markdown.render import as_markdown
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, flat, plant, step
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, bin_of
 
@@ -120,6 +121,6 @@ def test_the_result_holds_them_and_the_report_lists_all() -> None:
     settings = AnalysisSettings(resamples=200, permutations=199)
     cliffs = profile_model(records, bins_of(records), settings, CONTEXT).cliffs
     assert cliffs.detectors == seen(records)
-    page = "\n".join(detector_lines(cliffs))
+    page = "\n".join(as_markdown(detector_sections(cliffs)))
     assert all(name in page for name in ("gradient", "ruptures"))
     assert "raises no confidence" in page

@@ -15,7 +15,8 @@ from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.robustness.sample_size import _Expected, required_sample_size
 from contextcliff_dagster.contracts.results.cliffs import Certify
-from contextcliff_dagster.reporting.markdown.robustness import more_data_lines
+from contextcliff_dagster.reporting.length_profile.robustness import more_data_sections
+from contextcliff_dagster.reporting.markdown.render import as_markdown
 from contextcliff_dagster.reporting.wording.sentences import certify_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Curve,
@@ -77,7 +78,7 @@ def test_the_expected_cap_is_near_the_median_of_data_sets_of_that_size() -> None
 def test_where_the_curve_itself_falls_no_n_is_named() -> None:
     found = certified(ramp(800), 1)
     assert found.n_needed is None
-    assert "no n certifies" in found.reason
+    assert "more samples would not extend the cap" in found.reason
     assert found.assumes == "fitted"
 
 
@@ -126,8 +127,8 @@ def test_budgets_are_examples_at_their_measured_cost() -> None:
 def test_the_report_says_what_the_next_million_tokens_buys() -> None:
     records = plant(flat(0.9), 1)
     cliffs = profile_model(records, bins_of(records), SETTINGS, CONTEXT).cliffs
-    page = "\n".join(more_data_lines(cliffs))
+    page = "\n".join(as_markdown(more_data_sections(cliffs)))
     assert "1,000,000 tokens" in page
     assert "one such draw" in page
-    assert "a bin would be needed to certify" in str(certify_sentence(cliffs))
-    assert not more_data_lines(replace(cliffs, certify=Certify(n_needed=None)))
+    assert "per bin would be needed to certify" in str(certify_sentence(cliffs))
+    assert not more_data_sections(replace(cliffs, certify=Certify(n_needed=None)))

@@ -13,7 +13,8 @@ import pytest
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
 from contextcliff_dagster.analysis.statistics import helper_process
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.reporting.markdown.robustness import sensitivity_lines
+from contextcliff_dagster.reporting.length_profile.robustness import sensitivity_sections
+from contextcliff_dagster.reporting.markdown.render import as_markdown
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, plant, ramp, step
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_conforms
 
@@ -133,11 +134,11 @@ def test_the_worst_replicate_scores_no_better() -> None:
 def test_the_report_shows_one_table_with_the_first_row_as_the_answer(
     cliffs: Cliffs,
 ) -> None:
-    page = "\n".join(sensitivity_lines(cliffs, "sensitivity.png"))
+    page = "\n".join(as_markdown(sensitivity_sections(cliffs, "sensitivity.png")))
     assert page.count("| tolerance |") == 5
     assert "(reported)" in page
     assert "](sensitivity.png)" in page
-    assert not sensitivity_lines(replace(cliffs, sensitivity=[]), "sensitivity.png")
+    assert not sensitivity_sections(replace(cliffs, sensitivity=[]), "sensitivity.png")
 
 
 def test_it_can_be_left_out(records: pd.DataFrame) -> None:

@@ -19,7 +19,9 @@ from contextcliff_dagster.analysis.robustness.token_ratio import (
     token_ratio,
     unequal_sentence,
 )
-from contextcliff_dagster.reporting.markdown.token_ratio import token_lines
+from contextcliff_dagster.reporting.length_profile.token_ratio import token_sections
+from contextcliff_dagster.reporting.markdown.render import as_markdown
+from contextcliff_dagster.reporting.sections import Section
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, assert_conforms
 
 LENGTHS = np.geomspace(150, 15_000, 200).astype(int)
@@ -120,12 +122,13 @@ def test_the_result_has_it_and_the_report_shows_what_there_is_to_see() -> None:
     assert any("more than 10% apart" in said for said in results["grown"].warnings)
     assert not any("apart" in said for said in results["one"].warnings)
     assert results["none"].token_ratio is None
-    assert token_lines(results["none"]) == []
-    (_, line) = token_lines(results["one"])
+    bins = Section("Bins", level=3)
+    assert token_sections(bins, results["none"]) == [bins]
+    (*_, line) = as_markdown(token_sections(bins, results["one"]))
     assert "counts 1.07 tokens for one of `tiktoken:o200k_base` in every bin" in line
-    shown = "\n".join(token_lines(results["grown"]))
+    shown = "\n".join(as_markdown(token_sections(bins, results["grown"])))
     assert "| `b00` | 20 | 1.00 |" in shown
     assert "| `b09` | 20 | 1.30 |" in shown
     assert "Medians differ by 30" in shown
     before = replace(results["one"], token_ratio=None)
-    assert token_lines(before) == []  # a result of a version that did not know of it
+    assert token_sections(bins, before) == [bins]  # a result of a version that did not know of it

@@ -12,7 +12,7 @@ from contextcliff_dagster.analysis.robustness.variance_signal import (
     variance_sentence,
     variance_signal,
 )
-from contextcliff_dagster.reporting.markdown.robustness import variance_line
+from contextcliff_dagster.reporting.length_profile.robustness import scatter_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Floats,
     bins_of,
@@ -81,7 +81,7 @@ def test_right_or_wrong_answers_are_refused_with_the_reason() -> None:
     assert found == profile.cliffs.variance_signal
     assert found.p_value is None
     assert "mean x (1 - mean)" in found.refused_because
-    assert "not tested" in str(variance_line(profile.cliffs))
+    assert "not tested" in str(scatter_sentence(profile.cliffs))
     assert variance_sentence(found) is None
     near_one = signal(1, even, 0.95)
     assert "no room" in near_one.refused_because
@@ -93,4 +93,4 @@ def test_graded_scores_are_tested_and_the_report_says_so() -> None:
     records: pd.DataFrame = plant(flat(0.6), 1, graded=True)
     cliffs = profile_model(records, bins_of(records), QUICK, CONTEXT).cliffs
     assert 0 < cliffs.variance_signal.p_value <= 1
-    assert "p = " in str(variance_line(cliffs))
+    assert "p = " in str(scatter_sentence(cliffs))

@@ -19,7 +19,7 @@ def test_each_round_says_why_and_the_end_says_what_is_known() -> None:
     assert ended.code == 0, ended.err
     said = [line for line in ended.err.splitlines() if line.startswith("reference-short: ")]
     assert said[0].startswith("reference-short: Pilot: ")
-    assert "the loss lies between" in said[-1]
+    assert "the drop lies between" in said[-1]
     assert "Done after" in said[-1] or "is asked" in said[-1]
     found = json.loads(ended.out)
     total = found["calls"]["reference-short"]["answered"]
@@ -43,7 +43,9 @@ def test_a_width_that_means_nothing_is_refused(width: str) -> None:
 
 
 def test_a_sentinel_has_no_rounds() -> None:
-    assert_one_sentence(call(*STUDY, "--sentinel", "--pilot", "3"), "--sentinel asks at the cap")
+    assert_one_sentence(
+        call(*STUDY, "--sentinel", "--pilot", "3"), "--sentinel measures at the cap"
+    )
 
 
 PRICED = """\

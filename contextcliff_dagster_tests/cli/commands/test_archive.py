@@ -225,7 +225,7 @@ def test_an_imported_study_that_takes_the_place_of_another_says_so(
     (store / "_studies" / "elsewhere.yaml").write_text(
         ELSEWHERE + "prompt: {max_output_tokens: 9}\n"
     )
-    assert call(*taken).err.startswith("Note: study 'elsewhere' was another one here")
+    assert call(*taken).err.startswith("Note: study 'elsewhere' differs from the imported one")
 
 
 @pytest.mark.parametrize("data", [b"", b"not a zip", b"PK\x03\x04 half"])

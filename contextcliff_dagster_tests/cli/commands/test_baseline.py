@@ -76,7 +76,7 @@ def test_another_model_under_the_name_fails_at_the_first_run(watched: Path) -> N
     serve(watched, "reference-short")
     loud = call("profile", "watched", "--sentinel")
     assert loud.code == 3
-    assert "served has shrunk" in loud.out
+    assert "served has declined" in loud.out
     # A sentinel is no campaign to go on with, to compare with, or to pin.
     newest = json.loads(do("baseline", "check", "watched", "--json"))
     assert (newest["campaign"], newest["shrunk"]) == ("same", [])
@@ -85,7 +85,7 @@ def test_another_model_under_the_name_fails_at_the_first_run(watched: Path) -> N
     do("profile", "watched")
     ended = call("baseline", "check", "watched")
     assert ended.code == 3
-    assert "served has shrunk" in ended.out
+    assert "served has declined" in ended.out
     do("baseline", "check", "watched", "--campaign", "same")
     # What is accepted becomes the new baseline.
     do("baseline", "set", "watched", "--campaign", "swapped")
@@ -93,7 +93,7 @@ def test_another_model_under_the_name_fails_at_the_first_run(watched: Path) -> N
 
 
 def test_a_sentinel_needs_a_baseline_and_no_campaign(folder: Path) -> None:
-    assert_one_sentence(call("baseline", "set", "watched"), "nothing measured")
+    assert_one_sentence(call("baseline", "set", "watched"), "no measurement")
     assert_one_sentence(call("baseline", "check", "watched"), "no pinned baseline")
     assert_one_sentence(call("profile", "watched", "--sentinel"), "baseline set watched")
     odd = call("profile", "watched", "--sentinel", "--campaign", "x")

@@ -98,7 +98,7 @@ def test_a_model_that_changed_since_its_campaign_says_so_and_how_to_go_on(home: 
         changed = told["a"]["changed_since_recorded"]
         assert [row["field"] for row in changed] == ["weights_sha256"]
         out = call("models", "diff", "one", "two").out
-        assert "one: as declared. It is not what it was in campaign c of study 's'" in out
+        assert "one: as declared. It differs from campaign c of study 's'" in out
         assert "contextcliff campaign new s" in out
         # The same is an error as soon as it is to be measured under the old name.
         with pytest.raises(EngineError, match=r"weights_sha256: .* -> .*campaign new s.*name of"):

@@ -84,7 +84,7 @@ def test_ctrl_c_ends_cleanly_and_the_next_run_pays_only_the_rest(tmp_path: Path)
     # Only what was in flight when it ended may have been paid for twice.
     assert PLANNED <= received(log).total() <= PLANNED + 2
     assert len(received(log)) == PLANNED
-    assert "Nothing had to be measured: all 20 calls are in the ledger." in third.out
+    assert "Nothing new to measure: all 20 calls are in the ledger." in third.out
 
 
 def test_off_a_terminal_a_good_run_says_nothing_on_stderr() -> None:

@@ -61,7 +61,7 @@ def test_they_are_measured_scored_and_reported_beside_the_curve(
     assert changed(cliffs, plain.cliffs[0]) <= {"controls", "created_at", "confounds", "warnings"}
     page = done.report.md.read_text("utf-8")
     assert "### Controls: the same questions without the document" in page
-    assert "12 of 12 examples say where their evidence is." in page
+    assert "12 of 12 examples give the position of their evidence." in page
 
     file = store.table_file("control_records", controlled.name, done.campaign, MODEL, "b02")
     records = read_table(file, CONTROL_RECORDS).to_pylist()

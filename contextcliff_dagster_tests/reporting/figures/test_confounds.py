@@ -9,9 +9,13 @@ from typing import Any
 from PIL import Image
 
 from contextcliff_dagster.reporting.figures.confounds import plot_questions
-from contextcliff_dagster.reporting.markdown.page import markdown_report
 from contextcliff_dagster.reporting.report import write_report
-from contextcliff_dagster_tests.support.records.reports import control_of, results_of, sample
+from contextcliff_dagster_tests.support.records.reports import (
+    control_of,
+    page_of,
+    results_of,
+    sample,
+)
 
 
 def _bins(result: dict[str, Any], mean: float) -> list[dict[str, Any]]:
@@ -143,7 +147,7 @@ def test_a_result_that_says_nothing_has_no_picture_and_no_section(tmp_path: Path
     assert not (tmp_path / "questions.png").exists()
     page = files.md.read_text("utf-8")
     assert "questions.png" not in page
-    assert "Where the evidence stands" not in page
+    assert "Evidence position" not in page
     empty = {"mix": [], "controls": [], "by_position": None, "by_distance": None, "levels": []}
     assert plot_questions(results_of([{**plain, **empty}])) is None
 
@@ -156,11 +160,11 @@ def test_the_page_has_the_sections_and_links_the_picture_once(tmp_path: Path) ->
     assert page.count("### At an equal mix of kinds of question") == 2
     assert "easy 40.0%, ha\\|rd 60.0%" in page
     assert "40 to 60%" in page
-    assert "20 to 40% differs most (difference -0.30 [-0.41, -0.19])" in page
+    assert "(p = 0.004). Largest difference: 20 to 40% (difference -0.30 [-0.41, -0.19])." in page
     assert "| 60 to 400 | 30 | 28 | too few | lengths too different |" in page
     assert "| simple (1) | 100 | 90 | 0.90 | cliff | 700 | 800 [700, 1,000] |" in page
     assert "- oracle says it." in page
-    assert "- 150 of 200 examples say where their evidence is." in page
+    assert "- 150 of 200 examples give the position of their evidence." in page
     assert "| 0.20 [0.10, 0.30], n = 20 | 0.85 [0.75, 0.95], n = 20 |" in page
     assert "- complex: Only 12 scored examples." in page
 
@@ -170,6 +174,6 @@ def test_a_test_that_was_refused_is_among_what_was_not_measured() -> None:
         "p_value": None,
         "refused_because": "only 9 examples on 8 documents say it",
     }
-    page = markdown_report(results_of([{**sample("a")[0], "by_position": refused}]), title="t")
-    assert "no test of the score by where the evidence stands: only 9 examples" in page
-    assert "### Where the evidence stands" not in page
+    page = page_of(results_of([{**sample("a")[0], "by_position": refused}]))
+    assert "No test of the score by evidence position: only 9 examples" in page
+    assert "### Evidence position" not in page

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextcliff_dagster.reporting.length_profile.tables import caps_section
 from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
-from contextcliff_dagster.reporting.markdown.page import markdown_report
-from contextcliff_dagster.reporting.markdown.tables import caps_table
+from contextcliff_dagster.reporting.markdown.render import as_markdown
 from contextcliff_dagster_tests.support.records.reports import (
+    page_of,
     result_of,
     results_of,
     sample,
@@ -21,7 +22,7 @@ from contextcliff_dagster_tests.support.records.reports import (
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return markdown_report(results_of(sample_pair()[0]), title="Reference study", notes=["A note"])
+    return page_of(results_of(sample_pair()[0]), title="Reference study", notes=["A note"])
 
 
 def test_the_answer_stands_before_the_picture_and_the_tables(page: str) -> None:
@@ -92,12 +93,12 @@ def test_unanswered_calls_are_counted_and_not_hidden() -> None:
         missing={"transport_error": 3, "invalid_truncated": 0, "context_overflow": 5},
         missing_share=0.04,
     )
-    text = markdown_report(results_of([cliffs]), title="t")
+    text = page_of(results_of([cliffs]))
     assert "5 context_overflow, 3 transport_error (4.0% of the planned calls)" in text
 
 
 def test_no_result_is_a_page_too() -> None:
-    assert "No model has a result yet." in markdown_report([], title="t")
+    assert "No model has a result yet." in page_of([])
 
 
 HOSTILE = [
@@ -119,7 +120,7 @@ def test_a_name_stays_a_name(name: str) -> None:
 
     cliffs, _ = sample(name)
     cliffs["warnings"] = [name]
-    text = markdown_report(results_of([cliffs]), title=name, notes=[name])
+    text = page_of(results_of([cliffs]), title=name, notes=[name])
     html = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(text)
     assert "<script" not in html
     assert "<a " not in html
@@ -164,7 +165,7 @@ def test_a_larger_tolerance_with_a_smaller_cap_is_explained() -> None:
             {"tolerance": tolerance, "safe_cap_tokens": cap}
             for tolerance, cap in zip((0.1, 0.2, 0.3), tokens, strict=True)
         ]
-        return "\n".join(caps_table(result_of(cliffs)))
+        return "\n".join(as_markdown([caps_section(result_of(cliffs))]))
 
     said = "a length that is safe at the smaller is safe at the larger"
     assert said in caps(375, 480, 476)

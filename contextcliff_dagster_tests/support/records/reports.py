@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from contextcliff_dagster.contracts.results import Cliffs, from_json
+from contextcliff_dagster.reporting.length_profile.page import report_sections
+from contextcliff_dagster.reporting.markdown.render import as_page
 
 BINS, PER_BIN = 10, 20
 PLATEAU, SLOPE = 0.98, 3.16
@@ -24,6 +26,11 @@ def result_of(cliffs: Mapping[str, Any]) -> Cliffs:
 
 def results_of(cliffs: Iterable[Mapping[str, Any]]) -> list[Cliffs]:
     return [result_of(one) for one in cliffs]
+
+
+def page_of(cliffs: Sequence[Cliffs], title: str = "t", **options: Any) -> str:
+    """The Markdown page of the results."""
+    return as_page(report_sections(cliffs, title=title, **options))
 
 
 def control_of(name: str) -> dict[str, Any]:
@@ -157,7 +164,7 @@ def sample(
         "missing_share": 0.0,
         "verdict": "cliff" if has_cliff else "stable",
         "safe_cap_tokens": cap,
-        "safe_cap_reason": "Up to here a loss of 30% is excluded; beyond it the data allow one.",
+        "safe_cap_reason": "Up to here, a drop of 30% is excluded; beyond that, it is not.",
         "cap_prompt_tokens": cap + 14,
         "critical_threshold": {"tokens": int(half), "share": half / window}
         if has_cliff and window

@@ -1,11 +1,19 @@
-"""What stands beside the verdict: plain rules and other people's definitions."""
+"""Plain threshold rules, and effective lengths by other definitions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
+from contextcliff_dagster.reporting.length_profile.robustness import scatter_sentence
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Cell,
+    Code,
+    DataTable,
+    Paragraph,
+    Section,
+)
 from contextcliff_dagster.reporting.wording.number_format import percent, score, tokens
 
 if TYPE_CHECKING:
@@ -22,28 +30,29 @@ RULE_WORDS = {
 }
 
 
-def rules_table(result: Cliffs) -> list[str]:
+def rules_section(result: Cliffs) -> Section:
     """The plain rules with what they saw; a rule that cannot fire says so."""
-    rules = result.rules
-    if not rules:
-        return ["Not evaluated."]
-    rows = [
-        [
-            plain(RULE_WORDS.get(r.name, r.name)),
-            ("yes" if r.fired else "no") if r.reachable else "cannot fire on these data",
-            code(r.at_bin) if r.at_bin is not None else "none",
-            _rule_value(r, r.value),
-            _rule_value(r, r.threshold),
+    blocks: list[Block] = [Paragraph("Not evaluated.")]
+    if result.rules:
+        rows: list[list[Cell]] = [
+            [
+                RULE_WORDS.get(r.name, r.name),
+                ("yes" if r.fired else "no") if r.reachable else "cannot fire on these data",
+                Code(r.at_bin) if r.at_bin is not None else "none",
+                _rule_value(r, r.value),
+                _rule_value(r, r.threshold),
+            ]
+            for r in result.rules
         ]
-        for r in rules
-    ]
-    lines = table(["rule", "fired", "at bin", "value", "threshold"], rows, right=(3, 4))
-    return [
-        *lines,
-        "",
-        "The rules compare single bins with the first one and know nothing of chance; the verdict "
-        "does not rest on them.",
-    ]
+        head = ["rule", "fired", "at bin", "value", "threshold"]
+        note = (
+            "The rules compare single bins with the first one and ignore chance; the verdict does "
+            "not depend on them."
+        )
+        blocks = [DataTable(head, rows, right=(3, 4)), Paragraph(note)]
+    if scatter := scatter_sentence(result):
+        blocks.append(Paragraph(scatter))
+    return Section("Threshold rules", blocks, 3)
 
 
 def _rule_value(rule: Rule, value: float | None) -> str:
@@ -56,12 +65,12 @@ def _rule_value(rule: Rule, value: float | None) -> str:
     return f"{value:.3f}"
 
 
-def definitions_table(result: Cliffs) -> list[str]:
-    """Other people's effective lengths on the same bins, and LongScore."""
+def definitions_section(result: Cliffs) -> Section:
+    """Effective lengths of the literature on the same bins, and LongScore."""
     definitions, long_score = result.definitions, result.definitions.longscore
     rows = [
-        [plain(words), _censored(found), _threshold(found.threshold)]
-        for words, found in (
+        [words, _censored(length), _threshold(length.threshold)]
+        for words, length in (
             (
                 "RULER (arXiv 2404.06654): longest length with a score of at least the threshold",
                 definitions.ruler_85_6,
@@ -71,36 +80,36 @@ def definitions_table(result: Cliffs) -> list[str]:
                 definitions.nolima_0_85,
             ),
             (
-                "MECW (arXiv 2509.21361): longest length before a loss of more than 5%",
+                "MECW (arXiv 2509.21361): longest length before a drop of more than 5%",
                 definitions.mecw_5pct,
             ),
             (
-                "longest length before a loss of more than 30% of the baseline",
+                "longest length before a drop of more than 30% of the baseline",
                 definitions.drop_30pct,
             ),
         )
     ]
-    lines = table(["definition", "tokens", "threshold"], rows, right=(1, 2))
     values = ", ".join(f"{tokens(v.tokens)}: {score(v.value)}" for v in long_score.by_length)
-    lines += [
-        "",
+    relative = (
         f"LongScore (arXiv 2505.19293), relative change against {score(long_score.base)} "
         f"at {_lengths(long_score.base_tokens)} tokens: mean {score(long_score.mean)}"
-        + (f" (by tokens {values})." if values else "."),
+        + (f" (by tokens {values})." if values else ".")
+    )
+    note = "Read from the bins' means at their median lengths; these definitions have no intervals."
+    blocks: list[Block] = [
+        DataTable(["definition", "tokens", "threshold"], rows, right=(1, 2)),
+        Paragraph(relative),
+        Paragraph(note),
     ]
-    return [
-        *lines,
-        "",
-        "Read off the bins' means at their median lengths; these definitions give no intervals.",
-    ]
+    return Section("Effective lengths by other definitions", blocks, 3)
 
 
-def _censored(found: EffectiveLength) -> str:
-    if found.censored == ">":
-        return f"at least {tokens(found.tokens)}"
-    if found.censored == "<":
+def _censored(length: EffectiveLength) -> str:
+    if length.censored == ">":
+        return f"at least {tokens(length.tokens)}"
+    if length.censored == "<":
         return "below the shortest measured"
-    return tokens(found.tokens, "none")
+    return tokens(length.tokens, "none")
 
 
 def _threshold(value: float | None) -> str:

@@ -1,0 +1,212 @@
+"""The page's sections about the questions: mix, controls, evidence, levels; each where measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.reporting.sections import (
+    Bracketed,
+    Bullets,
+    Cell,
+    Code,
+    DataTable,
+    Figure,
+    Paragraph,
+    Section,
+    Text,
+)
+from contextcliff_dagster.reporting.wording.confound_terms import (
+    CATEGORY_WORDS,
+    control_words,
+    shown_mix,
+)
+from contextcliff_dagster.reporting.wording.number_format import (
+    estimate,
+    percent,
+    score,
+    tokens,
+)
+from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.questions import (
+        EvidenceCurve,
+        EvidenceGroup,
+        LevelResult,
+    )
+
+
+def question_sections(result: Cliffs, picture: str | None) -> list[Section]:
+    """All sections of one model; nothing where the records say nothing of their questions."""
+    sections = [
+        *_mix(result),
+        *_controls(result),
+        *_evidence(result, position=True),
+        *_evidence(result, position=False),
+        *_levels(result),
+    ]
+    if sections and picture:
+        figure = Figure(Path(picture), "The score against other properties of the questions")
+        sections[-1] = replace(sections[-1], blocks=[*sections[-1].blocks, figure])
+    return sections
+
+
+def refused_tests(result: Cliffs) -> list[str]:
+    """Tests of the evidence that were refused, each with the reason."""
+    curves = (
+        (result.by_position, "evidence position"),
+        (result.by_distance, "distance between two pieces of evidence"),
+    )
+    return [
+        f"no test of the score by {words}: {curve.refused_because}"
+        for curve, words in curves
+        if curve is not None and curve.refused_because
+    ]
+
+
+def _mix(result: Cliffs) -> list[Section]:
+    row = shown_mix(result)
+    if row is None:
+        return []
+    cells: list[list[Cell]] = [
+        [
+            Code(b.bin),
+            score(b.mean, "no answers"),
+            _estimate(b.standardised, b.ci_low, b.ci_high, "too few in common"),
+            percent(b.covered),
+        ]
+        for b in row.bins
+    ]
+    head = ["bin", "mean as measured", "mean at the equal mix", "share of the mix in the bin"]
+    shares = ", ".join(
+        f"{value} {percent(share)}"
+        for value, share in zip(row.values, row.shares, strict=True)
+        if share
+    )
+    return [
+        Section(
+            f"At an equal mix of {CATEGORY_WORDS[row.category]}",
+            [
+                Paragraph(f"The mix, the same in every bin: {shares}."),
+                DataTable(head, cells, right=(1, 2, 3)),
+            ],
+            3,
+        )
+    ]
+
+
+def _controls(result: Cliffs) -> list[Section]:
+    controls = result.controls
+    if not controls:
+        return []
+    by_bin: dict[str, list[Cell]] = {}
+    items = []
+    for control in controls:
+        items += [sentence(text) for text in control.says]
+        if control.name == "oracle":
+            asked, known = tokens(control.n_all), tokens(control.n_askable)
+            items.append(f"{known} of {asked} examples give the position of their evidence.")
+        for b in control.bins:
+            mean = _estimate(b.mean, b.ci_low, b.ci_high, "no answers")
+            by_bin.setdefault(b.bin, []).append(Bracketed(f"{mean.text}, n = {tokens(b.n)}"))
+    means = {b.bin: _estimate(b.mean, b.ci_low, b.ci_high, "none") for b in result.bins}
+    head = ["bin", "whole document", *(control_words(control.name) for control in controls)]
+    rows: list[list[Cell]] = [
+        [Code(key), means.get(key, "none"), *cells] for key, cells in by_bin.items()
+    ]
+    blocks = [Bullets(items)] if items else []
+    title = "Controls: the same questions without the document"
+    return [Section(title, [*blocks, DataTable(head, rows, right=(1, 2, 3))], 3)]
+
+
+def _evidence(result: Cliffs, *, position: bool) -> list[Section]:
+    curve = result.by_position if position else result.by_distance
+    if curve is None or sum(g.mean is not None for g in curve.groups) < 2:
+        return []
+    title = "Evidence position" if position else "Distance between two pieces of evidence"
+    rows: list[list[Cell]] = [
+        [
+            _span(g, position),
+            tokens(g.n),
+            tokens(g.n_documents),
+            _estimate(g.mean, g.ci_low, g.ci_high, "too few"),
+            _estimate(
+                g.at_equal_length,
+                g.at_equal_length_low,
+                g.at_equal_length_high,
+                "lengths too different",
+            ),
+        ]
+        for g in curve.groups
+    ]
+    first = "position in the text" if position else "tokens between"
+    head = [first, "n", "documents", "mean", "mean at equal length"]
+    test = Paragraph(_test(curve, position, 1.0 - result.confidence))
+    return [Section(title, [test, DataTable(head, rows, right=(1, 2, 3, 4))], 3)]
+
+
+def _test(curve: EvidenceCurve, position: bool, alpha: float) -> Text:
+    of_all = "" if curve.n == curve.n_all else f" of {tokens(curve.n_all)}"
+    what = "Position" if position else "Distance"
+    known = f"{what} known for {tokens(curve.n)}{of_all} examples"
+    p, low, high = curve.p_value, curve.difference_low, curve.difference_high
+    if p is None:
+        return f"{known}; not tested: {sentence(curve.refused_because)}"
+    effect = "an effect" if p <= alpha else "no effect detected"
+    tested = f"{known}; {effect} at equal length (p = {p:.2g})"
+    if curve.group is None:
+        return f"{tested}."
+    shown = (
+        f" (difference {curve.difference:+.2f} [{low:+.2f}, {high:+.2f}])"
+        if curve.difference is not None and low is not None and high is not None
+        else ""
+    )
+    group = _span(curve.groups[curve.group], position)
+    return Bracketed(f"{tested}. Largest difference: {group}{shown}.")
+
+
+def _span(group: EvidenceGroup, position: bool) -> str:
+    if position:
+        return f"{100 * group.low:.0f} to {100 * group.high:.0f}%"
+    return f"{tokens(group.low)} to {tokens(group.high)}"
+
+
+def _levels(result: Cliffs) -> list[Section]:
+    levels = result.levels
+    if not levels:
+        return []
+    rows: list[list[Cell]] = [
+        [
+            f"{r.name}{_of(r)}",
+            tokens(r.n),
+            tokens(r.n_documents),
+            score(r.baseline, "none"),
+            VERDICT_PHRASE[r.verdict],
+            tokens(r.safe_cap_tokens, "none supported"),
+            _location(r),
+        ]
+        for r in levels
+    ]
+    head = ["level", "examples", "documents", "baseline", "verdict", "safe cap, tokens"]
+    table = DataTable([*head, "midpoint of the drop, tokens"], rows, right=(1, 2, 3, 5))
+    reasons = [f"{r.name}: {sentence(r.safe_cap_reason)}" for r in levels if r.safe_cap_reason]
+    return [Section("Each level on its own", [table, *([Bullets(reasons)] if reasons else ())], 3)]
+
+
+def _of(level: LevelResult) -> str:
+    named = list(level.levels)
+    return "" if named == [level.name] else f" ({', '.join(named)})"
+
+
+def _location(level: LevelResult) -> Cell:
+    if level.location_tokens is None:
+        return "none found"
+    span = f"[{tokens(level.ci_low)}, {tokens(level.ci_high)}]"
+    return Bracketed(f"{tokens(level.location_tokens)} {span}")
+
+
+def _estimate(mean: float | None, low: float | None, high: float | None, missing: str) -> Bracketed:
+    return Bracketed(missing if mean is None else estimate(mean, low, high))

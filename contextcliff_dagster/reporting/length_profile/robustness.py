@@ -1,0 +1,140 @@
+"""How far the result depends on how one looks: other detectors, other choices, more data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.reporting.sections import Block, DataTable, Figure, Paragraph, Section
+from contextcliff_dagster.reporting.wording.number_format import count, level, tokens
+from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.cliffs import MoreData
+
+
+def confounds_sentence(result: Cliffs) -> str | None:
+    """Whether a changing mix of questions explains the loss; ``None`` where nobody looked."""
+    confounds = result.confounds
+    if confounds.identified == "no":
+        return "Length is not shown to be the cause: see the warnings."
+    if confounds.identified != "yes":
+        return None
+    return " ".join(["Is length the cause, or other questions?", *map(sentence, confounds.reasons)])
+
+
+def detector_sections(result: Cliffs) -> list[Section]:
+    """Other detectors with the place each sees; nothing where none was asked."""
+    if not result.detectors:
+        return []
+    rows = [
+        [
+            d.name,
+            tokens(d.location_tokens, "nothing found"),
+            "unknown" if d.agrees is None else "yes" if d.agrees else "no",
+        ]
+        for d in result.detectors
+    ]
+    table = DataTable(["detector", "drop at, tokens", "agrees"], rows, right=(1,))
+    note = (
+        "Rules of thumb on the same data, without error rates: one agrees where its location lies "
+        "in the interval of the midpoint of the drop, or where neither finds one. Agreement "
+        "raises no confidence."
+    )
+    return [Section("Other detectors", [table, Paragraph(note)], 3)]
+
+
+def sensitivity_sections(result: Cliffs, picture: str | None) -> list[Section]:
+    """Cap and verdict with one choice made otherwise; nothing where none was varied."""
+    if not result.sensitivity:
+        return []
+    rows = [
+        [
+            r.factor,
+            f"{r.value}{' (reported)' if r.reported and r.value else ''}",
+            VERDICT_PHRASE[r.verdict],
+            tokens(r.safe_cap_tokens, "none supported"),
+            tokens(r.location_tokens, "none found"),
+            tokens(r.n),
+        ]
+        for r in result.sensitivity
+    ]
+    head = ["choice", "value", "verdict", "safe cap, tokens", "midpoint of the drop", "examples"]
+    note = (
+        "One choice is changed at a time, with fewer permutations. No row is a better answer than "
+        "the first, and the largest cap among them has no stated confidence."
+    )
+    blocks: list[Block] = [DataTable(head, rows, right=(3, 4, 5)), Paragraph(note)]
+    if picture:
+        alt = "Safe cap and midpoint of the drop, one choice changed at a time"
+        blocks.append(Figure(Path(picture), alt))
+    return [Section("Sensitivity of the cap", blocks, 3)]
+
+
+def more_data_sections(result: Cliffs) -> list[Section]:
+    """What more examples are expected to buy; nothing where it was not reckoned."""
+    rows = [
+        [
+            _budget(m),
+            f"{count(m.examples, 'example')}, about {tokens(m.per_bin)} per bin",
+            tokens(m.expected_cap_now, "none"),
+            tokens(m.expected_cap_tokens, "none"),
+            _gain(m),
+        ]
+        for m in result.certify.more
+    ]
+    if not rows:
+        return []
+    head = ["extra tokens", "extra examples", "expected cap now", "after", "gain, tokens"]
+    curve = "flat, as these data allow" if result.certify.assumes == "flat" else "as fitted"
+    note = (
+        f"Simulated, assuming that the curve is {curve}, examples are spread evenly over the bins "
+        "and the corpus has enough of them: the median cap of eight data sets each, of this size "
+        "and of the larger one. This data set's own cap is one such draw."
+    )
+    table = DataTable(head, rows, right=(2, 3, 4))
+    return [Section("Expected gain from more data", [table, Paragraph(note)], 3)]
+
+
+def _budget(more: MoreData) -> str:
+    spent = f"{tokens(more.tokens)} tokens"
+    return spent if more.usd is None else f"{spent}, {more.usd:,.2f} USD"
+
+
+def _gain(more: MoreData) -> str:
+    now, then = more.expected_cap_now or 0, more.expected_cap_tokens or 0
+    return f"{then - now:+,}" if then != now else "0"
+
+
+def joint_cap_sentence(result: Cliffs) -> str | None:
+    """The cap that scores and times respect, as a sentence; None where no time was tested."""
+    joint = result.joint_cap
+    if joint is None:
+        return None
+    cap = joint.tokens
+    if cap is None:
+        return "Joint cap of score and latency: none, because the score supports none."
+    if joint.limited_by == "latency":
+        return (
+            f"Joint cap of score and latency: {tokens(cap)} tokens, limited by latency: beyond "
+            "that, time to first token is higher than expected."
+        )
+    return (
+        f"Joint cap of score and latency: {tokens(cap)} tokens, limited by accuracy: up to "
+        "there, no unexpected rise in time to first token was found."
+    )
+
+
+def scatter_sentence(result: Cliffs) -> str | None:
+    """Whether scores scatter beyond what their mean explains; None where it was not tested."""
+    signal = result.variance_signal
+    if signal is None:
+        return None
+    head = "Scatter of the scores beyond what their mean explains"
+    p = signal.p_value
+    if p is None:
+        return f"{head}: not tested; {signal.refused_because}."
+    window = f"{tokens(signal.from_tokens)} to {tokens(signal.to_tokens)} tokens"
+    found = "found" if p <= 0.05 else "none found"
+    return f"{head}: {found} (the most at {window}, p = {p:.3f}, level {level(0.05)})."
