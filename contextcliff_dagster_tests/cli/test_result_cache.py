@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +46,16 @@ def test_a_second_run_prints_the_same_and_needs_no_dagster(finished: tuple[Path,
     changed = [line for line in ended.out.splitlines() if line not in said.splitlines()]
     assert changed == ["Nothing new to measure: all 15 calls are in the ledger."]
     assert (sorted(runs.rglob("*.db")) if runs.exists() else []) == before
+
+
+def test_a_second_run_does_not_even_import_dagster(finished: tuple[Path, str]) -> None:
+    arguments = [*PROFILE, "--store", str(finished[0])]
+    code = (
+        "import sys; from contextcliff_dagster.cli import main; "
+        f"code = main({arguments!r}); sys.exit(code or 3 * ('dagster' in sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
 
 
 def _gone(store: Path) -> None:

@@ -103,10 +103,6 @@ def profile(
     with dagster_log(verbose):
         from contextcliff_dagster.cli.commands.report import print_profiled
         from contextcliff_dagster.cli.result_cache import find_standing, note_standing
-        from contextcliff_dagster.defs.in_process import LocalRuns
-        from contextcliff_dagster.defs.resources import Watch
-        from contextcliff_dagster.defs.run import prepare_study, profile_study
-        from contextcliff_dagster.inference.spending.budget import Budget
 
         # As the study says, unless asked: its kept definition does not change.
         of_study = chosen
@@ -115,6 +111,12 @@ def profile(
         if target is None and not dry_run and (standing := find_standing(store, asked, campaign)):
             print_profiled(standing, as_json=as_json)
             return
+
+        from contextcliff_dagster.defs.in_process import LocalRuns
+        from contextcliff_dagster.defs.resources import Watch
+        from contextcliff_dagster.defs.run import prepare_study, profile_study
+        from contextcliff_dagster.inference.spending.budget import Budget
+
         instance = None if dry_run else open_instance(store)
         prepared = prepare_study(
             chosen,
