@@ -30,7 +30,7 @@ def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> 
     there = profiled_campaigns(store, study)
     if not there:
         raise StudyError(
-            f"Study {study!r} has no measurement in {store.root}; measure it with "
+            f"Study {study!r} has no length profile in {store.root}; measure it with "
             f"`contextcliff profile {study}`."
         )
     if campaign is None:

@@ -177,6 +177,26 @@ def test_one_file_takes_it_to_another_store(
     assert rebuild_report(alone).report.md.read_text("utf-8") == done.report.md.read_text("utf-8")
 
 
+def test_answers_that_another_study_paid_are_scored(alone: Study, tmp_path: Path) -> None:
+    first = profile_study(alone)
+    (tmp_path / "other.yaml").write_text(ALONE.replace("sizes-alone", "other"), encoding="utf-8")
+    other = profile_study(load_study(tmp_path / "other.yaml"))
+    assert other.calls["reference-short"].sent == 0
+    pages = [done.report.md.read_text("utf-8") for done in (first, other)]
+    rows = [
+        [line for line in page.splitlines() if "| reference-short | r0" in line] for page in pages
+    ]
+    assert len(rows[0]) == 2
+    assert rows[1] == rows[0]
+
+
+def test_a_study_without_a_corpus_has_no_sample(
+    alone: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", str(tmp_path / "sizes-alone.yaml"), "--pilot", "2"]) == 2
+    assert "Study 'sizes-alone' names no corpus" in capsys.readouterr().err
+
+
 def test_its_calls_are_in_the_ledger_like_any(alone: Study, contextcliff_home: Path) -> None:
     profile_study(alone)
     with sqlite3.connect(contextcliff_home / "state.db") as db:

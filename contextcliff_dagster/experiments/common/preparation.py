@@ -89,9 +89,14 @@ def load_frozen(study: Study, store: Store) -> Manifest:
     """The frozen manifest.
 
     Raises:
-        StudyError: there is none, or the study was changed since it was drawn.
+        StudyError: there is none, or the study was changed since it was drawn, or has no corpus.
         StoreError: it is damaged.
     """
+    if not study.has_corpus:
+        raise StudyError(
+            f"Study {study.name!r} names no corpus, so it has no sample and no length profile; "
+            "add `corpus` and `tokenizer` to it."
+        )
     manifest = find_frozen(study, store)
     if manifest is None:
         exists = (store.manifest_dir(study.name) / "manifest.json").exists()

@@ -70,7 +70,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> None:
     study, store = run.study, run.store
     sources = sources_of(run, experiment, known=True)
     cells = experiment.cells(study)
-    for model in run.measured_models():
+    for model in run.identified_models():
         by_cell: dict[str, list[dict[str, Any]]] = {}
         try:
             for source in sources:

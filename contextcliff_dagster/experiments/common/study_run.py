@@ -70,6 +70,15 @@ class StudyRun:
         models = measured_models(self.ledger, self.study.name, self.campaign)
         return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
 
+    def identified_models(self) -> list[str]:
+        """Return the models with a serving identity in this campaign, by name.
+
+        More than those with calls: answers that another study paid are shared.
+        """
+        from contextcliff_dagster.inference.ledger.queries import identified_models
+
+        return identified_models(self.ledger, self.study.name, self.campaign)
+
 
 def open_ledger(store: Store) -> Ledger:
     """Open the store's call ledger; a context manager.

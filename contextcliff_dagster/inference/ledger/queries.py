@@ -72,6 +72,16 @@ def measured_models(reader: Reader, study: str, campaign: str) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
+def identified_models(reader: Reader, study: str, campaign: str) -> list[str]:
+    """Models that have a serving identity in the campaign, by name; any study may have paid their
+    answers."""
+    rows = reader.read(
+        "SELECT model FROM campaign_models WHERE study = ? AND campaign = ? ORDER BY model",
+        (study, campaign),
+    )
+    return [str(row[0]) for row in rows]
+
+
 def prompts(reader: Reader, call_keys: Iterable[str]) -> dict[str, str]:
     """Call key -> hash of the prompt that was rendered for it."""
     hashes: dict[str, str] = {}

@@ -93,7 +93,7 @@ def test_another_model_under_the_name_fails_at_the_first_run(watched: Path) -> N
 
 
 def test_a_sentinel_needs_a_baseline_and_no_campaign(folder: Path) -> None:
-    assert_one_sentence(call("baseline", "set", "watched"), "no measurement")
+    assert_one_sentence(call("baseline", "set", "watched"), "no length profile")
     assert_one_sentence(call("baseline", "check", "watched"), "no pinned baseline")
     assert_one_sentence(call("profile", "watched", "--sentinel"), "baseline set watched")
     odd = call("profile", "watched", "--sentinel", "--campaign", "x")

@@ -67,7 +67,7 @@ def test_campaigns_of_one_model_are_compared_on_what_both_measured(store: str) -
         ("reference-short gpt --study quick", ["'gpt'", "quick:reference-short@again"]),
         ("reference-short reference-long@again --study quick", ["reference-long@again"]),
         ("a b --study nosuch", ["nosuch", "quick"]),
-        ("a b --study reference", ["no measurement", "contextcliff profile reference"]),
+        ("a b --study reference", ["no length profile", "contextcliff profile reference"]),
     ],
 )
 def test_what_is_not_measured_is_named(store: str, line: str, words: list[str]) -> None:

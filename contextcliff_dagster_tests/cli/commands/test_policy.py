@@ -88,7 +88,7 @@ def test_without_a_cap_there_is_no_policy(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("policy quick", ["no measurement", "contextcliff profile quick"]),
+        ("policy quick", ["no length profile", "contextcliff profile quick"]),
         ("policy nosuch", ["nosuch", "quick"]),
         ("policy quick --expires soon", ["--expires", "2027-03-31"]),
         ("guard nowhere.json --tokens 5", ["nowhere.json", "contextcliff policy"]),
