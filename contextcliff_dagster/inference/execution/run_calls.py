@@ -47,8 +47,9 @@ def run_calls(
     """
     control = control or RunControl()
     runner = CallRunner(calls, session, ledger, scope, control)
+    if halted := control.stop_requested:
+        runner.halt(True)
     future = session.submit(runner.run())
-    halted = False
 
     def report() -> None:
         # Progress first: who hears of a finished bin knows how far the run is.

@@ -22,7 +22,8 @@ class RunControl:
     Parameters:
         budget: None for no limit.
         deadline_at: by `time.monotonic()`; after it nothing is sent and no device waited for.
-        should_stop: asked between calls; once it returns True nothing more is sent.
+        should_stop: asked before the first call and ten times a second; once it returns True
+            nothing more is sent.
         on_progress: ten times a second at most.
         on_wait: gets a sentence where a device must be waited for, and why, and where the model's
             context window is unknown.

@@ -79,6 +79,12 @@ def test_stop_ends_the_run_and_keeps_what_was_in_flight(
     assert ledger.stats()["attempts"] == summary.answered
 
 
+def test_a_stop_that_was_requested_before_the_first_call_sends_none(ledger: Ledger) -> None:
+    summary = run(ledger, should_stop=lambda: True)
+    assert (summary.stopped, summary.sent) == (True, 0)
+    assert ledger.stats()["attempts"] == 0
+
+
 def test_a_fault_of_the_callers_callback_ends_the_run_cleanly(ledger: Ledger) -> None:
     def broken(progress: Progress) -> None:
         if progress.done:
