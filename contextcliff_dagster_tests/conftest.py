@@ -66,6 +66,21 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     )
 
 
+@pytest.fixture(autouse=True)
+def _small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A third of what a profile of a small study costs is the pixels of its pictures, which only
+    # the tests of reporting/ look at.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    draw = FigureCanvasAgg.draw
+
+    def draw_small(canvas: FigureCanvasAgg) -> None:
+        canvas.figure.set_dpi(40)
+        draw(canvas)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(FigureCanvasAgg, "draw", draw_small)
+
+
 @pytest.fixture
 def contextcliff_home() -> Path:
     """The store of the running test."""

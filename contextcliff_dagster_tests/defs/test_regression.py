@@ -102,6 +102,7 @@ def check_of(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
 
 
 @pytest.mark.usefixtures("prepared")
+@pytest.mark.slow(reason="two campaigns through Dagster")
 def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     run: Run, study: Study, store: Store, instance: dg.DagsterInstance, webhook: Webhook
 ) -> None:

@@ -96,6 +96,7 @@ def test_the_location_has_both(study: Study, monkeypatch: pytest.MonkeyPatch) ->
     assert [schedule.name for schedule in location.schedule_defs] == ["watch_watched_daily"]
 
 
+@pytest.mark.slow(reason="three runs of Dagster")
 def test_the_job_passes_an_unchanged_model_and_fails_a_changed_one(
     study: Study,
     store: Store,

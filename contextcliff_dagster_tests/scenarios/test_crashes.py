@@ -73,6 +73,7 @@ def gate(tmp_path: Path) -> Gate:
     return gate
 
 
+@pytest.mark.slow(reason="many processes killed")
 def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbed_run(
     tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
 ) -> None:

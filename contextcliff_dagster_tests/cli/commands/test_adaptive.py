@@ -14,6 +14,7 @@ from contextcliff_dagster_tests.support.terminal import assert_one_sentence, cal
 STUDY = ("profile", "quick", "--model", "reference-short")
 
 
+@pytest.mark.slow(reason="many rounds, each a run of Dagster")
 def test_each_round_says_why_and_the_end_says_what_is_known() -> None:
     ended = call(*STUDY, "--pilot", "3", "--until", "8%", "--round", "10", "--json")
     assert ended.code == 0, ended.err

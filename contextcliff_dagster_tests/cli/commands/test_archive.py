@@ -38,6 +38,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_of_few(tmp_path_factory)
 
 
+@pytest.mark.slow(reason="three stores and their reports")
 def test_what_is_exported_and_imported_reports_the_same_without_a_call(
     measured: Path, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return store
 
 
+@pytest.mark.slow(reason="two models over 200 examples")
 def test_small_against_large_in_one_sentence_and_a_picture(store: str, tmp_path: Path) -> None:
     begun = call("campaign", "list", "quick", "--json", "--store", store)
     first = json.loads(begun.out)[0]["campaign"]

@@ -44,6 +44,7 @@ def calls(ended: Ended, model: str = "served") -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow(reason="two processes that measure, and a server")
 def test_two_at_once_both_finish_and_pay_no_call_twice(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     with served("reference-short", "--request-log", str(log), "--delay-ms", "60") as url:
@@ -58,6 +59,7 @@ def test_two_at_once_both_finish_and_pay_no_call_twice(tmp_path: Path) -> None:
     assert json.loads(ended[0].out)["cliffs"][0]["n"] == PLANNED
 
 
+@pytest.mark.slow(reason="a process that measures, and two more runs")
 def test_ctrl_c_ends_cleanly_and_the_next_run_pays_only_the_rest(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     gate = Gate(tmp_path / "gate")
@@ -87,6 +89,7 @@ def test_ctrl_c_ends_cleanly_and_the_next_run_pays_only_the_rest(tmp_path: Path)
     assert "Nothing new to measure: all 20 calls are in the ledger." in third.out
 
 
+@pytest.mark.slow(reason="a process that measures")
 def test_off_a_terminal_a_good_run_says_nothing_on_stderr() -> None:
     ended = run("profile", "quick", "--samples-per-bin", "2", "--model", "reference-short")
     assert (ended.code, ended.err) == (0, "")

@@ -160,6 +160,7 @@ def _judge(found: dict[bool, list[int]]) -> None:
 
 
 @pytest.mark.local_model
+@pytest.mark.slow(reason="a real model reads long prompts")
 def test_llamacpp_reads_every_prompt_anew() -> None:
     values = {"name": "small", "engine": "llamacpp", "weights": LOCAL_MODEL_FILE, "threads": 1}
     entry = ModelEntry.model_validate({**values, "window_tokens": 1024})

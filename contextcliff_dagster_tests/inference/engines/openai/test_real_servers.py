@@ -96,6 +96,7 @@ def too_long_for_half(tmp_path: Path, entry: ModelEntry, recipe: Recipe) -> tupl
 
 @pytest.mark.local_model
 @pytest.mark.timeout(600)
+@pytest.mark.slow(reason="starts a server of a real model")
 def test_a_llama_cpp_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_KEY", "for-tests-only")
     named = {"name": "small", "engine": "llamacpp", "weights": LOCAL_MODEL_FILE}
