@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,22 @@ def _small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         draw(canvas)  # type: ignore[no-untyped-call]
 
     monkeypatch.setattr(FigureCanvasAgg, "draw", draw_small)
+
+
+@pytest.fixture(autouse=True)
+def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A request is tried again at once, or when the server asks: the jitter between attempts has
+    # tests of its own, in virtual time.
+    from contextcliff_dagster.retry import Backoff
+
+    wait_s = Backoff.wait_s
+
+    def asked_s(
+        self: Backoff, attempt: int, retry_after_s: float | None, rng: random.Random
+    ) -> float:
+        return wait_s(replace(self, base_s=0.0), attempt, retry_after_s, rng)
+
+    monkeypatch.setattr(Backoff, "wait_s", asked_s)
 
 
 @pytest.fixture

@@ -20,6 +20,11 @@ from contextcliff_dagster.retry import (
 )
 
 
+@pytest.fixture
+def _no_backoff() -> None:
+    """Waits are as they are in use here."""
+
+
 @given(attempt=st.integers(1, 40), asked=st.none() | st.floats(-5, 1e6), seed=st.integers())
 def test_a_wait_is_at_least_what_the_server_asks_and_never_endless(
     attempt: int, asked: float | None, seed: int

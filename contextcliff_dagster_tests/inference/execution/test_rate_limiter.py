@@ -27,6 +27,11 @@ from contextcliff_dagster_tests.support.virtual_time import run_virtually
 HERE = "http://127.0.0.1:9/v1"
 
 
+@pytest.fixture
+def _no_backoff() -> None:
+    """Waits are as they are in use here."""
+
+
 @given(most=st.integers(1, 512), events=st.lists(st.sampled_from("aas"), max_size=400))
 def test_the_limit_stays_between_one_and_the_most_and_halves_once_a_generation(
     most: int, events: list[str]

@@ -21,6 +21,10 @@ from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
 from contextcliff_dagster_tests.support.held_calls import Gate
+from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer
+from contextcliff_dagster_tests.support.servers.faulty_server import FaultyServer
+from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
+from contextcliff_dagster_tests.support.servers.unreliable_server import UnreliableServer
 
 RECIPE = Recipe(template="{document}{question}", max_output_tokens=8)
 
@@ -142,28 +146,22 @@ def reference_server(
 
 @contextmanager
 def faulty_server(script: list[str], log: Path | None = None) -> Iterator[str]:
-    """An endpoint that behaves as told, as a separate process."""
-    more = [str(log)] if log else []
-    module = "contextcliff_dagster_tests.support.servers.faulty_server"
-    with running("-m", module, json.dumps(script), *more) as url:
+    """An endpoint that behaves as ``script`` says."""
+    with on_a_thread(FaultyServer(script, log).handle) as url:
         yield url
 
 
 @contextmanager
 def unreliable_server(**options: Any) -> Iterator[str]:
-    """One answer a prompt for good, faults and full seats as told, as a separate process."""
-    module = "contextcliff_dagster_tests.support.servers.unreliable_server"
-    told = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
-    with running("-m", module, json.dumps(told)) as url:
+    """One answer a prompt for good; faults and full seats by ``options``."""
+    with on_a_thread(UnreliableServer(options).handle, options.get("port", 0)) as url:
         yield url
 
 
 @contextmanager
 def dialect_server(kind: str, **options: Any) -> Iterator[str]:
-    """A server that speaks as vLLM, llama.cpp, ... do, as a separate process."""
-    module = "contextcliff_dagster_tests.support.servers.dialect_server"
-    told = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
-    with running("-m", module, json.dumps({"kind": kind, **told})) as url:
+    """A server that speaks as vLLM, llama.cpp, ... do."""
+    with on_a_thread(DialectServer({"kind": kind, **options}).handle) as url:
         yield url
 
 

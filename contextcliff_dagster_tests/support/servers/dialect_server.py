@@ -1,6 +1,6 @@
 """Small servers that speak as vLLM, llama.cpp, KoboldCpp, NIM and others do, each at its own paths.
 
-Run as a module with a JSON object, and prints its base URL:
+The options of each:
 
 - ``kind``: ``vllm``, ``llamacpp``, ``koboldcpp``, ``nim``, ``router`` (llama.cpp's in front of
   others); anything else is an endpoint that has
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -193,14 +192,3 @@ class DialectServer:
             pass
         finally:
             writer.close()
-
-
-async def main() -> None:
-    handle = DialectServer(json.loads(sys.argv[1])).handle
-    server = await asyncio.start_server(handle, "127.0.0.1", 0, limit=1 << 24)
-    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
-    await server.serve_forever()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

@@ -1,14 +1,12 @@
 """An endpoint that misbehaves on order: each completion request takes the next behaviour of a list.
 
-Run as a module with a JSON list of behaviours and, perhaps, the path of a request log; prints its
-base URL. The last behaviour of the list stays.
+The last behaviour of the list stays. Requests are logged where there is a file for them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
 PROMPT_TOKENS = 99_999
@@ -194,15 +192,3 @@ class FaultyServer:
             pass
         finally:
             writer.close()
-
-
-async def main() -> None:
-    log = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    handler = FaultyServer(json.loads(sys.argv[1]), log)
-    server = await asyncio.start_server(handler.handle, "127.0.0.1", 0, limit=1 << 24)
-    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
-    await server.serve_forever()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

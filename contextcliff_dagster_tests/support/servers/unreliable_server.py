@@ -1,10 +1,10 @@
 """An endpoint that gives each prompt one answer for good, when it is not faulty or full.
 
-Run as a module with a JSON object, and prints its base URL:
+Its options:
 
 - ``seats``: how many requests are worked on at once; whoever comes then is answered by 429;
 - ``faults``: the share of requests that meet a fault of `FAULTS` instead of the answer;
-- ``delay_ms``: how long an answer takes; ``seed``: of the faults; ``port``: 0 for a free one;
+- ``delay_ms``: how long an answer takes; ``seed``: of the faults;
 - ``reads_at_most``: tokens of a prompt that are read, the rest is cut without a word;
 - ``usage``: false to report none; ``count_factor``: by how much it counts more tokens than ours;
 - ``ms_per_token``, ``slow_beyond``, ``slow_factor``: the first token comes after so many ms for
@@ -23,7 +23,6 @@ import asyncio
 import hashlib
 import json
 import random
-import sys
 from typing import Any
 
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
@@ -94,16 +93,3 @@ class UnreliableServer:
             pass
         finally:
             writer.close()
-
-
-async def main() -> None:
-    options = json.loads(sys.argv[1])
-    handle = UnreliableServer(options).handle
-    port = options.get("port", 0)
-    server = await asyncio.start_server(handle, "127.0.0.1", port, limit=1 << 24)
-    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
-    await server.serve_forever()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
