@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.file_leases import WaitStopped
@@ -68,14 +67,15 @@ def measure(
             on_bin(name)
 
     if done := finished(plan, entry.name, ledger):
+        identity, calls = done
         if engine is None:
-            _require_declared(done.identity, entry, study, campaign)
+            _require_declared(identity, entry, study, campaign)
         for name in plan.bins:
             bin_ended(name)
         lost = ledger.orphans(study, campaign, entry.name)
         return RunSummary(
-            planned=done.calls,
-            cached=done.calls,
+            planned=calls,
+            cached=calls,
             orphans=len(lost),
             orphans_usd=sum(orphan.reserved_usd for orphan in lost),
         )
@@ -135,15 +135,8 @@ def _run_steps(
     return total
 
 
-class Finished(NamedTuple):
-    """A measurement without a call left: by whom its ``calls`` were answered."""
-
-    identity: Identity
-    calls: int
-
-
-def finished(plan: CallPlan, model: str, ledger: Ledger) -> Finished | None:
-    """Return what `measure` would find done, without an engine; None where a call is left.
+def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int] | None:
+    """Return who answered the calls of a plan, and their number; None where a call is left.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -152,7 +145,7 @@ def finished(plan: CallPlan, model: str, ledger: Ledger) -> Finished | None:
     if recorded is None:
         return None
     keys = {call.call_key for call in plan.calls(recorded.hash, ledger.outcomes)}
-    return Finished(recorded, len(keys)) if len(ledger.outcomes(keys)) == len(keys) else None
+    return (recorded, len(keys)) if len(ledger.outcomes(keys)) == len(keys) else None
 
 
 def _require_declared(recorded: Identity, entry: ModelEntry, study: str, campaign: str) -> None:

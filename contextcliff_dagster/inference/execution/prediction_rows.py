@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger import queries
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.result_rows import extra_json
-from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
+from contextcliff_dagster.inference.ledger.result_rows import to_row
+from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
 
 _EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
@@ -32,14 +31,14 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     calls = plan.calls(identity.hash, ledger.outcomes)
     keys = [call.call_key for call in calls]
     outcomes = ledger.outcomes(keys)
-    if gone := len(queries.pruned(ledger, outcomes)):
+    if gone := len(ledger.pruned(outcomes)):
         raise StoreError(
             f"The outputs of {gone:,} calls of campaign {campaign} of study {study!r} were removed "
             "by `contextcliff ledger prune --texts`, so its records cannot be rebuilt; read its "
             f"report as it stands, or measure again with `contextcliff campaign new {study}`."
         )
     failures = ledger.failures([key for key in keys if key not in outcomes])
-    prompt_hashes = queries.prompts(ledger, keys)
+    prompt_hashes = ledger.prompt_hashes(keys)
     rows: list[dict[str, Any]] = []
     for call in calls:
         ended: Outcome | Failure | None = outcomes.get(call.call_key) or failures.get(call.call_key)
@@ -47,7 +46,14 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
             continue
         rows.append(
             {
-                **_place(call),
+                "example_id": call.example.example_id,
+                "document_id": call.example.document_id,
+                "task": call.example.task,
+                "bin": call.bin,
+                "replicate": call.replicate,
+                "length_tokens": call.length_tokens,
+                "call_key": call.call_key,
+                **{name: call.example.metadata.get(name) for name in _EVIDENCE},
                 "study": study,
                 "campaign": campaign,
                 "model": model,
@@ -60,40 +66,10 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     return rows
 
 
-def _place(call: PlannedCall) -> dict[str, Any]:
-    example = call.example
-    return {
-        "example_id": example.example_id,
-        "document_id": example.document_id,
-        "task": example.task,
-        "bin": call.bin,
-        "replicate": call.replicate,
-        "length_tokens": call.length_tokens,
-        "call_key": call.call_key,
-        **{name: example.metadata.get(name) for name in _EVIDENCE},
-    }
-
-
 def _of_outcome(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "no_answer": outcome.no_answer,
-        "raw_output": outcome.raw_output,
-        "finish_reason": outcome.finish_reason,
-        "prompt_tokens": outcome.prompt_tokens,
-        "own_prompt_tokens": outcome.own_prompt_tokens,
-        "cached_tokens": outcome.cached_tokens,
-        "completion_tokens": outcome.completion_tokens,
-        "reasoning_tokens": outcome.reasoning_tokens,
-        "ttft_ms": outcome.ttft_ms,
-        "duration_ms": outcome.duration_ms,
-        "queue_ms": outcome.queue_ms,
-        "loop_lag_ms": outcome.loop_lag_ms,
-        "attempts": outcome.attempts,
-        "cost_usd": outcome.cost_usd,
-        "error": outcome.error,
-        "finished_at": datetime.fromisoformat(outcome.finished_at),
-        "extra": extra_json(outcome),
-    }
+    row = to_row(outcome)
+    del row["reasoning"]  # stays in the ledger
+    return {**row, "finished_at": datetime.fromisoformat(outcome.finished_at)}
 
 
 def _of_failure(failure: Failure) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, PromptCount, Timing, Usage
 from contextcliff_dagster.inference.models.registry import Price
@@ -24,19 +23,19 @@ REASONED_OUT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """What came back, with times in seconds of `time.perf_counter()`."""
 
-    text: str
-    reasoning: str
-    finish_reason: str | None
-    usage: Usage | None
     started: float
-    first_token: float | None
     ended: float
+    first_token: float | None = None
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    usage: Usage | None = None
     timing: Timing | None = None
-    extra: Mapping[str, Scalar] | None = None
+    extra: dict[str, Scalar] = field(default_factory=dict)
 
     @property
     def queue_ms(self) -> float | None:
@@ -75,28 +74,22 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
     """Send one request and gather its stream. Raises what `Engine.stream` raises."""
     text: list[str] = []
     reasoning: list[str] = []
-    finish_reason: str | None = None
-    usage: Usage | None = None
-    first_token: float | None = None
-    timing: Timing | None = None
-    extra: dict[str, Scalar] = {}
-    started = ended = time.perf_counter()
+    started = time.perf_counter()
+    answer = Answer(started, ended=started)
     async with aclosing(engine.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
         async for delta in stream:
-            ended = delta.at or time.perf_counter()
-            if first_token is None and not delta.whole and (delta.text or delta.reasoning):
-                first_token = ended
+            answer.ended = delta.at or time.perf_counter()
+            if answer.first_token is None and not delta.whole and (delta.text or delta.reasoning):
+                answer.first_token = answer.ended
             text.append(delta.text)
             reasoning.append(delta.reasoning)
-            finish_reason = delta.finish_reason or finish_reason
-            usage = delta.usage or usage
-            timing = delta.timing or timing
+            answer.finish_reason = delta.finish_reason or answer.finish_reason
+            answer.usage = delta.usage or answer.usage
+            answer.timing = delta.timing or answer.timing
             if delta.extra is not None:
-                extra |= measurements(delta.extra) or {}
-    whole, thought = "".join(text), "".join(reasoning)
-    return Answer(
-        whole, thought, finish_reason, usage, started, first_token, ended, timing, extra or None
-    )
+                answer.extra |= measurements(delta.extra) or {}
+    answer.text, answer.reasoning = "".join(text), "".join(reasoning)
+    return answer
 
 
 def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | None:
@@ -142,7 +135,7 @@ def judge(
         if truncated and own
         else None,
         finished_at=utc_now(),
-        extra=answer.extra,
+        extra=answer.extra or None,
     )
     return replace(outcome, error=REASONED_OUT) if outcome.reasoned_out else outcome
 

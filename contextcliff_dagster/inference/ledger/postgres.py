@@ -10,10 +10,9 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
@@ -22,7 +21,6 @@ from contextcliff_dagster.inference.ledger.postgres_connection import (
     PostgresConnection,
     is_lost,
     open_connection,
-    postgres_error,
 )
 from contextcliff_dagster.inference.ledger.postgres_writer import (
     HOLDERS,
@@ -39,48 +37,34 @@ from contextcliff_dagster.inference.ledger.schema import (
 )
 from contextcliff_dagster.store import DatabaseUrl
 
-T = TypeVar("T")
 
-
-class PostgresLedger:
-    """The database as this process has it open (a `backend.Backend`).
+class PostgresLedger(PostgresWriter):
+    """The database as this process has it open: the writing session, and one that reads.
 
     Raises:
         StoreError: it cannot be reached or written, or is of a newer version (and then untouched).
     """
 
-    disk_was_full = False
-
     def __init__(self, url: DatabaseUrl) -> None:
-        self._url, self.name = url, str(url)
+        self._url = url
         self._reading = threading.Lock()
-        self.owner = uuid.uuid4().hex
-        with self._in_words():
+        with self._explaining():
             self._reader = open_connection(url)
             try:
                 prepare(self._reader, url)
-                self._writer = PostgresWriter(url, self.owner)
+                super().__init__(url, uuid.uuid4().hex)
             except BaseException:
                 self._reader.close()
                 raise
 
-    @contextmanager
-    def _in_words(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            import psycopg2
-
-            if isinstance(error, psycopg2.Error):
-                raise postgres_error(error, self._url) from error
-            raise
-
-    def submit(self, operation: Callable[[Database], T]) -> Future[T]:
-        return self._writer.submit(operation)
+    def close(self) -> None:
+        """Finish what was submitted, then end both sessions."""
+        super().close()
+        self._reader.close()
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         patient_until = time.monotonic() + PATIENCE_S
-        with self._in_words(), self._reading:
+        with self._explaining(), self._reading:
             while True:
                 try:
                     if self._reader.is_lost:
@@ -95,7 +79,7 @@ class PostgresLedger:
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        with self._in_words(), closing(open_connection(self._url)) as db:
+        with self._explaining(), closing(open_connection(self._url)) as db:
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             yield db
             db.rollback()
@@ -118,14 +102,10 @@ class PostgresLedger:
         return []  # its files are the server's own affair: see data checksums and pg_amcheck
 
     def compact(self) -> None:
-        with self._in_words(), closing(open_connection(self._url)) as db:
+        with self._explaining(), closing(open_connection(self._url)) as db:
             for table in table_names():
                 db.execute(f"VACUUM (FULL, ANALYZE) {table}")
                 db.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-        self._reader.close()
 
 
 # The same steps as in SQLite make the tables, in PostgreSQL's words.

@@ -206,21 +206,11 @@ def postgres_error(error: BaseException, url: DatabaseUrl) -> StoreError:
         what = "the server is read-only (a standby?); name the one that can be written"
     elif code == "55P03":
         what = f"it was locked for {LOCK_SECONDS} s; end the other program, then {go_on}"
-    elif code[:2] in ("08", "57", "") and type(error).__name__ in _LOST:
+    elif is_lost(error):
         what = f"the connection cannot be had ({text}); see that the server runs, then {go_on}"
     else:
         what = f"{text}; check the server's log and {go_on}"
     return StoreError(f"The call ledger {url} failed: {what}.")
-
-
-_LOST = (
-    "OperationalError",
-    "InterfaceError",
-    "DatabaseError",
-    "AdminShutdown",
-    "CrashShutdown",
-    "CannotConnectNow",
-)
 
 
 def is_lost(error: BaseException) -> bool:

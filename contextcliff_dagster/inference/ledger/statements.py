@@ -37,16 +37,6 @@ class Begun:
     owner: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A call as it is noted; ``zstd`` is its document, None where that is in the file already."""
-
-    call: PlannedCall
-    prompt_hash: str
-    scope: Scope
-    zstd: bytes | None
-
-
 def taken(db: Database, call_key: str, me: str) -> Begun | None:
     """Whether a call has an outcome or another owner; None where it may be sent."""
     if db.execute("SELECT 1 FROM results WHERE call_key = ?", (call_key,)).fetchone():
@@ -85,12 +75,17 @@ def begin(db: Database, study: str, campaign: str) -> None:
     )
 
 
-def describe(db: Database, what: Description) -> None:
-    """Note campaign, document, recipe and call, where they are not there."""
-    call, scope, example = what.call, what.scope, what.call.example
+def describe(
+    db: Database, call: PlannedCall, prompt_hash: str, scope: Scope, zstd: bytes | None
+) -> None:
+    """Note campaign, document, recipe and call, where they are not there.
+
+    ``zstd``: the document, None where it is in the ledger already.
+    """
+    example = call.example
     begin(db, scope.study, scope.campaign)
-    if what.zstd is not None:
-        row = (example.document_id, len(call.document.encode()), what.zstd)
+    if zstd is not None:
+        row = (example.document_id, len(call.document.encode()), zstd)
         db.execute(
             "INSERT INTO documents (document_id, bytes, zstd) VALUES (?, ?, ?)"
             " ON CONFLICT (document_id) DO UPDATE SET zstd = excluded.zstd, pruned_at = NULL"
@@ -112,7 +107,7 @@ def describe(db: Database, what: Description) -> None:
             example.document_id,
             example.question,
             call.replicate,
-            what.prompt_hash,
+            prompt_hash,
             utc_now(),
             json.dumps(dict(call.parts), ensure_ascii=False) if call.parts else None,
         ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, zip_longest
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
@@ -122,12 +122,9 @@ class CallPlan:
         planned = list(step)
         while step and self.follow_up is not None and outcomes is not None:
             known = outcomes(call.call_key for call in step)
-            ended = [(call, known[call.call_key]) for call in step if call.call_key in known]
-            step = [
-                following
-                for call, outcome in ended
-                if (following := self.follow_up(call, outcome)) is not None
-            ]
+            ended = [call for call in step if call.call_key in known]
+            following = [self.follow_up(call, known[call.call_key]) for call in ended]
+            step = [call for call in following if call is not None]
             planned += step
         return planned
 
@@ -143,7 +140,7 @@ def plan_calls(
     """The first ``n`` examples of each bin, times the recipe's replicates.
 
     Order: bins as given; within a bin in the manifest's order, except that questions over one
-    document stand together (servers with a prefix cache then read it once), or, where the recipe
+    document are adjacent (servers with a prefix cache then read it once), or, where the recipe
     wants no prefix cache, as far apart as they can: one question of each document, then the next.
     With a cache of a few documents the one is the best of orders, and the other the worst.
     """
@@ -174,9 +171,5 @@ def plan_calls(
 
 def _apart(calls: Sequence[PlannedCall]) -> list[PlannedCall]:
     """The first call of each document, then the second of each, and so on."""
-    turn: Counter[str] = Counter()
-    turns: list[tuple[int, PlannedCall]] = []
-    for call in calls:
-        turns.append((turn[call.example.document_id], call))
-        turn[call.example.document_id] += 1
-    return [call for _, call in sorted(turns, key=lambda item: item[0])]
+    by_document = [list(of) for _, of in groupby(calls, lambda call: call.example.document_id)]
+    return [call for turn in zip_longest(*by_document) for call in turn if call is not None]

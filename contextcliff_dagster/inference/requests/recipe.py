@@ -126,8 +126,7 @@ class Recipe:
         if len(set(self.instructions)) != len(self.instructions):
             raise StudyError(
                 "Two replicates have the same instruction; at temperature 0 that buys the same "
-                "answer twice, "
-                "so give each its own wording."
+                "answer twice, so give each its own wording."
             )
         if self.mode == "chat_prefill" and not self.answer_prefix:
             raise StudyError(

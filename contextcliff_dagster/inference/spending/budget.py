@@ -58,13 +58,8 @@ class Budget:
         Raises:
             BudgetError: what is spent and ``reserve`` together exceed a limit.
         """
-        campaign, day = (
-            ("The budget", "raise --budget"),
-            (
-                "Today's budget",
-                f"go on tomorrow (UTC), or raise {DAY_VARIABLE}",
-            ),
-        )
+        campaign = ("The budget", "raise --budget")
+        day = ("Today's budget", f"go on tomorrow (UTC), or raise {DAY_VARIABLE}")
         for limit, used, more, shown, (what, way_out) in (
             (self.usd, spent.usd, reserve.usd, "${:,.4f}", campaign),
             (self.usd_per_day, today_usd, reserve.usd, "${:,.4f}", day),
