@@ -116,8 +116,6 @@ class CallSender:
             self._counters.total.retries += 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._halt.wait(), wait_s)
-                await asyncio.wrap_future(self._ledger.release(call.call_key))
-                return
 
     async def _once(self, sending: _Sending) -> float | None:
         """Make one attempt in its turn; return the seconds to wait, None when it was the last."""
@@ -178,7 +176,7 @@ class CallSender:
                 return None
             failure = Failure("rejected", str(error), status=error.status, final=True)
         except BaseException as error:
-            # Cancelled, refused for good, or a bug: not the call's fault, so no final failure.
+            # Cancelled, refused for good, or a bug: the call did not fail for good.
             kind = "interrupted" if isinstance(error, asyncio.CancelledError) else "engine"
             sent = not isinstance(error, EngineError)
             failure = Failure(kind, str(error) or kind, maybe_paid=sent)
@@ -191,7 +189,12 @@ class CallSender:
             total.unchecked_truncation += was_truncated(own, outcome.prompt_tokens) is None
             await self._kept(call, attempt_id, span, outcome, charge(outcome, sending.reserve))
             if REASONED_OUT_AT_ONCE <= total.reasoned_out == total.answered:
-                raise _never_answers(self._scope.model, recipe.max_output_tokens)
+                raise EngineError(
+                    f"Model {self._scope.model!r} used up its output limit of "
+                    f"{recipe.max_output_tokens} tokens by reasoning and answered nothing, in all "
+                    f"of the first {REASONED_OUT_AT_ONCE} calls; raise `prompt: max_output_tokens` "
+                    "of the study, and run the same command again."
+                )
             return None
         span.failed(failure)
         await self._failed(sending, attempt_id, failure)
@@ -244,11 +247,3 @@ class CallSender:
             self._counters.total.maybe_paid_usd += cost.usd
         key = sending.call.call_key
         return self._ledger.fail(attempt_id, key, failure, cost, release=release)
-
-
-def _never_answers(model: str, max_output_tokens: int) -> EngineError:
-    return EngineError(
-        f"Model {model!r} used up its output limit of {max_output_tokens} tokens by reasoning and "
-        f"answered nothing, in all of the first {REASONED_OUT_AT_ONCE} calls; raise `prompt: "
-        "max_output_tokens` of the study, and run the same command again."
-    )

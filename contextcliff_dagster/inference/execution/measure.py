@@ -50,10 +50,9 @@ def measure(
 
     Raises:
         EngineError: the engine cannot start or be trusted further, or it is not the one that this
-            campaign began with. What was measured is kept.
+            campaign began with. What was measured is kept, here and below.
         BudgetError: the next call would exceed the budget of the campaign or of the day (the
             environment's ``CONTEXTCLIFF_BUDGET_USD_PER_DAY``), or would come after the deadline.
-            What was measured is kept.
         StoreError: the ledger cannot be written.
         KeyboardInterrupt: after the calls in flight have ended or been given up.
     """
@@ -136,7 +135,7 @@ def _run_steps(
 
 
 def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int] | None:
-    """Return who answered the calls of a plan, and their number; None where a call is left.
+    """Return the identity and number of a plan's calls; None where one has no outcome yet.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -152,7 +151,7 @@ def _require_declared(recorded: Identity, entry: ModelEntry, study: str, campaig
     """A finished measurement starts no engine, but a changed entry or weights are noticed."""
     try:
         declared = Identity(declared_identity(entry))
-    except EngineError:  # weights gone, address not set: the records still stand
+    except EngineError:  # weights gone, address not set: the records are still valid
         return
     known = Identity(
         {name: value for name, value in recorded.fields.items() if not name.startswith("server_")}

@@ -42,10 +42,8 @@ def run_calls(
     ``on_bin`` is called in the caller's thread with a bin whose calls have all ended.
 
     Raises:
-        EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended;
-            all is kept.
-        KeyboardInterrupt: after the calls in flight have ended or, past ``control.grace_s``, been
-            given up.
+        EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended.
+        KeyboardInterrupt: after they have ended or, past ``control.grace_s``, been given up.
     """
     runner = CallRunner(calls, session, ledger, scope, control)
     if halted := control.stop_requested:
@@ -81,10 +79,9 @@ def run_calls(
 
 
 class CallRunner:
-    """One run of calls on one event loop; `run_calls` drives it.
+    """One run of calls on one event loop: which call to send, what to wait for, when to stop.
 
-    It decides which call to send, what to wait for and when to stop. A call that another process
-    is making is waited for.
+    A call that another process is making is waited for.
     """
 
     def __init__(

@@ -15,8 +15,7 @@ from contextcliff_dagster.inference.spending.budget import Spend, prompt_tokens_
 
 TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
-"""Slack where our count is of the texts alone: pieces of text may merge with the template's
-tokens."""
+"""Slack where our count is of the texts alone: they may merge with the template's tokens."""
 REASONED_OUT = (
     "reasoning used up the output limit before the answer began; raise `prompt: max_output_tokens` "
     "of the study"
@@ -39,13 +38,12 @@ class Answer:
 
     @property
     def queue_ms(self) -> float | None:
-        """How long the engine let the call wait; None where it does not tell."""
+        """How long the engine let the call wait; None where it is not reported."""
         return self.timing.queue_ms if self.timing else None
 
     @property
     def ttft_ms(self) -> float | None:
-        """To the first token: from when the engine took the call up, where it tells, else from
-        when it was sent."""
+        """To the first token, from when the engine took the call up; else from when it was sent."""
         if self.timing:
             return self.timing.ttft_ms
         return None if self.first_token is None else (self.first_token - self.started) * 1000
@@ -152,7 +150,7 @@ def unanswered(own: PromptCount | None, why: str, *, attempts: int) -> Outcome:
 
 
 def charge(outcome: Outcome, reserved: Spend) -> Spend:
-    """What a kept outcome cost; where the server does not tell, what was reserved."""
+    """What a kept outcome cost; where that is not reported, what was reserved."""
     if outcome.prompt_tokens is None or outcome.completion_tokens is None:
         return reserved
     usd = reserved.usd if outcome.cost_usd is None else outcome.cost_usd

@@ -111,7 +111,7 @@ def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> 
 def record_identity(
     ledger: Ledger, study: str, campaign: str, model: str, identity: Identity
 ) -> None:
-    """Note who answers to ``model`` in the campaign, and insist that it stays the same.
+    """Note the serving identity of ``model`` in the campaign, which has to stay the same.
 
     An identity under which nothing was measured yet may be replaced: a setting was corrected.
 
@@ -144,7 +144,7 @@ def record_identity(
 
 
 def identity_changed(study: str, campaign: str, model: str, differences: list[str]) -> EngineError:
-    """The sentence for a name that stands for something else than when the campaign began."""
+    """The sentence for a name whose identity has changed since the campaign began."""
     return EngineError(
         f"Model {model!r} is not what it was in campaign {campaign} of study {study!r} "
         f"({'; '.join(differences)}): measurements of the two are never pooled, so begin a new "

@@ -147,8 +147,8 @@ class Ledger(LedgerReader):
         """Free the claims of ``owner`` if its process is gone. True if they are free."""
 
         def operation(db: Database) -> bool:
-            # Looked at again while nobody else writes: an owner that comes back (its connection
-            # was gone for a while) claims nothing meanwhile.
+            # Looked at again while no other process writes: an owner that comes back (its
+            # connection was gone for a while) claims nothing meanwhile.
             if self.backend.is_alive(owner):
                 return False
             statements.release_all(db, owner)

@@ -20,7 +20,6 @@ from contextcliff_dagster.inference.ledger.postgres_connection import (
     SCHEMA,
     PostgresConnection,
     is_lost,
-    open_connection,
 )
 from contextcliff_dagster.inference.ledger.postgres_writer import (
     HOLDERS,
@@ -49,7 +48,7 @@ class PostgresLedger(PostgresWriter):
         self._url = url
         self._reading = threading.Lock()
         with self._explaining():
-            self._reader = open_connection(url)
+            self._reader = PostgresConnection(url)
             try:
                 prepare(self._reader, url)
                 super().__init__(url, uuid.uuid4().hex)
@@ -68,7 +67,7 @@ class PostgresLedger(PostgresWriter):
             while True:
                 try:
                     if self._reader.is_lost:
-                        self._reader = open_connection(self._url)
+                        self._reader = PostgresConnection(self._url)
                     return self._reader.execute(sql, parameters).fetchall()
                 except Exception as error:
                     self._reader.rollback()
@@ -79,7 +78,7 @@ class PostgresLedger(PostgresWriter):
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        with self._explaining(), closing(open_connection(self._url)) as db:
+        with self._explaining(), closing(PostgresConnection(self._url)) as db:
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             yield db
             db.rollback()
@@ -102,7 +101,7 @@ class PostgresLedger(PostgresWriter):
         return []  # its files are the server's own affair: see data checksums and pg_amcheck
 
     def compact(self) -> None:
-        with self._explaining(), closing(open_connection(self._url)) as db:
+        with self._explaining(), closing(PostgresConnection(self._url)) as db:
             for table in table_names():
                 db.execute(f"VACUUM (FULL, ANALYZE) {table}")
                 db.flush()
@@ -126,12 +125,18 @@ def prepare(db: PostgresConnection, url: DatabaseUrl) -> None:
         db.execute("SELECT pg_advisory_xact_lock(?)", (_MAKING,)).fetchall()
         version = _version(db)  # another process may have been faster
         if not version:
-            _require_utf8(db, url)
+            encoding = db.execute("SHOW server_encoding").fetchone()[0]
+            if encoding != "UTF8":
+                raise StoreError(
+                    f"The call ledger {url} is in a database with the encoding {encoding}, which "
+                    "cannot hold every text; create one with `CREATE DATABASE ... ENCODING 'UTF8' "
+                    "TEMPLATE template0` and name it in CONTEXTCLIFF_LEDGER."
+                )
             db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
             db.execute("CREATE TABLE ledger_version (version BIGINT NOT NULL)")
             db.execute("INSERT INTO ledger_version VALUES (0)")
         require_version(version, url, older=True)
-        # Whoever is writing with the older program ends first, and is refused afterwards.
+        # A process that writes with the older program ends first, and is refused afterwards.
         db.execute("LOCK TABLE ledger_version IN ACCESS EXCLUSIVE MODE")
         bring_up_to_date(_InPostgres(db), version)
         db.execute("UPDATE ledger_version SET version = ?", (LEDGER_VERSION,))
@@ -148,16 +153,6 @@ def _version(db: PostgresConnection) -> int:
     sql = "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'ledger_version'"
     there = db.execute(sql, (SCHEMA,)).fetchone()
     return int(db.execute("SELECT version FROM ledger_version").fetchone()[0]) if there else 0
-
-
-def _require_utf8(db: PostgresConnection, url: DatabaseUrl) -> None:
-    encoding = db.execute("SHOW server_encoding").fetchone()[0]
-    if encoding != "UTF8":
-        raise StoreError(
-            f"The call ledger {url} is in a database with the encoding {encoding}, which cannot "
-            "hold every text; create one with `CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE "
-            "template0` and name it in CONTEXTCLIFF_LEDGER."
-        )
 
 
 _TYPES = (

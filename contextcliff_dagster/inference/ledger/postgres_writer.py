@@ -16,7 +16,6 @@ from contextcliff_dagster.inference.ledger.backend import Backend, Ended, Operat
 from contextcliff_dagster.inference.ledger.postgres_connection import (
     PostgresConnection,
     is_lost,
-    open_connection,
     postgres_error,
 )
 from contextcliff_dagster.inference.ledger.schema import require_version
@@ -76,7 +75,7 @@ class PostgresWriter(Backend):
         return postgres_error(error, self._url) if isinstance(error, psycopg2.Error) else None
 
     def _connect(self) -> PostgresConnection:
-        db = open_connection(self._url)
+        db = PostgresConnection(self._url)
         try:
             # A session of ours that the server has not missed yet would keep the lock.
             db.execute(

@@ -74,8 +74,8 @@ def prune(
 ) -> PrunePlan:
     """Remove the study (or one campaign of it), or with ``texts`` only their texts.
 
-    All at once or not at all; then the space is given back, so that no deleted text is left in the
-    database's files. What was spent stays in the day's sum.
+    All at once or not at all; no deleted text is left in the database's files. What was spent stays
+    in the day's sum.
 
     Raises:
         StudyError: the ledger has no such study or campaign.
@@ -162,7 +162,7 @@ def _own_documents(where: str) -> str:
 
 
 def _blank(db: Database, plan: PrunePlan) -> None:
-    """Remove the texts; who was asked when, for how much, stays."""
+    """Remove the texts; which calls were made, when and for how much, stays."""
     where, values = _where(plan), _values(plan)
     now = utc_now()
     calls = f"SELECT call_key FROM calls WHERE {where}"

@@ -24,12 +24,7 @@ class LedgerReader:
     """What may be asked of a ledger. Every question raises StoreError where it cannot be read."""
 
     def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-
-    @property
-    def name(self) -> str:
-        """Where it is, as it may be shown."""
-        return self.backend.name
+        self.backend, self.name = backend, backend.name
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a query."""
@@ -184,18 +179,15 @@ class LedgerReader:
     def stats(self) -> dict[str, Any]:
         """Row counts, answers by kind, money, orphans, and the size in bytes."""
         orphans, sizes = self.orphans(), self.backend.sizes()
+        tables = ("documents", "calls", "attempts", "failures", "campaigns")
         numbers = {
-            "documents": "count(*) FROM documents",
+            **{table: f"count(*) FROM {table}" for table in tables},
             "document_bytes": "coalesce(sum(bytes), 0) FROM documents",
-            "calls": "count(*) FROM calls",
             "answers": "count(*) FROM results WHERE no_answer IS NULL",
             "context_overflow": "count(*) FROM results WHERE no_answer = 'context_overflow'",
             "invalid_truncated": "count(*) FROM results WHERE no_answer = 'invalid_truncated'",
-            "attempts": "count(*) FROM attempts",
-            "failures": "count(*) FROM failures",
             "maybe_paid": f"count(*) FROM {_DIED}",
             "maybe_paid_usd": f"coalesce(sum({_CHARGE}), 0.0) FROM {_DIED}",
-            "campaigns": "count(*) FROM campaigns",
             "spent_usd": "coalesce(sum(usd), 0.0) FROM spend",
             "spent_tokens": "coalesce(sum(tokens), 0) FROM spend",
             "requests": "coalesce(sum(calls), 0) FROM spend",

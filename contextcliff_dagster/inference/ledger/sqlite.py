@@ -52,7 +52,13 @@ class SqliteLedger(Backend):
             remove_dead(owners)
             self._writer = connect(path)
         self.owner = self._right.id
-        self._make_reserve()
+        # Space kept back: on a full disk it is given up, so that paid answers can be stored.
+        with suppress(OSError):
+            if not self._reserve.exists():
+                try:
+                    self._reserve.write_bytes(bytes(_RESERVE_BYTES))
+                except OSError:
+                    self._reserve.unlink(missing_ok=True)
         super().__init__(str(path))
 
     def close(self) -> None:
@@ -105,16 +111,6 @@ class SqliteLedger(Backend):
             # The log holds old pages too; VACUUM writes the file anew from the rows alone.
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _make_reserve(self) -> None:
-        # Space kept back: on a full disk it is given up, so that answers already paid can be
-        # stored.
-        with suppress(OSError):
-            if not self._reserve.exists():
-                try:
-                    self._reserve.write_bytes(bytes(_RESERVE_BYTES))
-                except OSError:
-                    self._reserve.unlink(missing_ok=True)
 
     def _explained(self, error: Exception) -> StoreError | None:
         if isinstance(error, sqlite3.Error | OSError):

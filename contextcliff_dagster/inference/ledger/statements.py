@@ -27,10 +27,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """May the call be sent?
-
-    ``send``: yes, as ``attempt_id``. ``finished``: it has an outcome. ``held``: ``owner`` is at it.
-    """
+    """To be sent as ``attempt_id``, ``finished`` before, or ``held`` by ``owner``."""
 
     state: Literal["send", "finished", "held"]
     attempt_id: int = 0
@@ -126,7 +123,7 @@ def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend, now
 
 
 def keep(db: Database, call_key: str, outcome: Outcome) -> None:
-    """Keep an outcome. The first one stands: a call is never measured over."""
+    """Keep an outcome. The first one stays: a call is never measured over."""
     row = to_row(outcome)
     row = {"call_key": call_key, **row, "checksum": checksum(call_key, row)}
     db.execute(

@@ -81,7 +81,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
 
 
 def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:
-    """The document's text; None and a fault where it is damaged, None alone where it is pruned."""
+    """The document's text; None and a sentence where it is damaged, None where it is pruned."""
     import pyarrow as pa
 
     zstd, size, pruned_at = ledger.read(

@@ -25,7 +25,7 @@ class Budget:
     prompt, or `prompt_tokens_upper_bound`, and the whole output limit. A server that bills more
     than that (its tokenizer makes far more of a text, or output beyond the limit) exceeds it at
     most by the excess of the calls in flight when the limit was reached, concurrency x processes of
-    them, and by the excess of each attempt whose usage nobody saw (cut streams, killed processes):
+    them, and by the excess of each attempt whose usage is unknown (cut streams, killed processes):
     they are charged as reserved. An answer's own usage is charged in full, so that the next call
     knows.
     (Measured by ``benchmarks/budget_trials.py``.)

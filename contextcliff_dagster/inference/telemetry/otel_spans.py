@@ -25,7 +25,7 @@ from contextcliff_dagster.inference.telemetry.tracing import RequestSpan, Trace
 
 _NAME = "contextcliff_dagster"
 _FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "abort"}
-"""What else a server says there is its own text, and not passed on."""
+"""Any other reason is a server's own text, and not passed on."""
 
 
 class OtelTrace(Trace):

@@ -1,4 +1,4 @@
-"""Spans of a run, of its bins and of its requests, for those who collect traces.
+"""Spans of a run, of its bins and of its requests.
 
 The classes here do nothing; `otel_spans` has those that do. No span carries a text, an address or a
 message of a server: names, numbers and hashes only.
