@@ -178,7 +178,7 @@ class Backend(GroupCommit):
         """Bytes on the disk by table with its indexes; ``other`` is what belongs to none."""
 
     @abstractmethod
-    def faults(self) -> list[str]:
+    def integrity_errors(self) -> list[str]:
         """Run the database's own check of its files; a sentence for each thing that is wrong."""
 
     @abstractmethod

@@ -97,7 +97,7 @@ class PostgresLedger(PostgresWriter):
         )
         return {name: int(size) for name, size in rows if name in table_names()}
 
-    def faults(self) -> list[str]:
+    def integrity_errors(self) -> list[str]:
         return []  # its files are the server's own affair: see data checksums and pg_amcheck
 
     def compact(self) -> None:

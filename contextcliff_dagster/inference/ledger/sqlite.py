@@ -98,7 +98,7 @@ class SqliteLedger(Backend):
         sizes = {name: int(pages) for name, pages in rows if name in table_names()}
         return {**sizes, "other": max(size - sum(sizes.values()), 0)}
 
-    def faults(self) -> list[str]:
+    def integrity_errors(self) -> list[str]:
         rows = self.read("PRAGMA integrity_check")
         foreign = self.read("PRAGMA foreign_key_check")
         return [row[0] for row in rows if row[0] != "ok"] + [

@@ -41,7 +41,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     Raises:
         StoreError: the ledger cannot be read at all.
     """
-    faults = [*ledger.backend.faults(), *_sums(ledger)]
+    faults = [*ledger.backend.integrity_errors(), *_sums(ledger)]
     faults += [
         f"the answer to call {call_key[:12]} is not what its checksum says"
         for call_key, noted, value in computed_checksums(ledger.read)

@@ -49,9 +49,9 @@ class RunSummary:
     (charged to the budget, sent again). ``maybe_paid``: requests of this run that died after they
     were sent, perhaps paid (charged, too); ``_usd``: what either was charged with.
     ``unchecked_truncation``: answers without two counts of the prompt's tokens to compare.
-    ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``: answers that are empty,
-    because reasoning used up the output limit. ``concurrency``: how many requests the server took
-    at once in the end (0: none was sent). ``stopped``: ended on request.
+    ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``: answers that are
+    empty, because reasoning used up the output limit. ``concurrency``: how many requests the server
+    took at once in the end (0: none was sent). ``stopped``: ended on request.
     """
 
     planned: int
