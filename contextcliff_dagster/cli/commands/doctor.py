@@ -213,7 +213,7 @@ def _ledger() -> str:
     if not store.has_ledger:
         return f"{store.ledger} (will be made)"
     with Ledger.open(store.ledger) as ledger:
-        stats, faults = ledger.stats(), ledger.backend.faults()
+        stats, faults = ledger.stats(), ledger.backend.integrity_errors()
     if faults:
         raise ContextCliffError(
             f"{store.ledger} is damaged ({faults[0]}); restore it from a backup."

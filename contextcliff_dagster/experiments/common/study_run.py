@@ -64,20 +64,16 @@ class StudyRun:
 
     def measured_models(self) -> list[str]:
         """Return the models with calls in this campaign, the study's own first and in its order."""
-        from contextcliff_dagster.inference.ledger.queries import measured_models
-
         rank = {model: number for number, model in enumerate(self.study.models)}
-        models = measured_models(self.ledger, self.study.name, self.campaign)
-        return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
+        models = self.ledger.measured_models(self.study.name, self.campaign)
+        return sorted(models, key=lambda model: (rank.get(model, len(rank)), model))
 
     def identified_models(self) -> list[str]:
         """Return the models with a serving identity in this campaign, by name.
 
         More than those with calls: answers that another study paid are shared.
         """
-        from contextcliff_dagster.inference.ledger.queries import identified_models
-
-        return identified_models(self.ledger, self.study.name, self.campaign)
+        return self.ledger.identified_models(self.study.name, self.campaign)
 
 
 def open_ledger(store: Store) -> Ledger:

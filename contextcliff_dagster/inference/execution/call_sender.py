@@ -1,6 +1,6 @@
 """One call, from judging its length to its outcome, over as many attempts as it takes.
 
-Faults of the transport are tried again, within bounds of count and time; answers, however bad, are
+Errors of the transport are tried again, within bounds of count and time; answers, however bad, are
 results and never asked for twice.
 """
 
@@ -38,9 +38,9 @@ from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending.budget import Budget, Spend
-from contextcliff_dagster.inference.telemetry.call_counters import CallCounters
 from contextcliff_dagster.inference.telemetry.event_loop_lag import LoopLag
-from contextcliff_dagster.inference.telemetry.tracing import NO_TRACE, Trace
+from contextcliff_dagster.inference.telemetry.progress import CallCounters
+from contextcliff_dagster.inference.telemetry.tracing import RequestSpan, Trace
 from contextcliff_dagster.retry import AttemptBudget, Backoff, Breaker
 
 REASONED_OUT_AT_ONCE = 5
@@ -70,7 +70,7 @@ class CallEvents:
     counters: CallCounters
     ended: Callable[[PlannedCall, str, Outcome | None], None]
     held: Callable[[PlannedCall], None]
-    trace: Trace = NO_TRACE
+    trace: Trace
 
 
 class CallSender:
@@ -102,7 +102,7 @@ class CallSender:
         self.limiter.close()
 
     async def take(self, call: PlannedCall) -> None:
-        """Bring ``call`` to its end, unless somebody else is at it or the run is halted."""
+        """Bring ``call`` to its end, unless another process is at it or the run is halted."""
         prompt = call.prompt()
         own = await self._engine.count_prompt_tokens(prompt)
         if overflow := overflows(call, prompt, own, self._engine.window_tokens):
@@ -113,11 +113,9 @@ class CallSender:
         reserve = reserve_for_call(call, prompt, own, self._entry.price)
         sending = _Sending(call, prompt, own, reserve, AttemptBudget(self._backoff))
         while (wait_s := await self._once(sending)) is not None:
-            self._counters.retries += 1
+            self._counters.total.retries += 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._halt.wait(), wait_s)
-                await asyncio.wrap_future(self._ledger.release(call.call_key))
-                return
 
     async def _once(self, sending: _Sending) -> float | None:
         """Make one attempt in its turn; return the seconds to wait, None when it was the last."""
@@ -128,7 +126,14 @@ class CallSender:
                 await asyncio.wrap_future(self._ledger.release(call.call_key))
             return None
         try:
-            begun = await self._begin(call, sending.prompt, sending.reserve)
+            noted = self._ledger.begin(
+                call, sending.prompt, self._scope, sending.reserve, self._budget
+            )
+            try:
+                begun = await asyncio.wrap_future(noted)
+            except asyncio.CancelledError:
+                noted.add_done_callback(lambda done: self._never_sent(call, done))
+                raise
             if begun.state == "finished":
                 outcome = self._ledger.outcomes([call.call_key])[call.call_key]
                 self._ended(call, "by_others", outcome)
@@ -141,14 +146,6 @@ class CallSender:
         finally:
             self.limiter.leave()
 
-    async def _begin(self, call: PlannedCall, prompt: Prompt, reserve: Spend) -> Begun:
-        noted = self._ledger.begin(call, prompt, self._scope, reserve, self._budget)
-        try:
-            return await asyncio.wrap_future(noted)
-        except asyncio.CancelledError:
-            noted.add_done_callback(lambda done: self._never_sent(call, done))
-            raise
-
     def _never_sent(self, call: PlannedCall, noted: Future[Begun]) -> None:
         """The attempt was noted while the run was being cut short: nothing was sent or spent."""
         if noted.exception() is None and noted.result().state == "send":
@@ -157,55 +154,51 @@ class CallSender:
             self._ledger.fail(attempt_id, call.call_key, failure, Spend(), release=True)
 
     async def _send(self, sending: _Sending, attempt_id: int, generation: int) -> float | None:
-        call, own, reserve = sending.call, sending.own, sending.reserve
-        attempts = sending.attempts
-        self._counters.sent += 1
-        recipe = call.recipe
+        call, own, attempts = sending.call, sending.own, sending.attempts
+        total, recipe = self._counters.total, call.recipe
+        total.sent += 1
         decoding = Decoding(recipe.max_output_tokens, recipe.temperature, recipe.prefix_cache)
         span = self._trace.request(call, attempts.sent)
+        wait_s = None
         started = time.perf_counter()
         try:
             answer = await self._ask_in_time(sending.prompt, decoding, attempts.left_s)
         except TransportError as error:
             if error.status == 429:
                 self.limiter.limit.slow_down(generation)
-            took_s = time.perf_counter() - started
-            wait_s = attempts.wait_after(error, took_s, self._random)
-            last = wait_s is None
-            failure = Failure(error.kind, str(error), error.maybe_paid, error.status, final=last)
-            cost = reserve if error.maybe_paid else Spend()
-            span.failed(failure)
-            await self._failed(call, attempt_id, failure, cost, release=last)
-            return wait_s
+            wait_s = attempts.wait_after(error, time.perf_counter() - started, self._random)
+            final = wait_s is None
+            failure = Failure(error.kind, str(error), error.maybe_paid, error.status, final)
         except RejectedError as error:
             if error.overflow:
                 outcome = unanswered(own, str(error), attempts=attempts.sent)
-                span.answered(outcome)
-                await self._kept(call, attempt_id, outcome, Spend())
-            else:
-                failure = Failure("rejected", str(error), status=error.status, final=True)
-                span.failed(failure)
-                await self._failed(call, attempt_id, failure, Spend(), release=True)
-            return None
+                await self._kept(call, attempt_id, span, outcome, Spend())
+                return None
+            failure = Failure("rejected", str(error), status=error.status, final=True)
         except BaseException as error:
-            # Cancelled, refused for good, or a bug: not the call's fault, so no final failure.
+            # Cancelled, refused for good, or a bug: the call did not fail for good.
             kind = "interrupted" if isinstance(error, asyncio.CancelledError) else "engine"
             sent = not isinstance(error, EngineError)
             failure = Failure(kind, str(error) or kind, maybe_paid=sent)
             span.failed(failure)
-            cost = reserve if sent else Spend()
-            if sent:
-                self._counters.perhaps_paid(reserve.usd)
-            self._ledger.fail(attempt_id, call.call_key, failure, cost, release=True)
+            self._note_failure(sending, attempt_id, failure, release=True)
             raise
-        lag_ms = self.lag.worst_ms_since(started)
-        outcome = judge(answer, own, self._entry.price, attempts.sent, lag_ms)
-        span.answered(outcome)
-        self._counters.unchecked += was_truncated(own, outcome.prompt_tokens) is None
-        await self._kept(call, attempt_id, outcome, charge(outcome, reserve))
-        if REASONED_OUT_AT_ONCE <= self._counters.reasoned_out == self._counters.answered:
-            raise _never_answers(self._scope.model, call.recipe.max_output_tokens)
-        return None
+        else:
+            lag_ms = self.lag.worst_ms_since(started)
+            outcome = judge(answer, own, self._entry.price, attempts.sent, lag_ms)
+            total.unchecked_truncation += was_truncated(own, outcome.prompt_tokens) is None
+            await self._kept(call, attempt_id, span, outcome, charge(outcome, sending.reserve))
+            if REASONED_OUT_AT_ONCE <= total.reasoned_out == total.answered:
+                raise EngineError(
+                    f"Model {self._scope.model!r} used up its output limit of "
+                    f"{recipe.max_output_tokens} tokens by reasoning and answered nothing, in all "
+                    f"of the first {REASONED_OUT_AT_ONCE} calls; raise `prompt: max_output_tokens` "
+                    "of the study, and run the same command again."
+                )
+            return None
+        span.failed(failure)
+        await self._failed(sending, attempt_id, failure)
+        return wait_s
 
     async def _ask_in_time(self, prompt: Prompt, decoding: Decoding, left_s: float) -> Answer:
         """`ask`, ended by the call's deadline where that comes before the request's own."""
@@ -222,18 +215,16 @@ class CallSender:
             ) from None
 
     async def _kept(
-        self, call: PlannedCall, attempt_id: int, outcome: Outcome, cost: Spend
+        self, call: PlannedCall, attempt_id: int, span: RequestSpan, outcome: Outcome, cost: Spend
     ) -> None:
+        span.answered(outcome)
         await asyncio.wrap_future(self._ledger.finish(attempt_id, call.call_key, outcome, cost))
         self._breaker.success()
         self.limiter.answered()
         self._ended(call, "new", outcome)
 
-    async def _failed(
-        self, call: PlannedCall, attempt_id: int, failure: Failure, cost: Spend, *, release: bool
-    ) -> None:
-        if failure.maybe_paid:
-            self._counters.perhaps_paid(cost.usd)
+    async def _failed(self, sending: _Sending, attempt_id: int, failure: Failure) -> None:
+        release = failure.final
         try:
             if failure.status != 429 or failure.final:  # being asked to slow down is no breakdown
                 self._breaker.failure(self._scope.model, failure.message)
@@ -241,16 +232,18 @@ class CallSender:
             release = True
             raise
         finally:
-            await asyncio.wrap_future(
-                self._ledger.fail(attempt_id, call.call_key, failure, cost, release=release)
-            )
+            noted = self._note_failure(sending, attempt_id, failure, release=release)
+            await asyncio.wrap_future(noted)
             if failure.final:
-                self._ended(call, "failed", None)
+                self._ended(sending.call, "failed", None)
 
-
-def _never_answers(model: str, max_output_tokens: int) -> EngineError:
-    return EngineError(
-        f"Model {model!r} used up its output limit of {max_output_tokens} tokens by reasoning and "
-        f"answered nothing, in all of the first {REASONED_OUT_AT_ONCE} calls; raise `prompt: "
-        "max_output_tokens` of the study, and run the same command again."
-    )
+    def _note_failure(
+        self, sending: _Sending, attempt_id: int, failure: Failure, *, release: bool
+    ) -> Future[None]:
+        cost = Spend()
+        if failure.maybe_paid:
+            cost = sending.reserve
+            self._counters.total.maybe_paid += 1
+            self._counters.total.maybe_paid_usd += cost.usd
+        key = sending.call.call_key
+        return self._ledger.fail(attempt_id, key, failure, cost, release=release)

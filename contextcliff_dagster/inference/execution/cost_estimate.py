@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from contextcliff_dagster.inference.spending.prices import price_notes, price_un
 _HISTORY_CALLS = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CostLine:
     """One model in one bin. ``cached`` calls are paid already; ``overflow`` calls will not be sent.
 
@@ -35,12 +35,12 @@ class CostLine:
     bin: str
     calls: int
     cached: int
-    overflow: int
-    prompt_tokens: int
-    output_tokens: int
-    usd: float | None
-    usd_at_most: float | None
-    seconds: float
+    overflow: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    usd_at_most: float | None = None
+    seconds: float = 0.0
     control: str | None = None
     too_long: int = 0
 
@@ -50,7 +50,7 @@ class CostEstimate:
     """The lines and their sums. ``pace``: per model, where its seconds come from.
 
     ``notes``: sentences about prices that are old. ``price_unknown``: models with calls to make
-    that somebody may bill, nobody knows how (:func:`~.prices.price_unknown`).
+    that may cost an unknown sum (:func:`~.prices.price_unknown`).
     """
 
     lines: tuple[CostLine, ...]
@@ -86,11 +86,8 @@ class CostEstimate:
     @property
     def unpriced(self) -> tuple[str, ...]:
         """Models without a price entry that have calls to make."""
-        return tuple(
-            sorted(
-                {line.model for line in self.lines if line.usd is None and line.calls > line.cached}
-            )
-        )
+        unknown = (line for line in self.lines if line.usd is None and line.calls > line.cached)
+        return tuple(sorted({line.model for line in unknown}))
 
     @property
     def seconds(self) -> float:
@@ -138,10 +135,10 @@ def estimate(
                 calls = [call for call in planned if call.call_key not in seen]
                 seen |= {call.call_key for call in calls} if control else set()
                 keys = [call.call_key for call in calls]
-                done = ledger.outcomes(keys) if ledger and identity else {}
-                left = [call for call in calls if call.call_key not in done]
-                line = _line(entry, name, calls, left, base_s, token_s)
-                lines.append(replace(line, control=control))
+                paid = ledger.outcomes(keys) if ledger and identity else {}
+                cached = sum(key in paid for key in keys)
+                lines.append(CostLine(entry.name, name, len(calls), cached, control=control))
+                _add_up(lines[-1], entry, calls, paid, base_s, token_s)
         if any(line.usd for line in lines[before:]):
             notes += price_notes(entry)
         if price_unknown(entry) and any(
@@ -151,18 +148,16 @@ def estimate(
     return CostEstimate(tuple(lines), pace, tuple(notes), tuple(unknown))
 
 
-def _line(
+def _add_up(
+    line: CostLine,
     entry: ModelEntry,
-    name: str,
-    calls: Sequence[PlannedCall],
-    open_calls: Sequence[PlannedCall],
+    calls: Iterable[PlannedCall],
+    paid: Container[str],
     base_s: float,
     token_s: float,
-) -> CostLine:
-    prompt_tokens = output_tokens = overflow = 0
-    usd = usd_at_most = seconds = 0.0
-    unpaid = {call.call_key for call in open_calls}
-    too_long = 0
+) -> None:
+    """Add what ``calls`` would take, apart from those whose keys are in ``paid``."""
+    usd = usd_at_most = 0.0
     for call in calls:
         scaffold = sum(
             map(len, call.recipe.render("", call.example.question, call.replicate).contents())
@@ -170,33 +165,21 @@ def _line(
         tokens = call.length_tokens + math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN)
         out = call.recipe.max_output_tokens
         fits = not entry.window_tokens or tokens + out <= entry.window_tokens
-        too_long += not fits
-        if call.call_key not in unpaid:
+        line.too_long += not fits
+        if call.call_key in paid:
             continue
         if not fits:
-            overflow += 1
+            line.overflow += 1
             continue
-        prompt_tokens += tokens
-        output_tokens += out
-        seconds += (base_s + token_s * tokens) / entry.concurrency
+        line.prompt_tokens += tokens
+        line.output_tokens += out
+        line.seconds += (base_s + token_s * tokens) / entry.concurrency
         if entry.price:
+            bound = prompt_tokens_upper_bound(call.length_tokens, 0, scaffold)
             usd += entry.price.cost_usd(tokens, out)
-            usd_at_most += entry.price.cost_usd(
-                prompt_tokens_upper_bound(call.length_tokens, 0, scaffold), out
-            )
-    return CostLine(
-        model=entry.name,
-        bin=name,
-        calls=len(calls),
-        cached=len(calls) - len(open_calls),
-        overflow=overflow,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        usd=usd if entry.price else None,
-        usd_at_most=usd_at_most if entry.price else None,
-        seconds=seconds,
-        too_long=too_long,
-    )
+            usd_at_most += entry.price.cost_usd(bound, out)
+    if entry.price:
+        line.usd, line.usd_at_most = usd, usd_at_most
 
 
 def _likely_identity(

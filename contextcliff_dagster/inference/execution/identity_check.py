@@ -29,8 +29,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a model without starting it: what its entry and weights declare now (None
-    where that cannot be had: ``why_not``), and what a campaign has recorded."""
+    """What a model's entry and weights declare now (None where that is unknown: ``why_not``), and
+    what a campaign has recorded."""
 
     model: str
     declared: Mapping[str, Any] | None
@@ -39,7 +39,7 @@ class Known:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What is declared, and what the engine told when it ran, unless it has changed since."""
+        """What is declared, and what the engine reported, unless it has changed since."""
         before = dict(self.recorded.identity.fields) if self.recorded else {}
         if self.declared is None:
             return before
@@ -95,19 +95,20 @@ def known_identity(
         EngineError: nothing is recorded, and what is declared cannot be had (no weights).
     """
     recorded = _newest(ledger, model, study, campaign) if ledger else None
-    if model not in entries:
-        if recorded is None:
-            raise StudyError(
-                f"There is no model {model!r} in models.yaml, and no campaign has measured it; "
-                f"there are {', '.join(sorted(entries))}."
-            )
-        return Known(model, None, "it is not in models.yaml", recorded)
-    try:
-        return Known(model, declared_identity(entries[model]), None, recorded)
-    except EngineError as error:
-        if recorded is None:
-            raise
-        return Known(model, None, str(error), recorded)
+    why_not = "it is not in models.yaml"
+    if model in entries:
+        try:
+            return Known(model, declared_identity(entries[model]), None, recorded)
+        except EngineError as error:
+            if recorded is None:
+                raise
+            why_not = str(error)
+    if recorded is None:
+        raise StudyError(
+            f"There is no model {model!r} in models.yaml, and no campaign has measured it; "
+            f"there are {', '.join(sorted(entries))}."
+        )
+    return Known(model, None, why_not, recorded)
 
 
 def require_campaign(ledger: Ledger | None, study: str | None, campaign: str | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.file_leases import WaitStopped
@@ -51,10 +50,9 @@ def measure(
 
     Raises:
         EngineError: the engine cannot start or be trusted further, or it is not the one that this
-            campaign began with. What was measured is kept.
+            campaign began with. What was measured is kept, here and below.
         BudgetError: the next call would exceed the budget of the campaign or of the day (the
             environment's ``CONTEXTCLIFF_BUDGET_USD_PER_DAY``), or would come after the deadline.
-            What was measured is kept.
         StoreError: the ledger cannot be written.
         KeyboardInterrupt: after the calls in flight have ended or been given up.
     """
@@ -68,14 +66,15 @@ def measure(
             on_bin(name)
 
     if done := finished(plan, entry.name, ledger):
+        identity, calls = done
         if engine is None:
-            _require_declared(done.identity, entry, study, campaign)
+            _require_declared(identity, entry, study, campaign)
         for name in plan.bins:
             bin_ended(name)
         lost = ledger.orphans(study, campaign, entry.name)
         return RunSummary(
-            planned=done.calls,
-            cached=done.calls,
+            planned=calls,
+            cached=calls,
             orphans=len(lost),
             orphans_usd=sum(orphan.reserved_usd for orphan in lost),
         )
@@ -135,15 +134,8 @@ def _run_steps(
     return total
 
 
-class Finished(NamedTuple):
-    """A measurement without a call left: by whom its ``calls`` were answered."""
-
-    identity: Identity
-    calls: int
-
-
-def finished(plan: CallPlan, model: str, ledger: Ledger) -> Finished | None:
-    """Return what `measure` would find done, without an engine; None where a call is left.
+def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int] | None:
+    """Return the identity and number of a plan's calls; None where one has no outcome yet.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -152,14 +144,14 @@ def finished(plan: CallPlan, model: str, ledger: Ledger) -> Finished | None:
     if recorded is None:
         return None
     keys = {call.call_key for call in plan.calls(recorded.hash, ledger.outcomes)}
-    return Finished(recorded, len(keys)) if len(ledger.outcomes(keys)) == len(keys) else None
+    return (recorded, len(keys)) if len(ledger.outcomes(keys)) == len(keys) else None
 
 
 def _require_declared(recorded: Identity, entry: ModelEntry, study: str, campaign: str) -> None:
     """A finished measurement starts no engine, but a changed entry or weights are noticed."""
     try:
         declared = Identity(declared_identity(entry))
-    except EngineError:  # weights gone, address not set: the records still stand
+    except EngineError:  # weights gone, address not set: the records are still valid
         return
     known = Identity(
         {name: value for name, value in recorded.fields.items() if not name.startswith("server_")}

@@ -6,12 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger import queries
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.result_rows import extra_json
-from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
+from contextcliff_dagster.inference.ledger.result_rows import to_row
+from contextcliff_dagster.inference.requests.call_plan import CallPlan
 
 _EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
 
@@ -32,74 +30,48 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     calls = plan.calls(identity.hash, ledger.outcomes)
     keys = [call.call_key for call in calls]
     outcomes = ledger.outcomes(keys)
-    if gone := len(queries.pruned(ledger, outcomes)):
+    if gone := len(ledger.pruned(outcomes)):
         raise StoreError(
             f"The outputs of {gone:,} calls of campaign {campaign} of study {study!r} were removed "
             "by `contextcliff ledger prune --texts`, so its records cannot be rebuilt; read its "
-            f"report as it stands, or measure again with `contextcliff campaign new {study}`."
+            f"report as it is, or measure again with `contextcliff campaign new {study}`."
         )
     failures = ledger.failures([key for key in keys if key not in outcomes])
-    prompt_hashes = queries.prompts(ledger, keys)
+    prompt_hashes = ledger.prompt_hashes(keys)
     rows: list[dict[str, Any]] = []
     for call in calls:
-        ended: Outcome | Failure | None = outcomes.get(call.call_key) or failures.get(call.call_key)
-        if ended is None or (isinstance(ended, Failure) and not ended.final):
+        outcome, failure = outcomes.get(call.call_key), failures.get(call.call_key)
+        if outcome is not None:
+            ended = to_row(outcome)
+            del ended["reasoning"]  # stays in the ledger
+        elif failure is not None and failure.final:
+            ended = {
+                "no_answer": "transport_error",
+                "attempts": failure.attempts,
+                "error": f"{failure.kind}: {failure.message}",
+                "finished_at": failure.at,
+            }
+        else:
             continue
+        example = call.example
         rows.append(
             {
-                **_place(call),
+                "example_id": example.example_id,
+                "document_id": example.document_id,
+                "task": example.task,
+                "bin": call.bin,
+                "replicate": call.replicate,
+                "length_tokens": call.length_tokens,
+                "call_key": call.call_key,
+                **{name: example.metadata.get(name) for name in _EVIDENCE},
                 "study": study,
                 "campaign": campaign,
                 "model": model,
                 "identity_hash": identity.hash,
                 "recipe_hash": plan.recipe.hash,
                 "prompt_hash": prompt_hashes[call.call_key],
-                **(_of_outcome(ended) if isinstance(ended, Outcome) else _of_failure(ended)),
+                **ended,
+                "finished_at": datetime.fromisoformat(ended["finished_at"]),
             }
         )
     return rows
-
-
-def _place(call: PlannedCall) -> dict[str, Any]:
-    example = call.example
-    return {
-        "example_id": example.example_id,
-        "document_id": example.document_id,
-        "task": example.task,
-        "bin": call.bin,
-        "replicate": call.replicate,
-        "length_tokens": call.length_tokens,
-        "call_key": call.call_key,
-        **{name: example.metadata.get(name) for name in _EVIDENCE},
-    }
-
-
-def _of_outcome(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "no_answer": outcome.no_answer,
-        "raw_output": outcome.raw_output,
-        "finish_reason": outcome.finish_reason,
-        "prompt_tokens": outcome.prompt_tokens,
-        "own_prompt_tokens": outcome.own_prompt_tokens,
-        "cached_tokens": outcome.cached_tokens,
-        "completion_tokens": outcome.completion_tokens,
-        "reasoning_tokens": outcome.reasoning_tokens,
-        "ttft_ms": outcome.ttft_ms,
-        "duration_ms": outcome.duration_ms,
-        "queue_ms": outcome.queue_ms,
-        "loop_lag_ms": outcome.loop_lag_ms,
-        "attempts": outcome.attempts,
-        "cost_usd": outcome.cost_usd,
-        "error": outcome.error,
-        "finished_at": datetime.fromisoformat(outcome.finished_at),
-        "extra": extra_json(outcome),
-    }
-
-
-def _of_failure(failure: Failure) -> dict[str, Any]:
-    return {
-        "no_answer": "transport_error",
-        "attempts": failure.attempts,
-        "error": f"{failure.kind}: {failure.message}",
-        "finished_at": datetime.fromisoformat(failure.at),
-    }

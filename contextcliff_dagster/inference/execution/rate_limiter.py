@@ -2,7 +2,7 @@
 
 The number in flight follows additive increase, multiplicative decrease (D.-M. Chiu and R. Jain,
 "Analysis of the increase and decrease algorithms for congestion avoidance in computer networks",
-Computer Networks and ISDN Systems 17, 1989), with HTTP 429 as the sign of congestion. Faults of
+Computer Networks and ISDN Systems 17, 1989), with HTTP 429 as the sign of congestion. Errors of
 other kinds say nothing about how much the server can take: they hold it where it is.
 """
 
@@ -13,7 +13,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from contextcliff_dagster.inference.models.registry import ModelEntry
 
@@ -81,14 +80,6 @@ class Bucket:
         self._at = max(self._at, now)
 
 
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    tokens: int
-    granted: asyncio.Future[int | None] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-
-
 class RateLimiter:
     """The gate that every request of one run passes, first come, first served; one event loop."""
 
@@ -99,7 +90,7 @@ class RateLimiter:
         now = clock()
         self._requests = Bucket(rpm, now) if (rpm := entry.requests_per_minute) else None
         self._tokens = Bucket(tpm, now) if (tpm := entry.tokens_per_minute) else None
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[int | None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -110,15 +101,15 @@ class RateLimiter:
         """
         if self._closed:
             return None
-        mine = _Waiting(tokens)
-        self._waiting.append(mine)
+        granted: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((tokens, granted))
         self._grant()
         try:
-            return await mine.granted
+            return await granted
         except asyncio.CancelledError:
-            if mine.granted.done() and not mine.granted.cancelled() and mine.granted.result():
+            if granted.done() and not granted.cancelled() and granted.result():
                 self.leave()
-            mine.granted.cancel()
+            granted.cancel()
             raise
 
     def leave(self) -> None:
@@ -131,23 +122,23 @@ class RateLimiter:
         self.limit.answered(self.in_flight)
 
     def close(self) -> None:
-        """Let nobody in any more; those who wait are told."""
+        """Let no request in any more; those that wait get None."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.granted.done():
-                waiting.granted.set_result(None)
+            _, granted = self._waiting.popleft()
+            if not granted.done():
+                granted.set_result(None)
 
     def _grant(self) -> None:
         while self._waiting and self.in_flight < self.limit.now and not self._closed:
-            first = self._waiting[0]
-            if first.granted.done():  # cancelled
+            tokens, granted = self._waiting[0]
+            if granted.done():  # cancelled
                 self._waiting.popleft()
                 continue
             now = self._clock()
-            buckets = ((self._requests, 1), (self._tokens, first.tokens))
+            buckets = ((self._requests, 1), (self._tokens, tokens))
             wait_s = max((b.wait_s(amount, now) for b, amount in buckets if b), default=0.0)
             if wait_s > 0:
                 if self._timer is not None:
@@ -159,4 +150,4 @@ class RateLimiter:
                     bucket.take(amount, now)
             self._waiting.popleft()
             self.in_flight += 1
-            first.granted.set_result(self.limit.generation)
+            granted.set_result(self.limit.generation)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from contextcliff_dagster.contracts import BudgetError, ContextCliffError, EngineError
@@ -18,10 +20,10 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.telemetry.call_counters import CallCounters
-from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
-from contextcliff_dagster.inference.telemetry.tracing import open_trace
+from contextcliff_dagster.inference.telemetry.progress import CallCounters, Progress, RunSummary
+from contextcliff_dagster.inference.telemetry.tracing import Trace
 
+TRACES = "CONTEXTCLIFF_OTEL"
 _POLL_S = 0.1
 _OTHERS_EVERY_S = 0.2
 
@@ -31,7 +33,7 @@ def run_calls(
     session: EngineSession,
     ledger: Ledger,
     scope: Scope,
-    control: RunControl | None = None,
+    control: RunControl,
     *,
     on_bin: Callable[[str], None] | None = None,
 ) -> RunSummary:
@@ -40,19 +42,16 @@ def run_calls(
     ``on_bin`` is called in the caller's thread with a bin whose calls have all ended.
 
     Raises:
-        EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended;
-            all is kept.
-        KeyboardInterrupt: after the calls in flight have ended or, past ``control.grace_s``, been
-            given up.
+        EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended.
+        KeyboardInterrupt: after they have ended or, past ``control.grace_s``, been given up.
     """
-    control = control or RunControl()
     runner = CallRunner(calls, session, ledger, scope, control)
     if halted := control.stop_requested:
         runner.halt(True)
     future = session.submit(runner.run())
 
     def report() -> None:
-        # Progress first: who hears of a finished bin knows how far the run is.
+        # Progress first: a callback for a finished bin knows how far the run is.
         if control.on_progress:
             control.on_progress(runner.progress())
         while on_bin and not runner.ended_bins.empty():
@@ -80,10 +79,9 @@ def run_calls(
 
 
 class CallRunner:
-    """One run of calls on one event loop; `run_calls` drives it.
+    """One run of calls on one event loop: which call to send, what to wait for, when to stop.
 
-    It decides which call to send, what to wait for and when to stop. A call that another process
-    is making is waited for.
+    A call that another process is making is waited for.
     """
 
     def __init__(
@@ -144,7 +142,7 @@ class CallRunner:
         if (left_s := self._control.seconds_left) is not None and self._todo:
             late = asyncio.get_running_loop().call_later
             alarm = late(left_s, self._stop_for, out_of_time(len(self._todo)))
-        async with self._sender.lag:
+        async with self._sender.lag.sampled():
             while (self._todo or self._held) and not self._halt.is_set():
                 await self._work_through()
                 if self._held and not self._todo and not self._halt.is_set():
@@ -156,8 +154,13 @@ class CallRunner:
             raise self._fatal
         scope = self._scope
         orphans = self._ledger.orphans(scope.study, scope.campaign, scope.model)
-        return self._counters.summary(
-            orphans, stopped=self._halt.is_set(), concurrency=self._sender.limiter.limit.now
+        return replace(
+            self._counters.total,
+            orphans=len(orphans),
+            orphans_usd=sum(orphan.reserved_usd for orphan in orphans),
+            concurrency=self._sender.limiter.limit.now,
+            seconds=self._counters.seconds,
+            stopped=self._halt.is_set(),
         )
 
     async def _work_through(self) -> None:
@@ -185,17 +188,14 @@ class CallRunner:
             self._trace.bin_begun(call.bin)
             try:
                 await self._sender.take(call)
-            except asyncio.CancelledError:
-                raise
             except ContextCliffError as error:
                 self._ledger.release(call.call_key)
                 self._stop_for(error)
             except Exception as error:
                 unforeseen = EngineError(
                     f"Model {self._scope.model!r} failed in an unforeseen way "
-                    f"({type(error).__name__}: {error}); everything "
-                    "measured is kept, so run the same command to go on, and report this if it "
-                    "comes back."
+                    f"({type(error).__name__}: {error}); everything measured is kept, so run the "
+                    "same command to go on, and report this if it comes back."
                 )
                 unforeseen.__cause__ = error
                 self._stop_for(unforeseen)
@@ -233,6 +233,24 @@ class CallRunner:
         if self._left_in_bin[call.bin] == 0:
             self._trace.bin_ended(call.bin)
             self.ended_bins.put(call.bin)
+
+
+def open_trace(scope: Scope, planned: int) -> Trace:
+    """The trace of a run, begun; it does nothing where ``CONTEXTCLIFF_OTEL`` is not set (or is 0).
+
+    Raises:
+        ContextCliffError: it is set, but OpenTelemetry or the exporter asked for is not installed.
+    """
+    if os.environ.get(TRACES, "").strip() in ("", "0"):
+        return Trace()
+    try:
+        from contextcliff_dagster.inference.telemetry.otel_spans import OtelTrace
+    except ImportError as error:
+        raise ContextCliffError(
+            f"{TRACES} asks for traces, but OpenTelemetry is not installed: "
+            f"`pip install 'contextcliff-dagster[otel]'`, or unset {TRACES}."
+        ) from error
+    return OtelTrace(scope, planned)
 
 
 def out_of_time(open_calls: int) -> BudgetError:

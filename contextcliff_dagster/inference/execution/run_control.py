@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.inference.telemetry.progress import Progress
 
-GRACE_S = 10.0
-"""How long calls in flight may take to end after Ctrl-C before they are given up."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunControl:
@@ -22,11 +19,9 @@ class RunControl:
     Parameters:
         budget: None for no limit.
         deadline_at: by `time.monotonic()`; after it nothing is sent and no device waited for.
-        should_stop: asked before the first call and ten times a second; once it returns True
-            nothing more is sent.
+        should_stop: asked before the first call and ten times a second; True: nothing more is sent.
         on_progress: ten times a second at most.
-        on_wait: gets a sentence where a device must be waited for, and why, and where the model's
-            context window is unknown.
+        on_wait: gets a sentence where a device must be waited for or the window is unknown.
         grace_s: how long calls in flight may take to end after a stop before they are given up.
     """
 
@@ -35,7 +30,7 @@ class RunControl:
     should_stop: Callable[[], bool] | None = None
     on_progress: Callable[[Progress], None] | None = None
     on_wait: Callable[[str], None] | None = None
-    grace_s: float = GRACE_S
+    grace_s: float = 10.0
 
     @property
     def stop_requested(self) -> bool:

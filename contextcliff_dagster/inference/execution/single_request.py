@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, PromptCount, Timing, Usage
 from contextcliff_dagster.inference.models.registry import Price
@@ -16,37 +15,35 @@ from contextcliff_dagster.inference.spending.budget import Spend, prompt_tokens_
 
 TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
-"""Slack where our count is of the texts alone: pieces of text may merge with the template's
-tokens."""
+"""Slack where our count is of the texts alone: they may merge with the template's tokens."""
 REASONED_OUT = (
     "reasoning used up the output limit before the answer began; raise `prompt: max_output_tokens` "
     "of the study"
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """What came back, with times in seconds of `time.perf_counter()`."""
 
-    text: str
-    reasoning: str
-    finish_reason: str | None
-    usage: Usage | None
     started: float
-    first_token: float | None
     ended: float
+    first_token: float | None = None
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    usage: Usage | None = None
     timing: Timing | None = None
-    extra: Mapping[str, Scalar] | None = None
+    extra: dict[str, Scalar] = field(default_factory=dict)
 
     @property
     def queue_ms(self) -> float | None:
-        """How long the engine let the call wait; None where it does not tell."""
+        """How long the engine let the call wait; None where it is not reported."""
         return self.timing.queue_ms if self.timing else None
 
     @property
     def ttft_ms(self) -> float | None:
-        """To the first token: from when the engine took the call up, where it tells, else from
-        when it was sent."""
+        """To the first token, from when the engine took the call up; else from when it was sent."""
         if self.timing:
             return self.timing.ttft_ms
         return None if self.first_token is None else (self.first_token - self.started) * 1000
@@ -75,28 +72,22 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
     """Send one request and gather its stream. Raises what `Engine.stream` raises."""
     text: list[str] = []
     reasoning: list[str] = []
-    finish_reason: str | None = None
-    usage: Usage | None = None
-    first_token: float | None = None
-    timing: Timing | None = None
-    extra: dict[str, Scalar] = {}
-    started = ended = time.perf_counter()
+    started = time.perf_counter()
+    answer = Answer(started, ended=started)
     async with aclosing(engine.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
         async for delta in stream:
-            ended = delta.at or time.perf_counter()
-            if first_token is None and not delta.whole and (delta.text or delta.reasoning):
-                first_token = ended
+            answer.ended = delta.at or time.perf_counter()
+            if answer.first_token is None and not delta.whole and (delta.text or delta.reasoning):
+                answer.first_token = answer.ended
             text.append(delta.text)
             reasoning.append(delta.reasoning)
-            finish_reason = delta.finish_reason or finish_reason
-            usage = delta.usage or usage
-            timing = delta.timing or timing
+            answer.finish_reason = delta.finish_reason or answer.finish_reason
+            answer.usage = delta.usage or answer.usage
+            answer.timing = delta.timing or answer.timing
             if delta.extra is not None:
-                extra |= measurements(delta.extra) or {}
-    whole, thought = "".join(text), "".join(reasoning)
-    return Answer(
-        whole, thought, finish_reason, usage, started, first_token, ended, timing, extra or None
-    )
+                answer.extra |= measurements(delta.extra) or {}
+    answer.text, answer.reasoning = "".join(text), "".join(reasoning)
+    return answer
 
 
 def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | None:
@@ -142,7 +133,7 @@ def judge(
         if truncated and own
         else None,
         finished_at=utc_now(),
-        extra=answer.extra,
+        extra=answer.extra or None,
     )
     return replace(outcome, error=REASONED_OUT) if outcome.reasoned_out else outcome
 
@@ -159,7 +150,7 @@ def unanswered(own: PromptCount | None, why: str, *, attempts: int) -> Outcome:
 
 
 def charge(outcome: Outcome, reserved: Spend) -> Spend:
-    """What a kept outcome cost; where the server does not tell, what was reserved."""
+    """What a kept outcome cost; where that is not reported, what was reserved."""
     if outcome.prompt_tokens is None or outcome.completion_tokens is None:
         return reserved
     usd = reserved.usd if outcome.cost_usd is None else outcome.cost_usd

@@ -9,10 +9,10 @@ from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.recipe import Prompt
 
 SCAFFOLD_CHARS_PER_TOKEN = 3
-"""On the high side for the few words around a document where no tokenizer of the model is known."""
+"""On the high side, for the few words around a document where the tokenizer is not known."""
 TEMPLATE_TOKENS = 100
-"""As much as the longest chat templates add (those with a system text of their own), where the
-template is not in the count: a server that cuts what is too long would cut as much unnoticed."""
+"""As much as the longest chat templates add, where the template is not in the count: a server that
+cuts what is too long would cut as much unnoticed."""
 
 
 def unknown_window(model: str) -> str:
@@ -26,7 +26,7 @@ def unknown_window(model: str) -> str:
 def overflows(
     call: PlannedCall, prompt: Prompt, own: PromptCount | None, window_tokens: int | None
 ) -> str | None:
-    """A sentence where prompt + output do not fit, else None (also where nobody knows the window).
+    """A sentence where prompt + output do not fit, else None (also where the window is unknown).
 
     By the model's own count; lacking one, by the study's count of the document and a careful guess
     for the rest. What slips through is refused by the server, which comes to the same outcome.
@@ -40,10 +40,8 @@ def overflows(
             template, counted = TEMPLATE_TOKENS, f"counted without {TEMPLATE_TOKENS} for a template"
     else:
         rest = sum(map(len, prompt.contents())) - len(call.document)
-        tokens, counted = (
-            call.length_tokens + math.ceil(rest / SCAFFOLD_CHARS_PER_TOKEN),
-            "estimated",
-        )
+        tokens = call.length_tokens + math.ceil(rest / SCAFFOLD_CHARS_PER_TOKEN)
+        counted = "estimated"
     needed = tokens + template + call.recipe.max_output_tokens
     if needed <= window_tokens:
         return None

@@ -1,17 +1,19 @@
-"""What the ledger asks of a database: SQL with ``?`` for values, and rows.
+"""What the ledger asks of a database: SQL with ``?`` for values, rows, and a thread that writes.
 
 The statements are written once, in words that SQLite and PostgreSQL both understand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from contextcliff_dagster.contracts import ContextCliffError, StoreError
 
 T = TypeVar("T")
 
@@ -31,46 +33,154 @@ class Database(Protocol):
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows: ...
 
 
-class Reader(Protocol):
-    """What a query needs of a ledger."""
+Operation = Callable[[Database], Any]
+Ended = list[tuple[Any, Exception | None]]
+"""What each operation returned, or its own error."""
 
-    @property
-    def name(self) -> str:
-        """Where the ledger is, as it may be shown: a path, or a URL without its password."""
-
-    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a query. Raises StoreError where the ledger cannot be read."""
+_BATCH = 256
 
 
-class Backend(Reader, Protocol):
-    """Where a ledger lies, opened by one process.
+class GroupCommit(ABC):
+    """One thread that writes, and commits what has gathered meanwhile in one go.
+
+    A durable commit costs a flush of the disk, whatever its size; while one is under way the next
+    operations queue up and share the next. They run in the order of `submit`, each as a whole or
+    not at all. ``name``: where the ledger is, as it may be shown (no password).
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._queue: queue.SimpleQueue[tuple[Operation, Future[Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    @abstractmethod
+    def _transact(self, operations: Sequence[Operation]) -> Ended:
+        """Run the operations in one transaction and commit it, or raise and leave no trace."""
+
+    @abstractmethod
+    def _explained(self, error: Exception) -> StoreError | None:
+        """Return ``error`` in words for people; None where it is not of the database."""
+
+    def submit(self, operation: Callable[[Database], T]) -> Future[T]:
+        """Run ``operation`` in a transaction; the future is done once it is durable.
+
+        The future raises what the operation raised, or StoreError.
+        """
+        future: Future[T] = Future()
+        # Once submitted it will be done: a waiter that is cancelled must not undo a paid answer.
+        future.set_running_or_notify_cancel()
+        self._queue.put((operation, future))
+        return future
+
+    def close(self) -> None:
+        """Finish what was submitted."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            batch = [self._queue.get()]
+            while len(batch) < _BATCH:
+                try:
+                    batch.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            jobs = [job for job in batch if job is not None]
+            if jobs:
+                self._commit(jobs)
+            if None in batch:
+                return
+
+    def _commit(self, jobs: list[tuple[Operation, Future[Any]]]) -> None:
+        # Whatever happens here, every future is done afterwards: no caller waits for a dead thread.
+        try:
+            ended = self._transact([operation for operation, _ in jobs])
+            if len(ended) != len(jobs):
+                raise RuntimeError(f"{len(jobs)} operations, {len(ended)} of them ended")
+        except BaseException as error:
+            for _, future in jobs:
+                future.set_exception(self._in_words(error))
+            return
+        for (_, future), (value, own_error) in zip(jobs, ended, strict=True):
+            if own_error is not None:
+                future.set_exception(own_error)
+            else:
+                future.set_result(value)
+
+    def _in_words(self, error: BaseException) -> Exception:
+        if isinstance(error, ContextCliffError):
+            return error
+        known = self._explained(error) if isinstance(error, Exception) else None
+        sentence = known or StoreError(
+            f"The call ledger {self.name} failed in an unforeseen way ({type(error).__name__}: "
+            f"{error}); everything measured is kept, so run the same command to go on, and report "
+            "this if it comes back."
+        )
+        sentence.__cause__ = error
+        return sentence
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Raise the database's errors as StoreError."""
+        try:
+            yield
+        except Exception as error:
+            if known := self._explained(error):
+                raise known from error
+            raise
+
+
+def run_each(db: Database, operations: Sequence[Operation], of_database: type[Exception]) -> Ended:
+    """Run the operations inside the open transaction; one that fails undoes itself alone.
+
+    Raises:
+        of_database: the database failed, not an operation: nothing of the transaction counts.
+    """
+    ended: Ended = []
+    for operation in operations:
+        db.execute("SAVEPOINT job")
+        try:
+            ended.append((operation(db), None))
+        except of_database:
+            raise
+        except Exception as error:
+            db.execute("ROLLBACK TO SAVEPOINT job")
+            ended.append((None, error))
+        db.execute("RELEASE SAVEPOINT job")
+    return ended
+
+
+class Backend(GroupCommit):
+    """A ledger's database as one process has it open.
 
     ``owner`` is the right to claim calls, which others see ending when the process does.
     """
 
     owner: str
+    disk_was_full = False
+    """Whether room was made for answers already paid, and nothing new may begin."""
 
-    @property
-    def disk_was_full(self) -> bool:
-        """Whether room was made for answers already paid, and nothing new may begin."""
+    @abstractmethod
+    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a query. Raises StoreError where the ledger cannot be read."""
 
-    def submit(self, operation: Callable[[Database], T]) -> Future[T]:
-        """Run ``operation`` in a write transaction; done once it is durable."""
-
+    @abstractmethod
     def snapshot(self) -> AbstractContextManager[Database]:
         """A connection whose queries all see one moment; nothing written there is kept."""
 
+    @abstractmethod
     def is_alive(self, owner: str) -> bool:
         """Whether the process of ``owner`` still has its ledger open."""
 
+    @abstractmethod
     def sizes(self) -> dict[str, int]:
         """Bytes on the disk by table with its indexes; ``other`` is what belongs to none."""
 
-    def faults(self) -> list[str]:
+    @abstractmethod
+    def integrity_errors(self) -> list[str]:
         """Run the database's own check of its files; a sentence for each thing that is wrong."""
 
+    @abstractmethod
     def compact(self) -> None:
         """Give deleted rows' space back to the disk, and leave nothing of them behind."""
-
-    def close(self) -> None:
-        """Finish what was submitted, give up the owner's right, disconnect."""

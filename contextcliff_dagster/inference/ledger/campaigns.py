@@ -6,6 +6,7 @@ that fails before that leaves none behind.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import dataclass
@@ -50,10 +51,8 @@ def new_campaign(
     def operation(db: Database) -> str:
         rows = db.execute("SELECT campaign FROM campaigns WHERE study = ?", (study,)).fetchall()
         names = {row[0] for row in rows}
-        free, number = wanted, 1
-        while free in names:
-            number += 1
-            free = f"{wanted}-{number}"
+        numbered = (f"{wanted}-{number}" for number in itertools.count(2))
+        free = next(name for name in itertools.chain([wanted], numbered) if name not in names)
         begin(db, study, free)
         return free
 
@@ -112,7 +111,7 @@ def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> 
 def record_identity(
     ledger: Ledger, study: str, campaign: str, model: str, identity: Identity
 ) -> None:
-    """Note who answers to ``model`` in the campaign, and insist that it stays the same.
+    """Note the serving identity of ``model`` in the campaign, which has to stay the same.
 
     An identity under which nothing was measured yet may be replaced: a setting was corrected.
 
@@ -120,15 +119,14 @@ def record_identity(
         EngineError: the name stood for something else before in this campaign.
     """
     before = recorded_identity(ledger, study, campaign, model)
-    if before is not None and before.hash != identity.hash:
-        measured = ledger.read(
-            "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND "
-            "c.campaign = ?"
-            " AND c.model = ? AND c.identity_hash = ? LIMIT 1",
-            (study, campaign, model, before.hash),
-        )
-        if measured:
-            raise identity_changed(study, campaign, model, before.differences(identity))
+    if before is not None and before.hash == identity.hash:
+        return
+    if before is not None and ledger.read(
+        "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND c.campaign = ?"
+        " AND c.model = ? AND c.identity_hash = ? LIMIT 1",
+        (study, campaign, model, before.hash),
+    ):
+        raise identity_changed(study, campaign, model, before.differences(identity))
 
     def operation(db: Database) -> None:
         body = json.dumps(dict(identity.fields), sort_keys=True)
@@ -142,16 +140,14 @@ def record_identity(
             (study, campaign, model, identity.hash, utc_now()),
         )
 
-    if before is None or before.hash != identity.hash:
-        ledger.write(operation)
+    ledger.write(operation)
 
 
 def identity_changed(study: str, campaign: str, model: str, differences: list[str]) -> EngineError:
-    """The sentence for a name that stands for something else than when the campaign began."""
+    """The sentence for a name whose identity has changed since the campaign began."""
     return EngineError(
         f"Model {model!r} is not what it was in campaign {campaign} of study {study!r} "
-        f"({'; '.join(differences)}): "
-        "measurements of the two are never pooled, so begin a new campaign (`contextcliff "
-        f"campaign new {study}`) "
-        "or give the changed model a name of its own in models.yaml."
+        f"({'; '.join(differences)}): measurements of the two are never pooled, so begin a new "
+        f"campaign (`contextcliff campaign new {study}`) or give the changed model a name of its "
+        "own in models.yaml."
     )

@@ -1,4 +1,4 @@
-"""Who is at work on a call, across processes: owners whose life the kernel vouches for.
+"""Which process has claimed a call: owners whose life the kernel vouches for.
 
 An owner is one open ledger of one process. It holds an exclusive `flock` on a file of its own;
 when the process ends, however it ends, the kernel frees the lock, and any other process can see
@@ -28,10 +28,10 @@ class Owner:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.id = uuid.uuid4().hex
-        self._path = _lock_path(folder, self.id)
+        self._path = folder / f"{self.id}.lock"
         while True:
             fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-            # Waits only while somebody is looking whether we are alive.
+            # Waits only while another process is looking whether we are alive.
             fcntl.flock(fd, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
                 # Between create and lock a cleaner may have taken our file for a dead owner's.
@@ -57,7 +57,7 @@ class Owner:
 def is_alive(folder: Path, owner_id: str) -> bool:
     """Whether the owner's process still lives and has its ledger open."""
     try:
-        fd = os.open(_lock_path(folder, owner_id), os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(folder / f"{owner_id}.lock", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -76,10 +76,6 @@ def remove_dead(folder: Path) -> None:
             if not is_alive(folder, path.stem):
                 with suppress(OSError):
                     path.unlink()
-
-
-def _lock_path(folder: Path, owner_id: str) -> Path:
-    return folder / f"{owner_id}.lock"
 
 
 def _close_in_child() -> None:

@@ -10,10 +10,9 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
@@ -21,8 +20,6 @@ from contextcliff_dagster.inference.ledger.postgres_connection import (
     SCHEMA,
     PostgresConnection,
     is_lost,
-    open_connection,
-    postgres_error,
 )
 from contextcliff_dagster.inference.ledger.postgres_writer import (
     HOLDERS,
@@ -39,52 +36,38 @@ from contextcliff_dagster.inference.ledger.schema import (
 )
 from contextcliff_dagster.store import DatabaseUrl
 
-T = TypeVar("T")
 
-
-class PostgresLedger:
-    """The database as this process has it open (a `backend.Backend`).
+class PostgresLedger(PostgresWriter):
+    """The database as this process has it open: the writing session, and one that reads.
 
     Raises:
         StoreError: it cannot be reached or written, or is of a newer version (and then untouched).
     """
 
-    disk_was_full = False
-
     def __init__(self, url: DatabaseUrl) -> None:
-        self._url, self.name = url, str(url)
+        self._url = url
         self._reading = threading.Lock()
-        self.owner = uuid.uuid4().hex
-        with self._in_words():
-            self._reader = open_connection(url)
+        with self._explaining():
+            self._reader = PostgresConnection(url)
             try:
                 prepare(self._reader, url)
-                self._writer = PostgresWriter(url, self.owner)
+                super().__init__(url, uuid.uuid4().hex)
             except BaseException:
                 self._reader.close()
                 raise
 
-    @contextmanager
-    def _in_words(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            import psycopg2
-
-            if isinstance(error, psycopg2.Error):
-                raise postgres_error(error, self._url) from error
-            raise
-
-    def submit(self, operation: Callable[[Database], T]) -> Future[T]:
-        return self._writer.submit(operation)
+    def close(self) -> None:
+        """Finish what was submitted, then end both sessions."""
+        super().close()
+        self._reader.close()
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         patient_until = time.monotonic() + PATIENCE_S
-        with self._in_words(), self._reading:
+        with self._explaining(), self._reading:
             while True:
                 try:
                     if self._reader.is_lost:
-                        self._reader = open_connection(self._url)
+                        self._reader = PostgresConnection(self._url)
                     return self._reader.execute(sql, parameters).fetchall()
                 except Exception as error:
                     self._reader.rollback()
@@ -95,7 +78,7 @@ class PostgresLedger:
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        with self._in_words(), closing(open_connection(self._url)) as db:
+        with self._explaining(), closing(PostgresConnection(self._url)) as db:
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             yield db
             db.rollback()
@@ -114,18 +97,14 @@ class PostgresLedger:
         )
         return {name: int(size) for name, size in rows if name in table_names()}
 
-    def faults(self) -> list[str]:
+    def integrity_errors(self) -> list[str]:
         return []  # its files are the server's own affair: see data checksums and pg_amcheck
 
     def compact(self) -> None:
-        with self._in_words(), closing(open_connection(self._url)) as db:
+        with self._explaining(), closing(PostgresConnection(self._url)) as db:
             for table in table_names():
                 db.execute(f"VACUUM (FULL, ANALYZE) {table}")
                 db.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-        self._reader.close()
 
 
 # The same steps as in SQLite make the tables, in PostgreSQL's words.
@@ -146,12 +125,18 @@ def prepare(db: PostgresConnection, url: DatabaseUrl) -> None:
         db.execute("SELECT pg_advisory_xact_lock(?)", (_MAKING,)).fetchall()
         version = _version(db)  # another process may have been faster
         if not version:
-            _require_utf8(db, url)
+            encoding = db.execute("SHOW server_encoding").fetchone()[0]
+            if encoding != "UTF8":
+                raise StoreError(
+                    f"The call ledger {url} is in a database with the encoding {encoding}, which "
+                    "cannot hold every text; create one with `CREATE DATABASE ... ENCODING 'UTF8' "
+                    "TEMPLATE template0` and name it in CONTEXTCLIFF_LEDGER."
+                )
             db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
             db.execute("CREATE TABLE ledger_version (version BIGINT NOT NULL)")
             db.execute("INSERT INTO ledger_version VALUES (0)")
         require_version(version, url, older=True)
-        # Whoever is writing with the older program ends first, and is refused afterwards.
+        # A process that writes with the older program ends first, and is refused afterwards.
         db.execute("LOCK TABLE ledger_version IN ACCESS EXCLUSIVE MODE")
         bring_up_to_date(_InPostgres(db), version)
         db.execute("UPDATE ledger_version SET version = ?", (LEDGER_VERSION,))
@@ -168,16 +153,6 @@ def _version(db: PostgresConnection) -> int:
     sql = "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'ledger_version'"
     there = db.execute(sql, (SCHEMA,)).fetchone()
     return int(db.execute("SELECT version FROM ledger_version").fetchone()[0]) if there else 0
-
-
-def _require_utf8(db: PostgresConnection, url: DatabaseUrl) -> None:
-    encoding = db.execute("SHOW server_encoding").fetchone()[0]
-    if encoding != "UTF8":
-        raise StoreError(
-            f"The call ledger {url} is in a database with the encoding {encoding}, which cannot "
-            "hold every text; create one with `CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE "
-            "template0` and name it in CONTEXTCLIFF_LEDGER."
-        )
 
 
 _TYPES = (

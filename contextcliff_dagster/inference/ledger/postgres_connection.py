@@ -1,7 +1,7 @@
-"""One connection to PostgreSQL that takes the ledger's statements, and its faults for people.
+"""One connection to PostgreSQL that takes the ledger's statements, and its errors for people.
 
-Statements whose rows nobody asks for are sent along with the next one that is: over a network, a
-call takes a few round trips and not a dozen.
+Statements whose rows are not asked for are sent along with the next one whose are: over a network,
+a call takes a few round trips and not a dozen.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ _TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[?%]""")
 _PLACEHOLDERS = {"?": "%s", "%": "%%"}
 
 
+_OPEN: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
+"""A forked child must not keep these open."""
+
+
 class PostgresRows:
     """What a statement gave, fetched at the latest before the next statement is executed."""
 
@@ -94,9 +98,8 @@ class PostgresRows:
 class PostgresConnection:
     """A `backend.Database` over psycopg2, in autocommit mode: transactions are BEGIN and COMMIT.
 
-    psycopg2 and not psycopg 3: it comes with dagster-postgres, which a shared installation has
-    anyway, and the one thing that 3 would add here, pipelines, is had by sending statements
-    together.
+    psycopg2, because it comes with dagster-postgres; sending statements together stands in for the
+    pipelines of psycopg 3.
 
     Raises:
         StoreError: psycopg2 is not installed.
@@ -114,6 +117,7 @@ class PostgresConnection:
             ) from error
         given = extensions.parse_dsn(url.secret)
         self.raw: Connection = psycopg2.connect(**{**_DEFAULTS, **given})
+        _OPEN.add(self)
         self.raw.autocommit = True
         self._cursor = self.raw.cursor()
         self._pending: list[bytes] = []
@@ -206,21 +210,11 @@ def postgres_error(error: BaseException, url: DatabaseUrl) -> StoreError:
         what = "the server is read-only (a standby?); name the one that can be written"
     elif code == "55P03":
         what = f"it was locked for {LOCK_SECONDS} s; end the other program, then {go_on}"
-    elif code[:2] in ("08", "57", "") and type(error).__name__ in _LOST:
+    elif is_lost(error):
         what = f"the connection cannot be had ({text}); see that the server runs, then {go_on}"
     else:
         what = f"{text}; check the server's log and {go_on}"
     return StoreError(f"The call ledger {url} failed: {what}.")
-
-
-_LOST = (
-    "OperationalError",
-    "InterfaceError",
-    "DatabaseError",
-    "AdminShutdown",
-    "CrashShutdown",
-    "CannotConnectNow",
-)
 
 
 def is_lost(error: BaseException) -> bool:
@@ -235,19 +229,9 @@ def is_lost(error: BaseException) -> bool:
         and type(error) is not psycopg2.DatabaseError
     ):
         return False
-    # 08: connection; 57P: shutdown, crash, starting up. Without a code: nobody answered.
+    # 08: connection; 57P: shutdown, crash, starting up. Without a code: no answer.
     code = error.pgcode or "08"
     return code[:2] == "08" or code[:3] == "57P"
-
-
-_OPEN: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
-
-
-def open_connection(url: DatabaseUrl) -> PostgresConnection:
-    """A connection that a forked child does not keep open."""
-    db = PostgresConnection(url)
-    _OPEN.add(db)
-    return db
 
 
 def _close_in_child() -> None:

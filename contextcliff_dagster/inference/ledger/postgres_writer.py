@@ -12,16 +12,10 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger.group_commit import (
-    Ended,
-    GroupCommit,
-    Operation,
-    run_each,
-)
+from contextcliff_dagster.inference.ledger.backend import Backend, Ended, Operation, run_each
 from contextcliff_dagster.inference.ledger.postgres_connection import (
     PostgresConnection,
     is_lost,
-    open_connection,
     postgres_error,
 )
 from contextcliff_dagster.inference.ledger.schema import require_version
@@ -33,11 +27,6 @@ PATIENCE_S = 30.0
 TRY_EVERY_S = 0.25
 
 
-def lock_key(owner: str) -> int:
-    """The advisory lock of an owner: the first 64 bits of its id, signed."""
-    return int.from_bytes(bytes.fromhex(owner[:16]), signed=True)
-
-
 # A lock's 64-bit key is shown as two halves.
 HOLDERS = """
 SELECT l.pid FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
@@ -47,6 +36,7 @@ AND l.classid::bigint = ? AND l.objid::bigint = ?
 
 
 def halves(owner: str) -> tuple[int, int]:
+    """The two halves of an owner's advisory lock: the first 64 bits of its id."""
     key = int(owner[:16], 16)
     return key >> 32, key & 0xFFFFFFFF
 
@@ -56,17 +46,18 @@ INSERT INTO batches VALUES (?, ?, ?)
 ON CONFLICT (owner) DO UPDATE SET batch = excluded.batch, at = excluded.at
 """
 _FORGOTTEN_AFTER = timedelta(days=1)
-"""When the row of a writer that died is of use to nobody: far longer than anyone is patient."""
+"""When the row of a writer that died is of no more use: far longer than `PATIENCE_S`."""
 
 
-class PostgresWriter(GroupCommit):
+class PostgresWriter(Backend):
     """The one writing session of a process, which is also its owner."""
 
     def __init__(self, url: DatabaseUrl, owner: str) -> None:
-        self._url, self._owner = url, owner
+        self.owner = owner
         self._batch = 0
-        self._db = self._connect()
         self._patience_s = PATIENCE_S
+        self._url = url
+        self._db = self._connect()
         super().__init__(str(url))
 
     def close(self) -> None:
@@ -74,7 +65,7 @@ class PostgresWriter(GroupCommit):
         super().close()
         with suppress(Exception):  # no answer is lost with a row that stays
             before = (datetime.now(UTC) - _FORGOTTEN_AFTER).isoformat(timespec="microseconds")
-            self._db.execute("DELETE FROM batches WHERE owner = ? OR at < ?", (self._owner, before))
+            self._db.execute("DELETE FROM batches WHERE owner = ? OR at < ?", (self.owner, before))
             self._db.flush()
         self._db.close()
 
@@ -84,15 +75,16 @@ class PostgresWriter(GroupCommit):
         return postgres_error(error, self._url) if isinstance(error, psycopg2.Error) else None
 
     def _connect(self) -> PostgresConnection:
-        db = open_connection(self._url)
+        db = PostgresConnection(self._url)
         try:
             # A session of ours that the server has not missed yet would keep the lock.
             db.execute(
                 f"SELECT pg_terminate_backend(pid) FROM ({HOLDERS}) held"
                 " WHERE pid <> pg_backend_pid()",
-                halves(self._owner),
+                halves(self.owner),
             )
-            db.execute("SELECT pg_advisory_lock(?)", (lock_key(self._owner),)).fetchall()
+            key = int.from_bytes(bytes.fromhex(self.owner[:16]), signed=True)
+            db.execute("SELECT pg_advisory_lock(?)", (key,)).fetchall()
         except BaseException:
             db.close()
             raise
@@ -119,7 +111,7 @@ class PostgresWriter(GroupCommit):
                     self._db.rollback()
                     return ended
                 ended = run_each(self._db, operations, psycopg2.Error)
-                self._db.execute(_NOTE_BATCH, (self._owner, self._batch, utc_now()))
+                self._db.execute(_NOTE_BATCH, (self.owner, self._batch, utc_now()))
                 self._db.execute("COMMIT")
                 self._db.flush()
                 self._patience_s = PATIENCE_S
@@ -158,7 +150,7 @@ class PostgresWriter(GroupCommit):
         self._db.execute("LOCK TABLE ledger_version IN EXCLUSIVE MODE")
         version, batch = self._db.execute(
             "SELECT v.version, b.batch FROM ledger_version v LEFT JOIN batches b ON b.owner = ?",
-            (self._owner,),
+            (self.owner,),
         ).fetchone()
         require_version(version, self._url)
         return None if batch is None else int(batch)

@@ -11,7 +11,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.requests.outcome import utc_now
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PrunePlan:
     """What pruning takes away. ``leaning``: other studies that may share the campaign's answers.
 
@@ -23,12 +23,12 @@ class PrunePlan:
     campaign: str | None
     texts: bool
     campaigns: tuple[str, ...]
-    calls: int
-    answers: int
-    usd: float
-    documents: int
-    shared_documents: int
-    leaning: tuple[str, ...]
+    calls: int = 0
+    answers: int = 0
+    usd: float = 0.0
+    documents: int = 0
+    shared_documents: int = 0
+    leaning: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, JSON-ready."""
@@ -74,8 +74,8 @@ def prune(
 ) -> PrunePlan:
     """Remove the study (or one campaign of it), or with ``texts`` only their texts.
 
-    All at once or not at all; then the space is given back, so that no deleted text is left in the
-    database's files. What was spent stays in the day's sum.
+    All at once or not at all; no deleted text is left in the database's files. What was spent stays
+    in the day's sum.
 
     Raises:
         StudyError: the ledger has no such study or campaign.
@@ -84,7 +84,15 @@ def prune(
 
     def operation(db: Database) -> PrunePlan:
         plan = _plan(db, study, campaign, texts)
-        _refuse_while_measured(ledger, db, plan)
+        owners = db.execute(
+            "SELECT DISTINCT owner FROM claims WHERE call_key IN"
+            f" (SELECT call_key FROM calls WHERE {_where(plan)})",
+            _values(plan),
+        ).fetchall()
+        if any(ledger.backend.is_alive(row[0]) for row in owners):
+            raise StoreError(
+                f"Study {study!r} is being measured just now; end that run, then prune it."
+            )
         (_blank if texts else _delete)(db, plan)
         return plan
 
@@ -94,23 +102,19 @@ def prune(
     return plan
 
 
-def _where(plan: PrunePlan) -> tuple[str, tuple[str, ...]]:
-    """Condition on ``study`` and ``campaign``, and its values."""
-    marks = ", ".join("?" * len(plan.campaigns))
-    return f"study = ? AND campaign IN ({marks})", (plan.study, *plan.campaigns)
+def _where(plan: PrunePlan) -> str:
+    """Condition on ``study`` and ``campaign``; takes `_values`."""
+    return f"study = ? AND campaign IN ({', '.join('?' * len(plan.campaigns))})"
+
+
+def _values(plan: PrunePlan) -> tuple[str, ...]:
+    return (plan.study, *plan.campaigns)
 
 
 _PAID_BY_OTHERS = (
     "EXISTS (SELECT 1 FROM attempts a WHERE a.call_key = calls.call_key AND a.study <> calls.study)"
 )
 """Studies that ask the same in campaigns of one name share a call; it is noted as the first's."""
-
-
-def _calls(plan: PrunePlan) -> tuple[str, tuple[str, ...]]:
-    """Condition on the calls that go, or whose texts go, and its values: who has paid for an
-    answer keeps it."""
-    where, values = _where(plan)
-    return where if plan.texts else f"{where} AND NOT {_PAID_BY_OTHERS}", values
 
 
 def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PrunePlan:
@@ -123,38 +127,30 @@ def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PruneP
         which = f"campaign {campaign!r} of study {study!r}" if campaign else f"study {study!r}"
         has = f"; the study has {', '.join(there)}" if there else ""
         raise StudyError(f"The ledger has no {which}{has}; see `contextcliff campaign list`.")
-    plan = PrunePlan(study, campaign, texts, campaigns, 0, 0, 0.0, 0, 0, ())
-    asked, values = _calls(plan)
-    calls, documents = db.execute(
-        f"SELECT count(*), count(DISTINCT document_id) FROM calls WHERE {asked}", values
-    ).fetchone()
-    answers = db.execute(
-        "SELECT count(*) FROM results WHERE call_key IN"
-        f" (SELECT call_key FROM calls WHERE {asked})",
-        values,
-    ).fetchone()[0]
-    where, _ = _where(plan)
-    usd = db.execute(f"SELECT sum(usd) FROM spend WHERE {where}", values).fetchone()[0]
-    own = f"SELECT count(*) FROM ({_own_documents(asked)}) d"
-    alone = db.execute(own, values * 2).fetchone()[0]
+    plan = PrunePlan(study, campaign, texts, campaigns)
+    where, values = _where(plan), _values(plan)
+    # The calls that go, or whose texts go: a study that has paid for an answer keeps it.
+    going = where if texts else f"{where} AND NOT {_PAID_BY_OTHERS}"
+
+    def number(sql: str, times: int = 1) -> Any:
+        return db.execute(f"SELECT {sql}", values * times).fetchone()[0]
+
+    plan.calls = number(f"count(*) FROM calls WHERE {going}")
+    plan.answers = number(
+        f"count(*) FROM results WHERE call_key IN (SELECT call_key FROM calls WHERE {going})"
+    )
+    plan.usd = number(f"coalesce(sum(usd), 0.0) FROM spend WHERE {where}")
+    plan.documents = number(f"count(*) FROM ({_own_documents(going)}) d", 2)
+    asked_about = number(f"count(DISTINCT document_id) FROM calls WHERE {going}")
+    plan.shared_documents = asked_about - plan.documents
     leaning = db.execute(
-        f"SELECT DISTINCT o.study FROM campaign_models o JOIN campaign_models m"
+        "SELECT DISTINCT o.study FROM campaign_models o JOIN campaign_models m"
         " ON o.campaign = m.campaign AND o.identity_hash = m.identity_hash AND o.study <> m.study"
         f" WHERE m.study = ? AND m.campaign IN ({', '.join('?' * len(campaigns))}) ORDER BY 1",
         values,
     ).fetchall()
-    return PrunePlan(
-        study,
-        campaign,
-        texts,
-        campaigns,
-        int(calls),
-        int(answers),
-        float(usd or 0.0),
-        int(alone),
-        int(documents) - int(alone),
-        tuple(row[0] for row in leaning),
-    )
+    plan.leaning = tuple(row[0] for row in leaning)
+    return plan
 
 
 def _own_documents(where: str) -> str:
@@ -165,22 +161,9 @@ def _own_documents(where: str) -> str:
     )
 
 
-def _refuse_while_measured(ledger: Ledger, db: Database, plan: PrunePlan) -> None:
-    where, values = _where(plan)
-    owners = db.execute(
-        "SELECT DISTINCT owner FROM claims WHERE call_key IN"
-        f" (SELECT call_key FROM calls WHERE {where})",
-        values,
-    ).fetchall()
-    if any(ledger.backend.is_alive(row[0]) for row in owners):
-        raise StoreError(
-            f"Study {plan.study!r} is being measured just now; end that run, then prune it."
-        )
-
-
 def _blank(db: Database, plan: PrunePlan) -> None:
-    """Remove the texts; who was asked when, for how much, stays."""
-    where, values = _where(plan)
+    """Remove the texts; which calls were made, when and for how much, stays."""
+    where, values = _where(plan), _values(plan)
     now = utc_now()
     calls = f"SELECT call_key FROM calls WHERE {where}"
     own = [row[0] for row in db.execute(_own_documents(where), values * 2).fetchall()]
@@ -203,7 +186,7 @@ def _blank(db: Database, plan: PrunePlan) -> None:
 
 
 def _delete(db: Database, plan: PrunePlan) -> None:
-    where, values = _where(plan)
+    where, values = _where(plan), _values(plan)
     db.execute(
         "UPDATE calls SET study = (SELECT min(a.study) FROM attempts a"
         " WHERE a.call_key = calls.call_key AND a.study <> calls.study)"

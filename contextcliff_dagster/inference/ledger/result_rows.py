@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,27 +11,23 @@ from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 
 COLUMNS = tuple(field.name for field in fields(Outcome))
-"""What a row says of an outcome; ``call_key``, ``checksum`` and ``pruned_at`` stand around it."""
+"""The columns of an outcome; a row has ``call_key``, ``checksum`` and ``pruned_at`` as well."""
 _EXTRA = COLUMNS.index("extra")
+_AT_ONCE = 500
 
 
 def to_row(outcome: Outcome) -> dict[str, Any]:
-    """Return column -> value."""
+    """Return column -> value; ``extra``, where there is any, as JSON text."""
     row = {name: getattr(outcome, name) for name in COLUMNS}
-    return {**row, "extra": extra_json(outcome)}
+    extra = row["extra"]
+    row["extra"] = json.dumps(dict(extra), ensure_ascii=False, sort_keys=True) if extra else None
+    return row
 
 
 def from_row(values: Sequence[Any]) -> Outcome:
     """Return the outcome of values in the order of `COLUMNS`."""
     outcome = Outcome(*values)
     return replace(outcome, extra=json.loads(values[_EXTRA])) if values[_EXTRA] else outcome
-
-
-def extra_json(outcome: Outcome) -> str | None:
-    """Return what the engine measured next to the answer as JSON text; None where it did not."""
-    if not outcome.extra:
-        return None
-    return json.dumps(dict(outcome.extra), ensure_ascii=False, sort_keys=True)
 
 
 def checksum(call_key: str, row: Mapping[str, Any]) -> str:
@@ -46,3 +42,20 @@ def checksum(call_key: str, row: Mapping[str, Any]) -> str:
         if value is not None and value == value  # SQLite keeps NaN as NULL
     }
     return stable_hash([call_key, values])
+
+
+def computed_checksums(
+    read: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]], names: Sequence[str] = COLUMNS
+) -> Iterator[tuple[str, str | None, str]]:
+    """Yield key, noted checksum and the checksum of the columns ``names`` of each answer.
+
+    ``read`` gives the rows of a query; answers that were pruned are left out.
+    """
+    last = ""
+    while rows := read(
+        f"SELECT call_key, checksum, {', '.join(names)} FROM results"
+        " WHERE call_key > ? AND pruned_at IS NULL ORDER BY call_key LIMIT ?",
+        (last, _AT_ONCE),
+    ):
+        for last, noted, *values in rows:
+            yield last, noted, checksum(last, dict(zip(names, values, strict=True)))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
-from contextcliff_dagster.inference.ledger.result_rows import checksum
+from contextcliff_dagster.inference.ledger.result_rows import computed_checksums
 
 _STEPS = {
     1: """
@@ -172,28 +172,15 @@ def bring_up_to_date(db: Database, version: int) -> None:
 
 
 _CHECKSUMS_SINCE = 6
-_AT_ONCE = 500
 
 
 def _add_checksums(db: Database) -> None:
     """Give the results of older versions their checksums."""
-    names = [
-        name
-        for name in columns("results", _CHECKSUMS_SINCE)
-        if name not in ("call_key", "pruned_at", "checksum")
-    ]
-    last = ""
-    while True:
-        rows = db.execute(
-            f"SELECT call_key, {', '.join(names)} FROM results"
-            " WHERE call_key > ? AND pruned_at IS NULL ORDER BY call_key LIMIT ?",
-            (last, _AT_ONCE),
-        ).fetchall()
-        for last, *values in rows:
-            value = checksum(last, dict(zip(names, values, strict=True)))
-            db.execute("UPDATE results SET checksum = ? WHERE call_key = ?", (value, last))
-        if len(rows) < _AT_ONCE:
-            return
+    keys = ("call_key", "pruned_at", "checksum")
+    names = [name for name in columns("results", _CHECKSUMS_SINCE) if name not in keys]
+    every = computed_checksums(lambda sql, values: db.execute(sql, values).fetchall(), names)
+    for call_key, _, value in every:
+        db.execute("UPDATE results SET checksum = ? WHERE call_key = ?", (value, call_key))
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -6,67 +6,71 @@ import fcntl
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger.backend import Database
-from contextcliff_dagster.inference.ledger.group_commit import (
+from contextcliff_dagster.inference.ledger.backend import (
+    Backend,
+    Database,
     Ended,
-    GroupCommit,
     Operation,
     run_each,
 )
 from contextcliff_dagster.inference.ledger.owners import Owner, is_alive, remove_dead
 from contextcliff_dagster.inference.ledger.schema import prepare, require_version, table_names
 
-T = TypeVar("T")
 _RESERVE_BYTES = 4 << 20
 _LITTLE_BYTES = 1 << 16
 BUSY_SECONDS = 60.0
 
 
-class SqliteLedger:
-    """The file as this process has it open (a `backend.Backend`).
+class SqliteLedger(Backend):
+    """The file as this process has it open: one connection that reads, one that writes.
 
     Raises:
         StoreError: it cannot be written, is damaged, or is of a newer version (and then untouched).
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name = path, str(path)
+        self.path = path
         self._reading = threading.Lock()
-        try:
+        self._reserve = path.with_name(path.name + ".reserve")
+        with self._explaining():
             path.parent.mkdir(parents=True, exist_ok=True)
             _refuse_newer(path)
             owners = path.with_name(path.name + ".owners")
             owners.mkdir(exist_ok=True)
-            with _one_at_a_time(owners / "opening"):
+            with (owners / "opening").open("a") as handle:
+                # Processes that make the same ledger at the same moment do so one after another.
+                fcntl.flock(handle, fcntl.LOCK_EX)
                 self._reader = connect(path)
                 prepare(self._reader, path)
-                self._owner = Owner(owners)
+                self._right = Owner(owners)
             remove_dead(owners)
-            self._writer = SqliteWriter(path)
-        except (sqlite3.Error, OSError) as error:
-            raise store_error(error, path) from error
-        self.owner = self._owner.id
+            self._writer = connect(path)
+        self.owner = self._right.id
+        # Space kept back: on a full disk it is given up, so that paid answers can be stored.
+        with suppress(OSError):
+            if not self._reserve.exists():
+                try:
+                    self._reserve.write_bytes(bytes(_RESERVE_BYTES))
+                except OSError:
+                    self._reserve.unlink(missing_ok=True)
+        super().__init__(str(path))
 
-    @property
-    def disk_was_full(self) -> bool:
-        return self._writer.disk_was_full
-
-    def submit(self, operation: Callable[[Database], T]) -> Future[T]:
-        return self._writer.submit(operation)
+    def close(self) -> None:
+        """Finish what was submitted, give up the owner's right, disconnect."""
+        super().close()
+        self._writer.close()
+        self._right.close()
+        self._reader.close()
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        try:
-            with self._reading:
-                return self._reader.execute(sql, parameters).fetchall()
-        except sqlite3.Error as error:
-            raise store_error(error, self.path) from error
+        with self._explaining(), self._reading:
+            return self._reader.execute(sql, parameters).fetchall()
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
@@ -75,11 +79,11 @@ class SqliteLedger:
                 db.execute("BEGIN")
                 yield db
                 db.execute("ROLLBACK")
-        except sqlite3.Error as error:
+        except sqlite3.Error as error:  # an OSError is of the caller, who may be writing a file
             raise store_error(error, self.path) from error
 
     def is_alive(self, owner: str) -> bool:
-        return is_alive(self._owner.folder, owner)
+        return is_alive(self._right.folder, owner)
 
     def sizes(self) -> dict[str, int]:
         files = (self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal"))
@@ -94,7 +98,7 @@ class SqliteLedger:
         sizes = {name: int(pages) for name, pages in rows if name in table_names()}
         return {**sizes, "other": max(size - sum(sizes.values()), 0)}
 
-    def faults(self) -> list[str]:
+    def integrity_errors(self) -> list[str]:
         rows = self.read("PRAGMA integrity_check")
         foreign = self.read("PRAGMA foreign_key_check")
         return [row[0] for row in rows if row[0] != "ok"] + [
@@ -103,18 +107,40 @@ class SqliteLedger:
         ]
 
     def compact(self) -> None:
-        try:
-            with closing(connect(self.path)) as db:
-                # The log holds old pages too; VACUUM writes the file anew from the rows alone.
-                db.execute("VACUUM")
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error as error:
-            raise store_error(error, self.path) from error
+        with self._explaining(), closing(connect(self.path)) as db:
+            # The log holds old pages too; VACUUM writes the file anew from the rows alone.
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def close(self) -> None:
-        self._writer.close()
-        self._owner.close()
-        self._reader.close()
+    def _explained(self, error: Exception) -> StoreError | None:
+        if isinstance(error, sqlite3.Error | OSError):
+            return store_error(error, self.path)
+        return None
+
+    def _transact(self, operations: Sequence[Operation]) -> Ended:
+        try:
+            return self._transaction(operations)
+        except sqlite3.Error as error:
+            if "full" not in str(error).lower():
+                raise
+            self.disk_was_full = True
+            self._reserve.unlink(missing_ok=True)
+            return self._transaction(operations)
+
+    def _transaction(self, operations: Sequence[Operation]) -> Ended:
+        db = self._writer
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have brought the file to a newer version meanwhile.
+            require_version(db.execute("PRAGMA user_version").fetchone()[0], self.path)
+            ended = run_each(db, operations, sqlite3.Error)
+            db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+            raise
+        return ended
 
 
 def _refuse_newer(path: Path) -> None:
@@ -124,14 +150,6 @@ def _refuse_newer(path: Path) -> None:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
         version = db.execute("PRAGMA user_version").fetchone()[0]
     require_version(version, path, older=True)
-
-
-@contextmanager
-def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Two processes that make the same ledger at the same moment do so one after the other."""
-    with path.open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -170,60 +188,3 @@ def _is_full(folder: Path) -> bool:
         return shutil.disk_usage(folder).free < _LITTLE_BYTES
     except OSError:
         return False
-
-
-class SqliteWriter(GroupCommit):
-    """The one writing connection of a process."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._connection = connect(path)
-        self._reserve = path.with_name(path.name + ".reserve")
-        self._make_reserve()
-        self.disk_was_full = False
-        super().__init__(str(path))
-
-    def close(self) -> None:
-        """Finish what was submitted, then close the connection."""
-        super().close()
-        self._connection.close()
-
-    def _make_reserve(self) -> None:
-        # Space kept back: on a full disk it is given up, so that answers already paid can be
-        # stored.
-        with suppress(OSError):
-            if not self._reserve.exists():
-                try:
-                    self._reserve.write_bytes(bytes(_RESERVE_BYTES))
-                except OSError:
-                    self._reserve.unlink(missing_ok=True)
-
-    def _explained(self, error: Exception) -> StoreError | None:
-        if isinstance(error, sqlite3.Error | OSError):
-            return store_error(error, self._path)
-        return None
-
-    def _transact(self, operations: Sequence[Operation]) -> Ended:
-        try:
-            return self._transaction(operations)
-        except sqlite3.Error as error:
-            if "full" not in str(error).lower():
-                raise
-            self.disk_was_full = True
-            self._reserve.unlink(missing_ok=True)
-            return self._transaction(operations)
-
-    def _transaction(self, operations: Sequence[Operation]) -> Ended:
-        db = self._connection
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            # Another process may have brought the file to a newer version meanwhile.
-            require_version(db.execute("PRAGMA user_version").fetchone()[0], self._path)
-            ended = run_each(db, operations, sqlite3.Error)
-            db.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-            raise
-        return ended

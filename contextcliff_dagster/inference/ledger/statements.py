@@ -27,24 +27,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """May the call be sent?
-
-    ``send``: yes, as ``attempt_id``. ``finished``: it has an outcome. ``held``: ``owner`` is at it.
-    """
+    """To be sent as ``attempt_id``, ``finished`` before, or ``held`` by ``owner``."""
 
     state: Literal["send", "finished", "held"]
     attempt_id: int = 0
     owner: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A call as it is noted; ``zstd`` is its document, None where that is in the file already."""
-
-    call: PlannedCall
-    prompt_hash: str
-    scope: Scope
-    zstd: bytes | None
 
 
 def taken(db: Database, call_key: str, me: str) -> Begun | None:
@@ -85,12 +72,17 @@ def begin(db: Database, study: str, campaign: str) -> None:
     )
 
 
-def describe(db: Database, what: Description) -> None:
-    """Note campaign, document, recipe and call, where they are not there."""
-    call, scope, example = what.call, what.scope, what.call.example
+def describe(
+    db: Database, call: PlannedCall, prompt_hash: str, scope: Scope, zstd: bytes | None
+) -> None:
+    """Note campaign, document, recipe and call, where they are not there.
+
+    ``zstd``: the document, None where it is in the ledger already.
+    """
+    example = call.example
     begin(db, scope.study, scope.campaign)
-    if what.zstd is not None:
-        row = (example.document_id, len(call.document.encode()), what.zstd)
+    if zstd is not None:
+        row = (example.document_id, len(call.document.encode()), zstd)
         db.execute(
             "INSERT INTO documents (document_id, bytes, zstd) VALUES (?, ?, ?)"
             " ON CONFLICT (document_id) DO UPDATE SET zstd = excluded.zstd, pruned_at = NULL"
@@ -112,7 +104,7 @@ def describe(db: Database, what: Description) -> None:
             example.document_id,
             example.question,
             call.replicate,
-            what.prompt_hash,
+            prompt_hash,
             utc_now(),
             json.dumps(dict(call.parts), ensure_ascii=False) if call.parts else None,
         ),
@@ -131,7 +123,7 @@ def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend, now
 
 
 def keep(db: Database, call_key: str, outcome: Outcome) -> None:
-    """Keep an outcome. The first one stands: a call is never measured over."""
+    """Keep an outcome. The first one stays: a call is never measured over."""
     row = to_row(outcome)
     row = {"call_key": call_key, **row, "checksum": checksum(call_key, row)}
     db.execute(

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from contextcliff_dagster.inference.ledger import queries
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum
+from contextcliff_dagster.inference.ledger.result_rows import computed_checksums
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
 _SHOWN = 20
-_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,12 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     Raises:
         StoreError: the ledger cannot be read at all.
     """
-    faults = [*ledger.backend.faults(), *_sums(ledger), *_altered(ledger)]
+    faults = [*ledger.backend.integrity_errors(), *_sums(ledger)]
+    faults += [
+        f"the answer to call {call_key[:12]} is not what its checksum says"
+        for call_key, noted, value in computed_checksums(ledger.read)
+        if value != noted
+    ]
     recipes: dict[str, Recipe] = {}
     for name, body in ledger.read("SELECT recipe_hash, body FROM recipes"):
         recipes[name] = Recipe.from_dict(json.loads(body))
@@ -63,7 +66,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
             pruned += 0 if wrong else len(calls)
             continue
         for call_key, recipe_hash, question, replicate, prompt_hash, parts in calls:
-            before = queries.turns(ledger, parts)
+            before = ledger.turns(parts)
             if before is None:
                 pruned += 1
             elif recipes[recipe_hash].render(text, question, replicate, before).hash == prompt_hash:
@@ -78,7 +81,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
 
 
 def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:
-    """The document's text; None and a fault where it is damaged, None alone where it is pruned."""
+    """The document's text; None and a sentence where it is damaged, None where it is pruned."""
     import pyarrow as pa
 
     zstd, size, pruned_at = ledger.read(
@@ -93,23 +96,6 @@ def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:
     if hashlib.sha256(data).hexdigest() != document_id:
         return None, [f"document {document_id[:12]} is not what its hash says"]
     return data.decode(), []
-
-
-def _altered(ledger: Ledger) -> list[str]:
-    """A sentence for each answer that is not what its checksum says."""
-    faults: list[str] = []
-    last = ""
-    while True:
-        rows = ledger.read(
-            f"SELECT call_key, checksum, {', '.join(COLUMNS)} FROM results"
-            " WHERE call_key > ? AND pruned_at IS NULL ORDER BY call_key LIMIT ?",
-            (last, _AT_ONCE),
-        )
-        for last, noted, *values in rows:
-            if checksum(last, dict(zip(COLUMNS, values, strict=True))) != noted:
-                faults.append(f"the answer to call {last[:12]} is not what its checksum says")
-        if len(rows) < _AT_ONCE:
-            return faults
 
 
 def _sums(ledger: Ledger) -> list[str]:

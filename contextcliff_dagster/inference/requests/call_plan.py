@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, zip_longest
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn, stable_hash
-from contextcliff_dagster.inference.requests.shared_document import SharedText, shared_text
+from contextcliff_dagster.inference.requests.shared_document import shared_text
 from contextcliff_dagster.sampling.sample_source import SampleSource
 
 
@@ -37,15 +37,12 @@ class PlannedCall:
     @property
     def document(self) -> str:
         """The document's text, read when asked for."""
-        return self._shared.text
-
-    @property
-    def _shared(self) -> SharedText:
-        return shared_text(self.example.document_id, self.document_text)
+        return shared_text(self.example.document_id, self.document_text).text
 
     def prompt(self) -> Prompt:
         """The rendered prompt."""
-        return self.recipe.render(self._shared, self.example.question, self.replicate, self.turns)
+        document = shared_text(self.example.document_id, self.document_text)
+        return self.recipe.render(document, self.example.question, self.replicate, self.turns)
 
 
 def call_key(
@@ -56,11 +53,10 @@ def call_key(
     campaign: str,
     parts: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the key of a call: who is asked what, about which text, and in which campaign.
+    """Return the key of a call: which identity is asked what, about which text, in which campaign.
 
     The study is not in it: two studies of one store that ask the same thing in campaigns of the
-    same name share the answer. ``parts`` are, where there are any: two calls whose prompts were
-    made from other parts are never one call.
+    same name share the answer. ``parts`` are, where there are any.
     """
     asked = [
         identity_hash,
@@ -77,9 +73,9 @@ def call_key(
 def follow_up(call: PlannedCall, answer: str, question: str, **notes: Any) -> PlannedCall:
     """Return the next call of a conversation: ``question``, after what ``call`` asked and got.
 
-    Its key is made from the key of ``call``, the ``answer`` and the question, so that a run that is
-    resumed plans the same calls from the same answers, and another answer leads to another call.
-    ``notes`` (JSON-ready) say how the question was made; they are kept, and in the key too.
+    Its key is made from the key of ``call``, the ``answer`` and the question: a run that is resumed
+    plans the same calls from the same answers. ``notes`` (JSON-ready) say how the question was
+    made; they are kept, and in the key too.
     """
     parts = {**notes, "after": [*(call.parts or {}).get("after", ()), call.call_key]}
     return replace(
@@ -122,12 +118,9 @@ class CallPlan:
         planned = list(step)
         while step and self.follow_up is not None and outcomes is not None:
             known = outcomes(call.call_key for call in step)
-            ended = [(call, known[call.call_key]) for call in step if call.call_key in known]
-            step = [
-                following
-                for call, outcome in ended
-                if (following := self.follow_up(call, outcome)) is not None
-            ]
+            ended = [call for call in step if call.call_key in known]
+            following = [self.follow_up(call, known[call.call_key]) for call in ended]
+            step = [call for call in following if call is not None]
             planned += step
         return planned
 
@@ -143,9 +136,8 @@ def plan_calls(
     """The first ``n`` examples of each bin, times the recipe's replicates.
 
     Order: bins as given; within a bin in the manifest's order, except that questions over one
-    document stand together (servers with a prefix cache then read it once), or, where the recipe
+    document are adjacent (servers with a prefix cache then read it once), or, where the recipe
     wants no prefix cache, as far apart as they can: one question of each document, then the next.
-    With a cache of a few documents the one is the best of orders, and the other the worst.
     """
     calls: list[PlannedCall] = []
     for name in bins:
@@ -174,9 +166,5 @@ def plan_calls(
 
 def _apart(calls: Sequence[PlannedCall]) -> list[PlannedCall]:
     """The first call of each document, then the second of each, and so on."""
-    turn: Counter[str] = Counter()
-    turns: list[tuple[int, PlannedCall]] = []
-    for call in calls:
-        turns.append((turn[call.example.document_id], call))
-        turn[call.example.document_id] += 1
-    return [call for _, call in sorted(turns, key=lambda item: item[0])]
+    by_document = [list(of) for _, of in groupby(calls, lambda call: call.example.document_id)]
+    return [call for turn in zip_longest(*by_document) for call in turn if call is not None]

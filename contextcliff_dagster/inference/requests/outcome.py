@@ -39,7 +39,7 @@ def measurements(values: object) -> dict[str, Scalar] | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished call. Times in ms, cost in USD, None where nobody knows.
+    """A finished call. Times in ms, cost in USD, None where unknown.
 
     ``attempts`` counts the requests of the process that finished the call; requests of a process
     that died are orphans, counted apart. ``loop_lag_ms``: how late our own event loop ran meanwhile

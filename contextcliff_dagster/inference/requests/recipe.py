@@ -20,7 +20,7 @@ from contextcliff_dagster.inference.requests.shared_document import MARK, Shared
 
 DEFAULT_TEMPLATE = "{document}\n{question}"
 DEFAULT_INSTRUCTION = "{question}"
-"""The wording of a replicate; ``{question}`` stands for the example's question."""
+"""The wording of a replicate; ``{question}`` is the place of the example's question."""
 
 Role = Literal["system", "user", "assistant"]
 _FIELD = re.compile(r"\{(document|question)\}")
@@ -57,7 +57,7 @@ class Prompt:
 
     With mode ``chat_prefill`` the last message is the assistant's, begun and to be continued.
     ``document`` and ``outline`` (the prompt with `MARK` in the document's place) say the same
-    again, for those who would rather not go through the document for every question.
+    again, so that the document need not be gone through for every question.
     """
 
     mode: PromptMode
@@ -97,8 +97,8 @@ class Recipe:
     may hold ``{question}``.
 
     ``prefix_cache`` False is for times to the first token that owe nothing to an earlier call: the
-    calls of one document stand apart, and engines that can are told not to reuse what they have
-    read. The prompt stays as it is. Such a call is another one, to the ledger, too.
+    calls of one document are far apart, and an engine that can reuses nothing that it has read. The
+    prompt stays as it is; to the ledger, too, such a call is another one.
 
     Raises:
         StudyError: a placeholder is missing or doubled, or a mode lacks what it needs.
@@ -126,8 +126,7 @@ class Recipe:
         if len(set(self.instructions)) != len(self.instructions):
             raise StudyError(
                 "Two replicates have the same instruction; at temperature 0 that buys the same "
-                "answer twice, "
-                "so give each its own wording."
+                "answer twice, so give each its own wording."
             )
         if self.mode == "chat_prefill" and not self.answer_prefix:
             raise StudyError(
@@ -197,7 +196,7 @@ class Recipe:
     ) -> Prompt:
         """Return the prompt for one question over one document.
 
-        Placeholders that happen to stand inside the document are left as they are. ``turns``,
+        Placeholders that happen to be inside the document are left as they are. ``turns``,
         oldest first, come before the question: document and wording of the replicate are then in
         the first of them, and later questions are put as they are.
         """

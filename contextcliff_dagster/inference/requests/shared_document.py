@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 MARK = "\ue000the document\ue001"
-"""Stands for the document in a prompt's outline; private-use characters, so as good as never in a
-question (and where it is, the prompt is encoded as a whole)."""
+"""The document's place in a prompt's outline; a question that holds these private-use characters
+is encoded as a whole."""
 _MOST_CHARS = 32_000_000
 _kept: OrderedDict[str, SharedText] = OrderedDict()
 _keeping = threading.Lock()
@@ -27,10 +27,7 @@ class SharedText:
 
     @cached_property
     def json(self) -> bytes:
-        """As it stands between the quotes of a JSON string, in UTF-8.
-
-        Byte for byte what `json.dumps` with ``ensure_ascii=False`` gives.
-        """
+        """What `json.dumps` with ``ensure_ascii=False`` gives between the quotes, in UTF-8."""
         import orjson
 
         return orjson.dumps(self.text)[1:-1]

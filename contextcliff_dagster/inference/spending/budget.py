@@ -25,7 +25,7 @@ class Budget:
     prompt, or `prompt_tokens_upper_bound`, and the whole output limit. A server that bills more
     than that (its tokenizer makes far more of a text, or output beyond the limit) exceeds it at
     most by the excess of the calls in flight when the limit was reached, concurrency x processes of
-    them, and by the excess of each attempt whose usage nobody saw (cut streams, killed processes):
+    them, and by the excess of each attempt whose usage is unknown (cut streams, killed processes):
     they are charged as reserved. An answer's own usage is charged in full, so that the next call
     knows.
     (Measured by ``benchmarks/budget_trials.py``.)
@@ -58,13 +58,8 @@ class Budget:
         Raises:
             BudgetError: what is spent and ``reserve`` together exceed a limit.
         """
-        campaign, day = (
-            ("The budget", "raise --budget"),
-            (
-                "Today's budget",
-                f"go on tomorrow (UTC), or raise {DAY_VARIABLE}",
-            ),
-        )
+        campaign = ("The budget", "raise --budget")
+        day = ("Today's budget", f"go on tomorrow (UTC), or raise {DAY_VARIABLE}")
         for limit, used, more, shown, (what, way_out) in (
             (self.usd, spent.usd, reserve.usd, "${:,.4f}", campaign),
             (self.usd_per_day, today_usd, reserve.usd, "${:,.4f}", day),

@@ -20,7 +20,7 @@ from contextcliff_dagster.redaction import public_url
 
 _TABLE = "genai-prices "
 STALE_DAYS = 180
-"""A price that nobody has looked at for this long is worth a look."""
+"""A price of this age should be checked."""
 
 
 def priced(entry: ModelEntry) -> ModelEntry:
@@ -39,9 +39,9 @@ def priced(entry: ModelEntry) -> ModelEntry:
 
 
 def price_unknown(entry: ModelEntry) -> bool:
-    """Whether calls of ``entry`` (see :func:`priced`) may cost money that nobody can foretell.
+    """Whether calls of ``entry`` (see :func:`priced`) may cost an unknown sum.
 
-    That is a server without a price, unless it is on this machine: there nobody sends a bill.
+    That is a server without a price, unless it is on this machine.
     """
     if entry.price is not None or not entry.spec.remote:
         return False
@@ -80,7 +80,7 @@ def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
 
 
 def require_price(entry: ModelEntry, budget: Budget) -> None:
-    """A limit in money cannot be kept where nobody knows what a call costs.
+    """Refuse a limit in money that cannot be kept.
 
     Raises:
         BudgetError: money is limited, and ``entry`` is a server without a price.
@@ -124,12 +124,12 @@ def _listed(model_id: str, url: str) -> Price | None:
         input_usd_per_mtok=into,
         output_usd_per_mtok=out,
         cached_input_usd_per_mtok=cached,
-        as_of=_table_as_of(),
+        as_of=_table_as_of(midnight.date()),
         source=f"{_TABLE}{__version__}",
     )
 
 
-def _table_as_of(today: date | None = None) -> str | None:
+def _table_as_of(today: date) -> str | None:
     """The latest change of a price that the table knows: it is at least as new as that.
 
     The table itself has no date. Changes announced for later are left out.
@@ -143,8 +143,7 @@ def _table_as_of(today: date | None = None) -> str | None:
         if isinstance(model.prices, list)
         for price in model.prices
     )
-    last = today or datetime.now(UTC).date()
-    known = max((day for day in dated if isinstance(day, date) and day <= last), default=None)
+    known = max((day for day in dated if isinstance(day, date) and day <= today), default=None)
     return known.isoformat() if known else None
 
 

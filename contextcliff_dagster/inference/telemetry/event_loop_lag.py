@@ -6,28 +6,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 _EVERY_S = 0.02
 _KEPT = 100_000
 
 
 class LoopLag:
-    """Samples the lateness of a short sleep for as long as it is entered (``async with``)."""
+    """The lateness of a short sleep, sampled again and again."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque(maxlen=_KEPT)
-        self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> LoopLag:
-        self._task = asyncio.create_task(self._sample())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
+    @asynccontextmanager
+    async def sampled(self) -> AsyncIterator[None]:
+        """Take samples for as long as this is entered."""
+        task = asyncio.create_task(self._sample())
+        try:
+            yield
+        finally:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._task
+                await task
 
     async def _sample(self) -> None:
         while True:

@@ -14,7 +14,6 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from contextcliff_dagster.contracts import ContextCliffError
@@ -22,13 +21,14 @@ from contextcliff_dagster.inference.ledger.statements import Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.telemetry.tracing import RequestSpan, Trace
 
 _NAME = "contextcliff_dagster"
 _FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "abort"}
-"""What else a server says there is its own text, and not passed on."""
+"""Any other reason is a server's own text, and not passed on."""
 
 
-class OtelTrace:
+class OtelTrace(Trace):
     """One run of calls of one model."""
 
     def __init__(self, scope: Scope, planned: int) -> None:
@@ -50,19 +50,17 @@ class OtelTrace:
         self._bins: dict[str, Span] = {}
 
     def bin_begun(self, bin: str) -> None:
-        """See `tracing.Trace`."""
         if bin not in self._bins:
             self._bins[bin] = self._tracer.start_span(
                 "contextcliff bin",
-                context=_under(self._run),
+                context=trace.set_span_in_context(self._run),
                 attributes={**self._names, "contextcliff.bin": bin},
             )
 
     def request(self, call: PlannedCall, number: int) -> OtelRequest:
-        """See `tracing.Trace`."""
         span = self._tracer.start_span(
             "contextcliff request",
-            context=_under(self._bins.get(call.bin, self._run)),
+            context=trace.set_span_in_context(self._bins.get(call.bin, self._run)),
             kind=SpanKind.CLIENT,
             attributes={
                 **self._names,
@@ -77,29 +75,24 @@ class OtelTrace:
         return OtelRequest(span)
 
     def bin_ended(self, bin: str) -> None:
-        """See `tracing.Trace`."""
         if span := self._bins.pop(bin, None):
             span.end()
 
     def end(self, summary: RunSummary | None) -> None:
-        """See `tracing.Trace`."""
         for bin in list(self._bins):
             self.bin_ended(bin)
         if summary is None:
             self._run.set_status(Status(StatusCode.ERROR))
         else:
-            counters = {
-                "sent": summary.sent,
-                "answered": summary.answered,
-                "known_before": summary.cached + summary.by_others,
-                "without_answer": summary.transport_errors,
-                "retries": summary.retries,
-                "maybe_paid": summary.maybe_paid,
-            }
             _set(
                 self._run,
                 {
-                    **{f"contextcliff.calls.{name}": value for name, value in counters.items()},
+                    "contextcliff.calls.sent": summary.sent,
+                    "contextcliff.calls.answered": summary.answered,
+                    "contextcliff.calls.known_before": summary.cached + summary.by_others,
+                    "contextcliff.calls.without_answer": summary.transport_errors,
+                    "contextcliff.calls.retries": summary.retries,
+                    "contextcliff.calls.maybe_paid": summary.maybe_paid,
                     "contextcliff.cost_usd": summary.cost_usd,
                     "contextcliff.stopped": summary.stopped,
                     "gen_ai.usage.input_tokens": summary.prompt_tokens,
@@ -109,14 +102,13 @@ class OtelTrace:
         self._run.end()
 
 
-class OtelRequest:
+class OtelRequest(RequestSpan):
     """One request, from sending to its end."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
 
     def answered(self, outcome: Outcome) -> None:
-        """See `tracing.RequestSpan`."""
         reason = outcome.finish_reason
         _set(
             self._span,
@@ -137,7 +129,6 @@ class OtelRequest:
         self._span.end()
 
     def failed(self, failure: Failure) -> None:
-        """See `tracing.RequestSpan`."""
         # Not the message: a server may put anything into it.
         _set(
             self._span,
@@ -150,10 +141,6 @@ class OtelRequest:
         )
         self._span.set_status(Status(StatusCode.ERROR))
         self._span.end()
-
-
-def _under(span: Span) -> Context:
-    return trace.set_span_in_context(span)
 
 
 def _set(span: Span, attributes: dict[str, Any]) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.requests.call_plan import PlannedCall
+    from contextcliff_dagster.inference.requests.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Progress:
         return _pace(self.prompt_tokens + self.completion_tokens, self.elapsed_s)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunSummary:
     """What one run of calls did. ``sent`` counts requests, retries included.
 
@@ -42,10 +48,10 @@ class RunSummary:
     delivered meanwhile. ``orphans``: calls sent by processes that died before an answer was kept
     (charged to the budget, sent again). ``maybe_paid``: requests of this run that died after they
     were sent, perhaps paid (charged, too); ``_usd``: what either was charged with.
-    ``unchecked_truncation``: answers whose prompt tokens could not be compared, for want of our own
-    count or the server's. ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``:
-    answers that are empty, because reasoning used up the output limit. ``concurrency``: how many
-    requests the server took at once in the end (0: none was sent). ``stopped``: ended on request.
+    ``unchecked_truncation``: answers without two counts of the prompt's tokens to compare.
+    ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``: answers that are
+    empty, because reasoning used up the output limit. ``concurrency``: how many requests the server
+    took at once in the end (0: none was sent). ``stopped``: ended on request.
     """
 
     planned: int
@@ -98,3 +104,63 @@ class RunSummary:
 
 def _pace(tokens: int, seconds: float) -> float | None:
     return tokens / seconds if tokens and seconds > 0 else None
+
+
+class CallCounters:
+    """The running counts of one run: ``total`` is what it comes to in the end."""
+
+    def __init__(self, calls: Sequence[PlannedCall]) -> None:
+        self.total = RunSummary(planned=len(calls))
+        self.in_flight = self.waiting = 0
+        self._started = time.perf_counter()
+        self._tokens_left = sum(call.length_tokens for call in calls)
+        self._tokens_done = 0
+
+    def ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
+        """A call has ended: ``cached``, ``by_others``, ``new`` or ``failed`` (without outcome)."""
+        total = self.total
+        self._tokens_left -= call.length_tokens
+        if how == "cached":
+            total.cached += 1
+            return
+        self._tokens_done += call.length_tokens
+        if how == "by_others":
+            total.by_others += 1
+        elif outcome is None:
+            total.transport_errors += 1
+        else:
+            total.answered += outcome.no_answer is None
+            total.context_overflow += outcome.no_answer == "context_overflow"
+            total.invalid_truncated += outcome.no_answer == "invalid_truncated"
+            total.prompt_tokens += outcome.prompt_tokens or 0
+            total.cached_tokens += outcome.cached_tokens or 0
+            total.completion_tokens += outcome.completion_tokens or 0
+            total.reasoning_tokens += outcome.reasoning_tokens or 0
+            total.reasoned_out += outcome.reasoned_out
+            total.cost_usd += outcome.cost_usd or 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.perf_counter() - self._started
+
+    def progress(self, concurrency: int) -> Progress:
+        """A snapshot; time left by document tokens, which is what calls take their time for."""
+        total, done = self.total, self._tokens_done
+        unsuccessful = total.context_overflow + total.invalid_truncated + total.transport_errors
+        return Progress(
+            planned=total.planned,
+            done=total.cached + total.by_others + total.answered + unsuccessful,
+            cached=total.cached,
+            in_flight=self.in_flight,
+            waiting=self.waiting,
+            retries=total.retries,
+            failed=total.transport_errors,
+            concurrency=concurrency,
+            prompt_tokens=total.prompt_tokens,
+            cached_tokens=total.cached_tokens,
+            completion_tokens=total.completion_tokens,
+            cost_usd=total.cost_usd,
+            elapsed_s=self.seconds,
+            seconds_left=self._tokens_left * self.seconds / done if done else None,
+        )

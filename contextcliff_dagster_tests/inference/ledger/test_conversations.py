@@ -162,7 +162,7 @@ def test_pruned_texts_of_a_conversation_are_gone_and_no_fault(
     with EngineSession(ENTRY, ScriptedEngine(tally)) as session:
         other = plan_calls(SAMPLE, session.identity.hash, RECIPE, "d", SAMPLE.bins, 2)
         scope = Scope("s", "d", ENTRY.name, session.identity.hash)
-        run_calls(other, session=session, ledger=ledger, scope=scope)
+        run_calls(other, session, ledger, scope, RunControl())
     prune(ledger, "s", "c", texts=True)
     answers = [line["raw_output"] for line in lines]
     left = ledger.read("SELECT question, parts FROM calls WHERE campaign = 'c'")

@@ -221,14 +221,14 @@ def test_on_a_full_disk_answers_already_paid_are_still_kept(tmp_path: Path) -> N
         begun = begin(ledger, CALLS[0])
         pages = ledger.write(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
         # SQLite's own limit gives the very fault of a full disk; lifting it stands for the reserve.
-        ledger.backend._writer._connection.execute(f"PRAGMA max_page_count={pages}")
+        ledger.backend._writer.execute(f"PRAGMA max_page_count={pages}")
         reserve = tmp_path / "state.db.reserve"
         assert reserve.stat().st_size > 1 << 20
         big = answer("x" * 100_000)
         with pytest.raises(StoreError, match=r"disk is full.*everything measured is kept"):
             ledger.finish(begun.attempt_id, CALLS[0].call_key, big, Spend()).result()
         assert not reserve.exists()
-        ledger.backend._writer._connection.execute("PRAGMA max_page_count=1000000")
+        ledger.backend._writer.execute("PRAGMA max_page_count=1000000")
         ledger.finish(begun.attempt_id, CALLS[0].call_key, big, Spend()).result()
         with pytest.raises(StoreError, match="disk is full"):
             begin(ledger, CALLS[1])

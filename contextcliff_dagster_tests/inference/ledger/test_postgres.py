@@ -37,7 +37,7 @@ def opened(postgres: PostgresServer) -> Iterator[Ledger]:
 
 def writer_of(ledger: Ledger) -> Any:
     assert isinstance(ledger.backend, PostgresLedger)
-    return ledger.backend._writer
+    return ledger.backend
 
 
 def cut_off(server: PostgresServer) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger.group_commit import GroupCommit
+from contextcliff_dagster.inference.ledger.backend import GroupCommit
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.store import DatabaseUrl

@@ -15,7 +15,6 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.registry import declared_identity
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
-from contextcliff_dagster.inference.ledger import queries
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 from contextcliff_dagster_tests.support.records.calls import (
@@ -360,5 +359,5 @@ def test_over_http_the_reference_model_says_what_it_says_in_process(tmp_path: Pa
         assert said[0] == said[1]
         keys = [row["call_key"] for row in rows]
         assert all(
-            ledger.prompt(key).hash == value for key, value in queries.prompts(ledger, keys).items()
+            ledger.prompt(key).hash == value for key, value in ledger.prompt_hashes(keys).items()
         )
