@@ -104,6 +104,11 @@ def number(value: Any) -> float | None:
     return None
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """``value`` where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
 def name_of(value: Any) -> str | None:
     """``value`` as a name where it can be one."""
     if isinstance(value, str):

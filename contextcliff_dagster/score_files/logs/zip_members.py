@@ -14,6 +14,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs.json_walk import MOST_BYTES
+from contextcliff_dagster.score_files.row_parsers import loads
 
 MOST_BYTES_IN_ALL = 32 << 30
 """Of one file, unpacked: members may overlap, so that the file's size bounds nothing."""
@@ -54,17 +55,10 @@ class ZipMembers:
         Raises:
             ScoreFileError: the member is damaged, too large, encrypted, or not JSON.
         """
-        import json
-
-        import orjson
-
         content = self._read(name)
         try:
-            try:
-                return orjson.loads(content)
-            except orjson.JSONDecodeError:
-                return json.loads(content)
-        except (ValueError, RecursionError) as error:
+            return loads(content)
+        except ValueError as error:
             raise self._damaged(name, "it is not JSON") from error
 
     def _read(self, name: str) -> bytes:
