@@ -42,10 +42,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 
 def parquet_table(data: bytes, file: Path) -> pa.Table:
-    """
-    Raises:
-        StoreError: no Parquet.
-    """
+    """The table in ``data``; raises StoreError where it is no Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -87,8 +84,7 @@ def read(
 
     ``together``: further members that it may hold, all of them or none.
 
-    Members are taken by the names that the format knows, and nothing is ever extracted by a name
-    that the file brings, so no path in it can reach outside.
+    Nothing is ever extracted by a name that the file brings: no path in it can reach outside.
 
     Raises:
         StoreError: missing, no archive of a study, damaged, or of a newer version.
@@ -122,7 +118,7 @@ def read(
 
 @contextmanager
 def _damage(file: Path) -> Iterator[None]:
-    """Whatever a mangled zip makes the library say, as our sentence."""
+    """What a mangled zip makes the library raise, as our sentence."""
     try:
         yield
     except (
