@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from contextcliff_dagster.reference.tokenizer import ASSISTANT, END, USER, vocabulary
 from contextcliff_dagster.reference.warehouse_documents import WORDINGS, LedgerArrays, draw_ledgers
 
-__all__ = ["Batch", "Questions", "draw_batch"]
-
 Ids = NDArray[np.int64]
+_Tokens = list[Ids | int]
 
 _IDS, _ = vocabulary()
 _DAY, _SKU, _QTY, _SUB = (_IDS[name] for name in ("LedgerĠofĠdayĠ", "ĠSKU-", "Ġqty=", "Ġsub="))
@@ -62,6 +61,11 @@ def _document_ids(ledgers: LedgerArrays) -> Ids:
     return np.concatenate([header, body.reshape(n, -1)], axis=1)
 
 
+def _stacked(tokens: _Tokens, shape: tuple[int, int]) -> Ids:
+    """The columns one behind the other; a single token is the same in every row."""
+    return np.stack([np.broadcast_to(token, shape) for token in tokens], axis=-1)
+
+
 def draw_batch(
     rng: np.random.Generator,
     documents: int,
@@ -97,23 +101,13 @@ def draw_batch(
             between = np.abs(target - asked)
         shape = (documents, count)
         wording = rng.integers(0, 3, shape) if varied else np.zeros(shape, dtype=np.int64)
-
-        def constant(token: int, shape: tuple[int, int] = shape) -> Ids:
-            return np.full(shape, token)
-
-        prompt = [constant(_NEWLINE)] * blank + [
-            _WORDING[wording],
-            constant(_SKU),
-            _NUMBER[ledgers.key[rows, asked]],
-            constant(_ASK),
-            constant(_IDS[ASSISTANT] if chat else _NEWLINE),
-        ]
+        key, turn = _NUMBER[ledgers.key[rows, asked]], _IDS[ASSISTANT] if chat else _NEWLINE
+        prompt: _Tokens = [*[_NEWLINE] * blank, _WORDING[wording], _SKU, key, _ASK, turn]
         quantity = _NUMBER[ledgers.quantity[rows, target]]
-        answer = [quantity[..., 0], quantity[..., 1], constant(_IDS[END])]
+        answer: _Tokens = [quantity[..., 0], quantity[..., 1], _IDS[END]]
         if level == 2:
-            step = [_NUMBER[ledgers.key[rows, target]], constant(_SEMICOLON), constant(_QTY)]
-            answer = step + answer
-        groups.append(Questions(level, np.stack(prompt, axis=-1), np.stack(answer, axis=-1)))
+            answer = [_NUMBER[ledgers.key[rows, target]], _SEMICOLON, _QTY, *answer]
+        groups.append(Questions(level, _stacked(prompt, shape), _stacked(answer, shape)))
     document = _document_ids(ledgers)
     if chat:
         opening = np.full((documents, 1), _IDS[USER])
