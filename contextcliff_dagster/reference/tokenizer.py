@@ -59,10 +59,11 @@ def vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
     symbols = _byte_symbols()
     tokens = list(SPECIALS) + [symbols[byte] for byte in range(256)]
     merges: list[tuple[str, str]] = []
-    pairs = list(itertools.product("0123456789", repeat=2))
+    digits = "0123456789"
+    pairs = [(a, b) for a in digits for b in digits]
     rank = {a + b: n for n, (a, b) in enumerate(pairs)}
     merges.extend(pairs)
-    for a, b, c in itertools.product("0123456789", repeat=3):
+    for a, b, c in itertools.product(digits, repeat=3):
         # BPE applies the lower-ranked pair first, so that is the pair a triple is merged from.
         merges.append((a + b, c) if rank[a + b] <= rank[b + c] else (a, b + c))
     for name in NAMES:

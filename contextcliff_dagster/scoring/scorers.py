@@ -25,7 +25,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
@@ -39,7 +39,6 @@ ENTRY_POINT_GROUP = "contextcliff.scorers"
 RELATIVE_TOLERANCE = Decimal("1e-9")
 """Two numbers are one where they differ by at most this share of the accepted one; whole numbers,
 which may be identifiers, only where they are equal."""
-
 
 _LETTER = re.compile(r"[A-Za-z]")
 
@@ -77,13 +76,12 @@ def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     A letter counts as chosen only where the answer says so: "a" stands inside many a wrong one.
     """
     letters = {gold.strip().upper() for gold in accepted if _LETTER.fullmatch(gold.strip())}
-    texts = score_text(parsed, [gold for gold in accepted if not _LETTER.fullmatch(gold.strip())])
     letter = chosen_letter(parsed.text or "") if letters else None
     if letter is None:
-        return texts
-    if letter not in letters:  # another was chosen, whatever texts it weighed on the way
-        return Scores(0.0, 0.0, 0.0)
-    return Scores(1.0, 1.0, 1.0)
+        texts = [gold for gold in accepted if not _LETTER.fullmatch(gold.strip())]
+        return score_text(parsed, texts)
+    # Where another was chosen, it is wrong whatever texts it weighed on the way.
+    return Scores(*[float(letter in letters)] * 3)
 
 
 def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
@@ -137,11 +135,7 @@ def _custom_scorer(name: str, function: Callable[[str, Sequence[str]], Any]) -> 
             return Scores(0.0, 0.0, 0.0)
         try:
             result = function(parsed.text, accepted)
-            scores = (
-                Scores(*map(float, result))
-                if isinstance(result, tuple)
-                else Scores(float(result), float(result), float(result))
-            )
+            scores = Scores(*map(float, result if isinstance(result, tuple) else (result,) * 3))
         except Exception as error:
             raise StudyError(
                 f"Scorer {name!r} failed on the answer {parsed.text[:60]!r}: "
@@ -170,13 +164,8 @@ def numbers(text: str) -> list[Decimal]:
     >>> numbers("from -3 to 1,250.5, or 2e3")
     [Decimal('-3'), Decimal('1250.5'), Decimal('2E+3')]
     """
-    found: list[Decimal] = []
-    for match in _NUMBER.finditer(text):
-        try:
-            found.append(Decimal(match.group().replace(",", "").replace("\u2212", "-")))
-        except InvalidOperation:
-            continue
-    return found
+    written = (match[0].replace(",", "").replace("\u2212", "-") for match in _NUMBER.finditer(text))
+    return [Decimal(number) for number in written]
 
 
 def _same_number(given: Decimal, gold: Decimal) -> bool:
@@ -196,13 +185,11 @@ def _numeric(given: Sequence[Decimal], seen: Sequence[Decimal], gold: Sequence[D
 
 def _shared(given: Sequence[Decimal], gold: Sequence[Decimal]) -> int:
     left = list(given)
-    shared = 0
     for number in gold:
         twin = next((i for i, other in enumerate(left) if _same_number(other, number)), None)
         if twin is not None:
             del left[twin]
-            shared += 1
-    return shared
+    return len(given) - len(left)
 
 
 def _json_or_string(text: str) -> Any:
