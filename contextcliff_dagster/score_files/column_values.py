@@ -93,11 +93,11 @@ def lengths(columns: Columns) -> Floats:
     Raises:
         ScoreFileError: one is not.
     """
-    found = numbers(columns, "length_tokens")
-    refuse(columns, "length_tokens", ~np.isfinite(found), "; a length is a number of tokens")
-    refuse(columns, "length_tokens", found <= 0, "; a length is above 0 tokens")
-    refuse(columns, "length_tokens", found > MOST_TOKENS, "; that is no number of tokens")
-    return found
+    tokens = numbers(columns, "length_tokens")
+    refuse(columns, "length_tokens", ~np.isfinite(tokens), "; a length is a number of tokens")
+    refuse(columns, "length_tokens", tokens <= 0, "; a length is above 0 tokens")
+    refuse(columns, "length_tokens", tokens > MOST_TOKENS, "; that is no number of tokens")
+    return tokens
 
 
 def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:

@@ -9,6 +9,7 @@ members of the header and all samples in `samples`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,10 @@ def read_json(path: Path, options: LogOptions) -> Log:
 
 
 def _of_members(members: ZipMembers, samples: list[str]) -> Iterator[Answer]:
-    try:
-        for name in samples:
-            sample = members.json(name)
+    with closing(members):
+        for sample in map(members.json, samples):
             if isinstance(sample, dict):
                 yield _answer(sample)
-    finally:
-        members.close()
 
 
 def _of_object(log: Log, options: LogOptions) -> Iterator[Answer]:
@@ -144,8 +142,7 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
 
 
 def _completion(output: Mapping[str, Any]) -> str | None:
-    completion = output.get("completion")
-    if isinstance(completion, str):
+    if isinstance(completion := output.get("completion"), str):
         return completion
     choices = output.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else {}

@@ -65,8 +65,12 @@ class ZipMembers:
         info = self._zip.getinfo(name)
         if info.flag_bits & _ENCRYPTED:
             raise ScoreFileError(f"{self._path} is encrypted; unpack it and name the log in it.")
+        too_large = ScoreFileError(
+            f"{self._path}: {name} unpacks to more than {MOST_BYTES >> 20} MB, which no sample of "
+            "a log does."
+        )
         if max(info.file_size, info.compress_size) > MOST_BYTES:
-            raise self._too_large(name)
+            raise too_large
         try:
             if info.compress_type == _ZSTANDARD:
                 content = self._zstandard(info)
@@ -81,7 +85,7 @@ class ZipMembers:
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, struct.error) as error:
             raise self._damaged(name, str(error)) from error
         if len(content) > MOST_BYTES:
-            raise self._too_large(name)
+            raise too_large
         self._unpacked += len(content)
         if self._unpacked > MOST_BYTES_IN_ALL:
             raise ScoreFileError(
@@ -107,12 +111,6 @@ class ZipMembers:
         if size <= MOST_BYTES and zlib.crc32(content) != info.CRC:
             raise zipfile.BadZipFile("its checksum is another")
         return content
-
-    def _too_large(self, name: str) -> ScoreFileError:
-        return ScoreFileError(
-            f"{self._path}: {name} unpacks to more than {MOST_BYTES >> 20} MB, which no sample of "
-            "a log does."
-        )
 
     def _damaged(self, name: str, why: str) -> ScoreFileError:
         return ScoreFileError(
