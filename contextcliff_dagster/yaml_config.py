@@ -89,15 +89,15 @@ def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
             continue
         visited.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
+            first: dict[str, yaml.Node] = {}
             for key, value in node.value:
-                if key.value != "<<" and isinstance(key.value, str):
-                    if key.value in seen:
-                        raise StudyError(
-                            f"{path}, line {key.start_mark.line + 1}: key {key.value!r} stands "
-                            "twice; remove one."
-                        )
-                    seen.add(key.value)
+                name = key.value
+                may_repeat = name == "<<" or not isinstance(name, str)
+                if not may_repeat and first.setdefault(name, key) is not key:
+                    raise StudyError(
+                        f"{path}, line {key.start_mark.line + 1}: key {name!r} stands twice; "
+                        "remove one."
+                    )
                 stack.append(value)
         elif isinstance(node, yaml.SequenceNode):
             stack.extend(node.value)
@@ -164,7 +164,7 @@ def _sentence(
 
 
 def _field_names(model: type[pydantic.BaseModel]) -> set[str]:
-    """Every key name that may stand anywhere under ``model``, for spelling advice."""
+    """Every key name that may occur anywhere under ``model``, for spelling advice."""
     import pydantic
 
     names: set[str] = set()

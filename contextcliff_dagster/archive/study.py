@@ -168,9 +168,8 @@ def _texts(members: Mapping[str, bytes], file: Path) -> dict[str, str]:
     """Document id -> text, of the manifest's documents."""
     if "manifest/documents.parquet" not in members:
         return {}
-    table = container.parquet_table(members["manifest/documents.parquet"], file)
-    ids, texts = (table.column(name).to_pylist() for name in ("document_id", "text"))
-    return dict(zip(ids, texts, strict=True))
+    rows = container.parquet_table(members["manifest/documents.parquet"], file).to_pylist()
+    return {row["document_id"]: row["text"] for row in rows}
 
 
 def _sound_manifest(

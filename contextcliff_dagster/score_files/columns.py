@@ -61,11 +61,11 @@ def read_columns(path: Path, texts: Collection[str], numbers: Collection[str]) -
     Raises:
         ScoreFileError: the file is not there, is empty, or is not what its ending says.
     """
-    kind = _kind(path)
+    readers = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}
     try:
-        columns = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}[kind](
-            path, frozenset(texts), frozenset(numbers)
-        )
+        columns = readers[_kind(path)](path, frozenset(texts), frozenset(numbers))
+    except FileNotFoundError as error:
+        raise ScoreFileError(f"There is no file {path}.") from error
     except OSError as error:
         raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not columns.rows:
@@ -86,12 +86,7 @@ def stem(path: Path) -> str:
 def _kind(path: Path) -> str:
     if path.is_dir():
         raise ScoreFileError(f"{path} is a folder; name the files in it.")
-    try:
-        start = _first_bytes(path, 64)
-    except FileNotFoundError as error:
-        raise ScoreFileError(f"There is no file {path}.") from error
-    except OSError as error:
-        raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    start = _first_bytes(path, 64)
     if not start.removeprefix(BOM).strip():
         raise ScoreFileError(f"{path} is empty: give at least two rows of different lengths.")
     if start.startswith(_UTF16_OR_32):
