@@ -108,25 +108,21 @@ def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], 
     import yaml
 
     node, parts, line = root, [], root.start_mark.line + 1
-    location = list(location)
-    for depth, step in enumerate(location):
+    steps = list(map(str, location))
+    for depth, step in enumerate(steps, start=1):
         if step == "[key]":  # the key before it is meant, not its value
             break
+        inner: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if str(key.value) == str(step):
-                    node, line = value, key.start_mark.line + 1
-                    parts.append(str(step))
-                    break
-            else:  # a missing key, or a part that the validator made up (union tags)
-                if depth == len(location) - 1:
-                    parts.append(str(step))
-        elif (
-            isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value)
-        ):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-            parts.append(str(step))
+            inner = {str(key.value): (key, value) for key, value in node.value}
+        elif isinstance(node, yaml.SequenceNode):
+            inner = {str(index): (item, item) for index, item in enumerate(node.value)}
+        if step in inner:
+            place, node = inner[step]
+            line = place.start_mark.line + 1
+            parts.append(step)
+        elif isinstance(node, yaml.MappingNode) and depth == len(steps):
+            parts.append(step)  # missing; what the validator made up (union tags) is none
     return parts, line
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
-from contextcliff_dagster.store import atomic_path
+from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,8 +72,7 @@ def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> 
             packed = name.endswith(".parquet")
             info.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
             archive.writestr(info, data)
-    with atomic_path(file) as temporary:
-        temporary.write_bytes(buffer.getvalue())
+    write_atomic(file, buffer.getvalue())
     return buffer.getvalue()
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.row_parsers import (
     BOM,
-    json_array,
     json_lines,
+    loads,
     read_csv,
     read_objects,
 )
@@ -216,7 +216,11 @@ def _json(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns
     if not _first_bytes(path, _HEAD).removeprefix(BOM).lstrip().startswith(b"["):
         return _json_lines(path, texts, numbers)
     with opened(path) as file:
-        return Columns(path, *read_objects(path, json_array(path, file.read()), texts | numbers))
+        try:
+            items = loads(file.read())
+        except ValueError as error:
+            raise ScoreFileError(f"{path} is not JSON: {error}.") from error
+    return Columns(path, *read_objects(path, items, texts | numbers))
 
 
 def _parquet(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:

@@ -47,18 +47,18 @@ def pooled(files: Sequence[tuple[Path, Sequence[ScoreRecords]]]) -> list[ScoreRe
         ScoreFileError: lengths or scores of one model are not the same measure in all files.
     """
     by_model: dict[str | None, list[tuple[Path, ScoreRecords]]] = {}
-    for path, found in files:
-        for records in found:
+    for path, of_file in files:
+        for records in of_file:
             by_model.setdefault(records.model, []).append((path, records))
     if None in by_model and len(by_model) > 1:
         path = by_model[None][0][0]
         raise ScoreFileError(
             f"{path} names no model and other files do: analyse it by itself with --model NAME."
         )
-    return [_one(model, by_model[model]) for model in sorted(by_model, key=str)]
+    return [_one(by_model[model]) for model in sorted(by_model, key=str)]
 
 
-def _one(model: str | None, parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
+def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
     import pandas as pd
 
     path, first = parts[0]
@@ -95,15 +95,8 @@ def _one(model: str | None, parts: Sequence[tuple[Path, ScoreRecords]]) -> Score
             "tasks, a fall is the tasks' and not the length's."
         )
         notes[mixed] = None
-    return ScoreRecords(
-        model,
-        frame,
-        task=tasks[0] if len(tasks) == 1 else None,
-        tokenizer=first.tokenizer,
-        score_name=first.score_name,
-        length_kind=first.length_kind,
-        notes=tuple(notes),
-    )
+    task = tasks[0] if len(tasks) == 1 else None
+    return replace(first, frame=frame, task=task, notes=tuple(notes))
 
 
 def chosen(

@@ -100,18 +100,6 @@ def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
             raise ScoreFileError(f"{path}, row {row} is not one JSON object: {reason}.") from error
 
 
-def json_array(path: Path, content: bytes) -> Iterator[Any]:
-    """The items of one JSON array.
-
-    Raises:
-        ScoreFileError: the file is not JSON.
-    """
-    try:
-        return iter(loads(content))
-    except ValueError as error:
-        raise ScoreFileError(f"{path} is not JSON: {error}.") from error
-
-
 def read_objects(
     path: Path, items: Iterable[Any], wanted: Collection[str]
 ) -> tuple[tuple[str, ...], dict[str, pa.ChunkedArray], int]:

@@ -7,7 +7,6 @@ tokenizer, after cutting) and the item's scores; `metrics` lists the scores' nam
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import Answer, Log, name_of, number, texts_of
 from contextcliff_dagster.score_files.logs.json_walk import walk
+from contextcliff_dagster.score_files.logs.lengths import digest
 
 TOOL = "HELMET"
 
@@ -53,11 +53,10 @@ def _answers(log: Log) -> Iterator[Answer]:
 
 def _answer(item: Mapping[str, Any], set_to: float | None) -> Answer:
     tokens = number(item.get("input_len"))
-    prompt = item.get("input_text")
-    question = item.get("question")
+    prompt, question = item.get("input_text"), item.get("question")
     name = next((found for key in _NAMES if (found := name_of(item.get(key)))), None)
     if name is None and isinstance(question, str):
-        name = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
+        name = digest(question)
     return Answer(
         # The same questions are asked at every length: each time another example.
         example=None if name is None else f"{set_to or 0:g}/{name}",
