@@ -17,8 +17,6 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
 
-from contextcliff_dagster.contracts import StoreError
-
 HIDDEN = "[hidden]"
 _SHORTEST = 4
 """Shorter secrets give nothing away, and would occur in every text."""
@@ -195,6 +193,8 @@ class DatabaseUrl:
         # would come back as a host or port in error messages.
         parts = _DATABASE_URL.fullmatch(url)
         if parts is None:
+            from contextcliff_dagster.contracts import StoreError
+
             raise StoreError(
                 "CONTEXTCLIFF_LEDGER is no URL of a PostgreSQL database; write it as "
                 "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with any @, :, /, ?, # or % of the "

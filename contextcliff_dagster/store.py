@@ -128,7 +128,7 @@ class Store:
         return self.root / slug(study)
 
     def preparation_dir(self, study: str) -> Path:
-        """Corpus, length map and audit: needed until the manifest stands, deletable afterwards."""
+        """Corpus, length map and audit: needed until there is a manifest, deletable afterwards."""
         return self.study_dir(study) / "preparation"
 
     def baseline_file(self, study: str) -> Path:

@@ -22,7 +22,7 @@ T = TypeVar("T", bound="ScoreRecords | MeansTable")
 
 
 def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[ScoreRecords]:
-    """The records of ``path`` by model, told by its content.
+    """The records of ``path`` by model; its content shows what it is.
 
     Raises:
         ScoreFileError: it cannot be used, or ``log`` says how to read a log and it is none.

@@ -1,4 +1,4 @@
-"""Containment: does an accepted answer stand inside the output?
+"""Containment: is an accepted answer inside the output?
 
 RULER (Hsieh et al. 2024, `string_match_part`) and NoLiMa (Modarressi et al. 2025) ask whether the
 answer is a substring of the output, in lower case. So do we, with whole words and whole numbers:
@@ -24,7 +24,7 @@ _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d"
 
 
 def contained(output: str, accepted: Sequence[str]) -> float:
-    """1.0 if one of the `accepted` answers stands in `output` as whole words, else 0.0.
+    """1.0 if one of the `accepted` answers is in `output` as whole words, else 0.0.
 
     >>> contained("It is in aisle 12.", ["aisle 12"]), contained("aisle 120", ["aisle 12"])
     (1.0, 0.0)
@@ -41,7 +41,7 @@ class Haystack:
         self._original = text
 
     def holds(self, phrase: str) -> bool:
-        """Whether `phrase` stands in the text as whole words; a phrase of nothing never does."""
+        """Whether `phrase` is in the text as whole words; a phrase of nothing never does."""
         needle = _comparable(phrase)
         if not needle:
             return False

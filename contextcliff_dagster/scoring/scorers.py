@@ -1,7 +1,7 @@
 """Scorers: what "right" means for a task, as three scores from 0 to 1.
 
 Whichever is used, the three columns keep their sense: `em`, the answer is an accepted one; `f1`,
-how much of it is shared; `contained`, an accepted answer stands inside the output. `em` never
+how much of it is shared; `contained`, an accepted answer is inside the output. `em` never
 exceeds the other two.
 
 - `text`: equal after SQuAD's normalisation; SQuAD's token F1; whole words inside the output.
@@ -73,7 +73,7 @@ def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     """The chosen letter where one is accepted, or the option's text, as `score_text` scores it.
 
-    A letter counts as chosen only where the answer says so: "a" stands inside many a wrong one.
+    A letter counts as chosen only where the answer says so: "a" is inside many a wrong one.
     """
     letters = {gold.strip().upper() for gold in accepted if _LETTER.fullmatch(gold.strip())}
     letter = chosen_letter(parsed.text or "") if letters else None

@@ -9,7 +9,7 @@
 - `instruction_drift`: answers in another form. It holds an accepted answer inside other words; or
   is over `DRIFT_RATIO` times as long as the longest accepted answer (and over `DRIFT_MIN_WORDS`
   words); or is a sentence (`OFF_TOPIC_MIN_WORDS` words) without one content word of the question.
-- `wrong_evidence`: it stands in the document: word for word, or each of its numbers and names does.
+- `wrong_evidence`: it is in the document: word for word, or each of its numbers and names does.
 - `hallucination`: anything else; the document does not say it.
 
 The rules for `schema_violation`, `refusal` and `instruction_drift` are the project's blueprint made

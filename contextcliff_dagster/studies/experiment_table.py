@@ -71,7 +71,7 @@ def check_sections(
 ) -> Checked:
     """Validate a study whose keys beyond ``own`` are sections of experiments.
 
-    All faults are reported at once, as pydantic does. A section that asks for nothing (empty) is
+    All errors are reported at once, as pydantic does. A section that asks for nothing (empty) is
     dropped: a study that names it is the same as one that does not.
 
     Args:

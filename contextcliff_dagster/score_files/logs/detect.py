@@ -54,7 +54,7 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     if first[1] == b"results" and b'"alias"' in head:
         raise ScoreFileError(
             f"{path} is a file of results of {lm_eval.TOOL}, which has no single answers: name the "
-            "samples_*.jsonl beside it (written with --log_samples)."
+            "samples_*.jsonl next to it (written with --log_samples)."
         )
     # Written over several lines, it is one object and not JSON Lines.
     return None if re.match(rb"\{\s*\n", head) else _by_first_row(path)

@@ -2,7 +2,7 @@
 document.
 
 Source of the format: the harness's README (`--log_samples`) and what its versions write. The file
-of results beside it (`results_<time>.json`) names the model.
+of results next to it (`results_<time>.json`) names the model.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _prompt(arguments: Any) -> str:
 
 
 def _model(path: Path) -> str | None:
-    """The model that the file of results beside ``path`` names, of the same run."""
+    """The model that the file of results next to ``path`` names, of the same run."""
     time = path.name.split(".jsonl")[0].rpartition("_")[2]
     results = [path.parent / f"results_{time}.json"]
     if not results[0].is_file():

@@ -79,7 +79,7 @@ def _prediction(row: Mapping[str, Any], task: str) -> Answer:
 def _result(row: Mapping[str, Any]) -> Answer:
     judged = number(row.get("judge"))
     context = longest_text(row)
-    # Of that length it was cut; a file of somebody who kept the whole document has other lengths.
+    # Of that length it was cut; a file that keeps the whole document has other lengths.
     cut = context is None or len(context) <= _KEPT_CHARACTERS
     return Answer(
         example=name_of(row.get("_id")),
