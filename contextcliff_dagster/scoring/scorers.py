@@ -164,8 +164,7 @@ def numbers(text: str) -> list[Decimal]:
     >>> numbers("from -3 to 1,250.5, or 2e3")
     [Decimal('-3'), Decimal('1250.5'), Decimal('2E+3')]
     """
-    written = (match[0].replace(",", "").replace("\u2212", "-") for match in _NUMBER.finditer(text))
-    return [Decimal(number) for number in written]
+    return [Decimal(m[0].replace(",", "").replace("\u2212", "-")) for m in _NUMBER.finditer(text)]
 
 
 def _same_number(given: Decimal, gold: Decimal) -> bool:

@@ -209,7 +209,7 @@ class SentinelSection(CronSection):
 
 
 class AlertsSection(Section):
-    """Who is alerted when `no_shrink` fails, besides the environment (docs/regression.md)."""
+    """Who else is alerted when `no_shrink` fails (docs/regression.md)."""
 
     webhook_env: str | None = Field(
         default=None, description="Environment variable with the URL: never the URL itself"

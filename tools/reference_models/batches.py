@@ -49,19 +49,17 @@ class Batch:
 def _document_ids(ledgers: LedgerArrays) -> Ids:
     n, records = ledgers.key.shape
     target_key = np.take_along_axis(ledgers.key, ledgers.target, axis=1)
-    substitute = ledgers.is_substitute
-    body = np.empty((n, records, 6), dtype=np.int64)
-    body[..., 0] = _SKU
-    body[..., 1] = _NUMBER[ledgers.key]
-    body[..., 2] = np.where(substitute, _SUB, _QTY)
-    body[..., 3] = np.where(substitute, _NUMBER[target_key], _NUMBER[ledgers.quantity[..., 0]])
-    body[..., 4] = np.where(substitute, _SEMICOLON, _NUMBER[ledgers.quantity[..., 1]])
-    body[..., 5] = _NEWLINE
-    header = np.stack([np.full(n, _DAY), _NUMBER[ledgers.day], np.full(n, _NEWLINE)], axis=1)
-    return np.concatenate([header, body.reshape(n, -1)], axis=1)
+    substitute, quantity = ledgers.is_substitute, _NUMBER[ledgers.quantity]
+    first = np.where(substitute, _NUMBER[target_key], quantity[..., 0])
+    second = np.where(substitute, _SEMICOLON, quantity[..., 1])
+    field = np.where(substitute, _SUB, _QTY)
+    record: _Tokens = [_SKU, _NUMBER[ledgers.key], field, first, second, _NEWLINE]
+    body = _stacked(record, (n, records)).reshape(n, -1)
+    header = _stacked([_DAY, _NUMBER[ledgers.day], _NEWLINE], (n,))
+    return np.concatenate([header, body], axis=1)
 
 
-def _stacked(tokens: _Tokens, shape: tuple[int, int]) -> Ids:
+def _stacked(tokens: _Tokens, shape: tuple[int, ...]) -> Ids:
     """The columns one behind the other; a single token is the same in every row."""
     return np.stack([np.broadcast_to(token, shape) for token in tokens], axis=-1)
 

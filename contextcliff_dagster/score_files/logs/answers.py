@@ -136,10 +136,7 @@ def chat_text(messages: Any) -> str:
     """What a list of chat messages says, in order; texts alone."""
     parts: list[str] = []
     for message in messages if isinstance(messages, list) else []:
-        content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, str):
-            parts.append(content)
-        for part in content if isinstance(content, list) else []:
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                parts.append(part["text"])
+        content = mapping(message).get("content")
+        texts = content if isinstance(content, list) else [{"text": content}]
+        parts += [text for part in texts if isinstance(text := mapping(part).get("text"), str)]
     return "\n".join(parts)
