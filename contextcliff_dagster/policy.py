@@ -1,10 +1,8 @@
 """The certified cap as a file that a gateway reads before each call.
 
-Belongs here: what `safe-context.json` holds, reading it, and holding a call against it. Does not
-belong here: finding the cap. A gateway imports this module on its hot path, so only the standard
-library is imported; counting a text's tokens imports the policy's tokenizer when it is asked for.
-
-    from contextcliff_dagster.policy import SafeContext
+Belongs here: what `safe-context.json` holds, reading it, and holding a call against it; not finding
+the cap. A gateway imports this module on its hot path, so only the standard library is imported;
+counting a text's tokens imports the policy's tokenizer when it is asked for.
 
     policy = SafeContext.load("safe-context.json", model="my-model")
     policy.check(tokens=48_000)   # raises above the cap, when expired, for another model
@@ -51,16 +49,12 @@ class ForeignPolicyError(PolicyError):
 class SafeContext:
     """One model's cap on one task, and what it rests on.
 
-    Attributes:
-        model, identity, task: whom and what the cap holds for; ``identity`` is the hash of the
-            serving identity, ``None`` where it is unknown.
-        tokenizer, tokenizer_sha256: what counts ``safe_cap_tokens``.
-        safe_cap_tokens: longest document that is safe, in tokens of ``tokenizer``.
-        cap_prompt_tokens: the same as a whole prompt in the model's own tokens.
-        tolerance, confidence: of the loss that is excluded up to the cap.
-        n: scored examples behind it; n_documents: their documents.
-        date: day of the last measured call; expiry: the last day on which the policy holds.
-        study, campaign, score: where the number comes from.
+    ``identity`` is the hash of the serving identity, ``None`` where it is unknown.
+    ``safe_cap_tokens`` is the longest document that is safe, in tokens of ``tokenizer``;
+    ``cap_prompt_tokens`` the same as a whole prompt in the model's own tokens. ``tolerance`` and
+    ``confidence`` are those of the loss that is excluded up to the cap, from ``n`` scored examples
+    of ``n_documents``. ``date`` is the day of the last measured call, ``expiry`` the last day on
+    which the policy holds.
     """
 
     model: str
@@ -86,17 +80,15 @@ class SafeContext:
         """The policy in ``path``; of several models', the one for ``model``.
 
         Raises:
-            PolicyError: the file is missing or no policy, or several stand in it and none is named.
+            PolicyError: the file is missing or no policy, or holds several and none is named.
             ForeignPolicyError: none in it is for ``model``.
         """
         policies = load_policies(path)
-        if model is None and len(policies) == 1:
-            return policies[0]
         there = ", ".join(policy.model for policy in policies)
-        if model is None:
+        if model is None and len(policies) > 1:
             raise PolicyError(f"{path} holds policies for {there}; name one of these models.")
         for policy in policies:
-            if policy.model == model:
+            if model in (None, policy.model):
                 return policy
         raise ForeignPolicyError(
             f"{path} is a policy for {there}, not for {model!r}; measure that model, or name the "
@@ -111,10 +103,7 @@ class SafeContext:
         tokenizer_sha256: str | None = None,
         expires: int | Day = EXPIRES_AFTER_DAYS,
     ) -> SafeContext:
-        """The policy that a result of the contract (``cliffs.json``) supports.
-
-        Args:
-            expires: days after the measurement, or the last day itself.
+        """The policy that ``cliffs`` supports, for so many days, or until the day ``expires``.
 
         Raises:
             PolicyError: the result has no cap, or the policy would have expired already.
@@ -124,36 +113,27 @@ class SafeContext:
                 f"No policy for {cliffs.model}: its verdict is {cliffs.verdict} and no "
                 f"length is certified as safe. {cliffs.safe_cap_reason}"
             )
-        measured = _day(cliffs.provenance["times"].get("measured_to") or cliffs.created_at)
+        ended = cliffs.provenance["times"].get("measured_to") or cliffs.created_at
+        measured = datetime.fromisoformat(ended).astimezone(UTC).date()
         expiry = expires if isinstance(expires, date) else measured + timedelta(days=expires)
         if expiry < _today():
             raise PolicyError(
                 f"The policy of {cliffs.model} would have expired on {expiry}: it was measured "
                 f"on {measured}; measure it again in a new campaign, or set --expires."
             )
-        return cls(
-            model=cliffs.model,
-            identity=cliffs.identity,
-            task=cliffs.task,
-            tokenizer=cliffs.tokenizer,
-            tokenizer_sha256=tokenizer_sha256,
-            safe_cap_tokens=cliffs.safe_cap_tokens,
-            cap_prompt_tokens=cliffs.cap_prompt_tokens,
-            tolerance=cliffs.tolerance,
-            confidence=cliffs.confidence,
-            n=cliffs.n,
-            n_documents=cliffs.n_documents,
-            date=measured.isoformat(),
-            expiry=expiry.isoformat(),
-            study=cliffs.study,
-            campaign=cliffs.campaign,
-            score=cliffs.score.name,
-        )
+        own: dict[str, Any] = {
+            "tokenizer_sha256": tokenizer_sha256,
+            "date": measured.isoformat(),
+            "expiry": expiry.isoformat(),
+            "score": cliffs.score.name,
+            "schema_version": POLICY_VERSION,
+        }
+        names = [field.name for field in fields(cls) if field.name not in own]
+        return cls(**own, **{name: getattr(cliffs, name) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, by `schemas/safe-context.schema.json`."""
-        values = asdict(self)
-        return {"schema_version": values.pop("schema_version"), **values}
+        return {"schema_version": self.schema_version, **asdict(self)}
 
     def check(
         self,
@@ -165,19 +145,22 @@ class SafeContext:
         tokenizer: str | None = None,
         today: Day | None = None,
     ) -> None:
-        """Return where the call is within the policy.
+        """Return if the call is within the policy.
 
-        Args:
-            tokens: of the document, counted with the policy's tokenizer.
-            prompt_tokens: of the whole prompt, as the model counts; either or both.
-            model, identity, tokenizer: of the call; what is not given is not compared.
-            today: UTC; the clock when None.
+        ``tokens`` are of the document, counted with the policy's tokenizer; ``prompt_tokens`` of
+        the whole prompt, as the model counts; give either or both. Of ``model``, ``identity`` and
+        ``tokenizer``, what is not given is not compared. ``today`` is UTC, by the clock when None.
 
         Raises:
             AboveCapError, ExpiredPolicyError, ForeignPolicyError: it is not.
             PolicyError: nothing is counted, or the policy has no cap in prompt tokens.
         """
-        self._insist_on_own(model=model, identity=identity, tokenizer=tokenizer)
+        for name, given in (("model", model), ("identity", identity), ("tokenizer", tokenizer)):
+            if given not in (None, own := getattr(self, name)):
+                raise ForeignPolicyError(
+                    f"This policy is for {name} {_short(own)}, not {_short(given)}: a cap of one "
+                    "says nothing about the other; measure that one."
+                )
         if (today or _today()) > date.fromisoformat(self.expiry):
             raise ExpiredPolicyError(
                 f"The policy of {self.model} expired on {self.expiry} (measured {self.date}); "
@@ -191,15 +174,17 @@ class SafeContext:
                 f"The policy of {self.model} has no cap in prompt tokens; give the document's "
                 f"tokens, counted with {self.tokenizer}."
             )
-        for name, given, cap in (
+        for name, counted, cap in (
             ("document", tokens, self.safe_cap_tokens),
             ("prompt", prompt_tokens, self.cap_prompt_tokens),
         ):
-            if given is not None and given < 0:
-                raise PolicyError(f"A {name} cannot have {given} tokens; count it again.")
-            if given is not None and cap is not None and given > cap:
+            if counted is None or cap is None:
+                continue
+            if counted < 0:
+                raise PolicyError(f"A {name} cannot have {counted} tokens; count it again.")
+            if counted > cap:
                 raise AboveCapError(
-                    f"A {name} of {given:,} tokens is above the safe cap of {cap:,} for "
+                    f"A {name} of {counted:,} tokens is above the safe cap of {cap:,} for "
                     f"{self.model}: beyond it a loss of {self.tolerance:.0%} is not excluded at "
                     f"{self.confidence:.0%} confidence; shorten or split it."
                 )
@@ -212,14 +197,12 @@ class SafeContext:
     ) -> int:
         """Tokens of ``text`` as the policy counts them.
 
-        Args:
-            tokenizer: where the policy's own lies on this machine (``file:PATH``); its vocabulary
-                has to be the same.
-            open_by_name: opens it, where `api.open_tokenizer` is not to.
+        ``tokenizer`` is where the policy's own lies on this machine (``file:PATH``), with the same
+        vocabulary; ``open_by_name`` opens it in place of `api.open_tokenizer`.
 
         Raises:
             PolicyError: the policy names no tokenizer.
-            ForeignPolicyError: the tokenizer found is another one.
+            ForeignPolicyError: the tokenizer is another one.
             StudyError: it cannot be opened.
         """
         from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
@@ -231,21 +214,12 @@ class SafeContext:
                 "give their number."
             )
         counting = (open_by_name or open_tokenizer)(name)
-        if self.tokenizer_sha256 is not None and counting.fingerprint != self.tokenizer_sha256:
+        if self.tokenizer_sha256 not in (None, counting.fingerprint):
             raise ForeignPolicyError(
                 f"{name} is not the tokenizer that the policy of {self.model} counts with "
-                f"(its vocabulary has another SHA-256); give that one."
+                "(its vocabulary has another SHA-256); give that one."
             )
         return counting.count(text)
-
-    def _insist_on_own(self, **given: str | None) -> None:
-        for name, value in given.items():
-            own = getattr(self, name)
-            if value is not None and value != own:
-                raise ForeignPolicyError(
-                    f"This policy is for {name} {_short(own)}, not {_short(value)}: a cap of one "
-                    "says nothing about the other; measure that one."
-                )
 
 
 def guard(
@@ -257,12 +231,10 @@ def guard(
     identity: str | None = None,
     tokenizer: str | None = None,
 ) -> SafeContext:
-    """Load the policy in ``path`` and hold one call against it; the policy where it is within.
+    """The policy in ``path``, once the call has passed its check.
 
-    A gateway that answers many calls loads once (`SafeContext.load`) and checks each.
-
-    Raises:
-        PolicyError: as `SafeContext.load` and `SafeContext.check`.
+    A gateway that answers many calls loads once and checks each. Raises as `SafeContext.load` and
+    `SafeContext.check`.
     """
     policy = SafeContext.load(path, model)
     policy.check(tokens, prompt_tokens=prompt_tokens, identity=identity, tokenizer=tokenizer)
@@ -276,7 +248,7 @@ def load_policies(path: str | Path) -> list[SafeContext]:
         PolicyError: the file is missing, damaged, newer, or no policy.
     """
     try:
-        found = json.loads(Path(path).read_bytes())
+        content = json.loads(Path(path).read_bytes())
     except OSError as error:
         raise PolicyError(
             f"Cannot read the policy {path} ({error.strerror}); `contextcliff policy STUDY` "
@@ -284,7 +256,7 @@ def load_policies(path: str | Path) -> list[SafeContext]:
         ) from error
     except ValueError as error:
         raise PolicyError(f"{path} is not JSON ({error}); export the policy again.") from error
-    rows = found if isinstance(found, list) else [found]
+    rows = content if isinstance(content, list) else [content]
     if not rows:
         raise PolicyError(f"{path} holds no policy; export it again.")
     return [_policy(row, path) for row in rows]
@@ -305,22 +277,16 @@ def _policy(row: Any, path: str | Path) -> SafeContext:
             f"{path} has schema version {version}, known here: {POLICY_VERSION}; upgrade "
             "contextcliff-dagster or export the policy again."
         )
-    known = {field.name for field in fields(SafeContext)}
     try:
-        policy = SafeContext(**{name: value for name, value in row.items() if name in known})
+        known = [field.name for field in fields(SafeContext) if field.name in row]
+        policy = SafeContext(**{name: row[name] for name in known})
         date.fromisoformat(policy.expiry)
-        whole = isinstance(policy.safe_cap_tokens, int) and not isinstance(
-            policy.safe_cap_tokens, bool
-        )
-        if not whole or not isinstance(policy.cap_prompt_tokens, int | None):
+        cap, cap_of_prompt = policy.safe_cap_tokens, policy.cap_prompt_tokens
+        if type(cap) is not int or not isinstance(cap_of_prompt, int | None):
             raise TypeError("a cap is no whole number")
     except (TypeError, ValueError) as error:
         raise PolicyError(f"{path} is damaged ({error}); export the policy again.") from error
     return policy
-
-
-def _day(text: str) -> date:
-    return datetime.fromisoformat(text).astimezone(UTC).date()
 
 
 def _today() -> date:

@@ -9,7 +9,6 @@ plain hexadecimal or letters, as hashes are) are known by such a name only.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -94,15 +93,8 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of variables with a secret's name (``..._KEY``, ``..._TOKEN``)."""
-    return tuple(
-        sorted(
-            {
-                value
-                for name, value in environment.items()
-                if _SECRET_VARIABLE.search(name.upper()) and len(value) >= _SHORTEST_IN_ENVIRONMENT
-            }
-        )
-    )
+    secret = {v for name, v in environment.items() if _SECRET_VARIABLE.search(name.upper())}
+    return tuple(sorted(v for v in secret if len(v) >= _SHORTEST_IN_ENVIRONMENT))
 
 
 def without_secrets(value: Any, secrets: tuple[str, ...] = ()) -> Any:
@@ -129,47 +121,30 @@ _ESCAPED = {char: rf"\\*{re.escape(char)}" for char in "\"'/\\"}
 
 @lru_cache(16)
 def _pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
-    forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
+    forms: set[str] = set()
+    for secret in secrets:
+        if len(secret) >= _SHORTEST:
+            coded = base64.b64encode(secret.encode()).decode()
+            forms |= {secret, quote(secret), quote(secret, safe=""), quote_plus(secret)}
+            forms |= {json.dumps(secret)[1:-1], coded, coded.rstrip("=")}
     # Each text in a text puts more backslashes before what it quotes.
-    return (
-        re.compile(
-            "|".join(
-                "".join(_ESCAPED.get(char, re.escape(char)) for char in form)
-                for form in sorted(forms, key=lambda form: (-len(form), form))
-            )
-        )
-        if forms
-        else None
-    )
-
-
-def _forms(secret: str) -> set[str]:
-    coded = base64.b64encode(secret.encode()).decode()
-    return {
-        secret,
-        quote(secret),
-        quote(secret, safe=""),
-        quote_plus(secret),
-        json.dumps(secret)[1:-1],
-        coded,
-        coded.rstrip("="),
-    }
+    escaped = [
+        "".join(_ESCAPED.get(char, re.escape(char)) for char in form)
+        for form in sorted(forms, key=lambda form: (-len(form), form))
+    ]
+    return re.compile("|".join(escaped)) if escaped else None
 
 
 def _without_basic(match: re.Match[str]) -> str:
     """A user and a password in base 64 have a colon between them; an ordinary word has none."""
-    try:
-        pair = base64.b64decode(match[2].rstrip("=")[: len(match[2].rstrip("=")) // 4 * 4])
-    except binascii.Error:
-        return match[0]
+    coded = match[2].rstrip("=")
+    pair = base64.b64decode(coded[: len(coded) // 4 * 4])
     return f"{match[1]}{HIDDEN}" if b":" in pair else match[0]
 
 
 def url_secrets(url: str) -> list[str]:
-    """Return the secret parts of ``url``.
-
-    Its password, or its user where there is no password, both as a header joins them, and every
-    value of its query.
+    """Return the secret parts of ``url``: its password, or its user where there is none, both as a
+    header joins them, and every value of its query.
     """
     secrets: list[str] = []
     with suppress(ValueError):
@@ -193,6 +168,49 @@ def _named_only(match: re.Match[str]) -> str:
     name, equals, value = match[0].rpartition("=")
     kept = re.fullmatch(r"(\$\{[A-Za-z_][A-Za-z0-9_]*\}|:)+", value)
     return match[0] if kept else f"{name}{equals}{HIDDEN}"
+
+
+_DATABASE_URL = re.compile(
+    r"postgres(?:ql)?://(?:(?P<user>[^@:/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
+    r"(?P<place>(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::\d+)?(?:/[^@/?#\s]*)?)(?:\?(?P<query>[^@#\s]*))?"
+)
+
+
+class DatabaseUrl:
+    """A PostgreSQL database by URL, shown without its password.
+
+    ``secret`` is the whole URL, for the database driver alone; ``secrets`` is what must not be
+    shown, as written and decoded.
+
+    Raises:
+        StoreError: no such URL. The sentence does not repeat it: it may hold a password.
+    """
+
+    __slots__ = ("_shown", "secret", "secrets")
+
+    def __init__(self, url: str) -> None:
+        # Stricter than libpq: where a password with an unescaped @, / or # is misread, part of it
+        # would come back as a host or port in error messages.
+        parts = _DATABASE_URL.fullmatch(url)
+        if parts is None:
+            from contextcliff_dagster.contracts import StoreError
+
+            raise StoreError(
+                "CONTEXTCLIFF_LEDGER is no URL of a PostgreSQL database; write it as "
+                "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with any @, :, /, ?, # or % of the "
+                "password percent-encoded, or leave the password to ~/.pgpass."
+            )
+        in_query = dict(parse_qsl(parts["query"] or "")).get("password")
+        written = [word for word in (parts["password"], in_query) if word]
+        self.secret, self.secrets = url, [*written, *map(unquote, written)]
+        user = f"{parts['user']}@" if parts["user"] else ""
+        self._shown = f"postgresql://{user}{parts['place']}"
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def __repr__(self) -> str:
+        return f"DatabaseUrl({self._shown!r})"
 
 
 def public_url(url: str) -> str:

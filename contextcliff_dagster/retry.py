@@ -1,7 +1,4 @@
-"""When to try again: full-jitter back-off for faults that pass, and a breaker for too many.
-
-Every loop of this project that waits and tries again follows `Backoff`.
-"""
+"""When to try again: full-jitter back-off for errors that pass, and a breaker for too many."""
 
 from __future__ import annotations
 
@@ -20,11 +17,10 @@ T = TypeVar("T")
 
 
 class TransientError(Exception):
-    """A fault that another attempt may not meet.
+    """An error that another attempt may not meet.
 
-    Parameters:
-        status: of the HTTP answer, if any.
-        retry_after_s: seconds that the server asks to wait.
+    ``status`` is that of the HTTP answer, if any; ``retry_after_s`` are the seconds that the server
+    asks to wait.
     """
 
     def __init__(
@@ -36,15 +32,12 @@ class TransientError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Full jitter: a wait drawn uniformly from 0 to ``base_s`` x 2^(attempt - 1), at most
-    ``cap_s``.
+    """Full jitter: a wait drawn uniformly from 0 to ``base_s`` x 2^(attempt - 1), at most ``cap_s``
+    (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015), on top of what the
+    server asks for by Retry-After, at most ``longest_wait_s``.
 
-    (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.) What the server
-    asks for by Retry-After is waited for on top, at most ``longest_wait_s``.
-
-    A call is given up after ``attempts`` faults, after ``slow_downs`` answers of 429 (which are no
-    faults: fewer requests at a time will do), or when its requests and the waits between them have
-    taken ``deadline_s``.
+    A call is given up after ``attempts`` errors, after ``slow_downs`` answers of 429 (no errors:
+    fewer requests at a time will do), or when requests and waits have taken ``deadline_s``.
     """
 
     attempts: int = 5
@@ -66,14 +59,11 @@ QUESTIONS = Backoff(attempts=3, slow_downs=2, longest_wait_s=5.0)
 
 
 class AttemptBudget:
-    """The attempts of one call, counted and timed against the bounds of ``backoff``.
-
-    ``sent``: attempts begun; whoever makes them counts them.
-    """
+    """The attempts of one call, within ``backoff``; the caller counts those begun in ``sent``."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
-        self.sent = self._faults = self._slow_downs = 0
+        self.sent = self._errors = self._slow_downs = 0
         self._taken_s = 0.0
 
     @property
@@ -85,10 +75,10 @@ class AttemptBudget:
         """Return the seconds to wait after a request of ``took_s`` that failed; None to give up."""
         slow_down = error.status == 429
         self._slow_downs += slow_down
-        self._faults += not slow_down
+        self._errors += not slow_down
         self._taken_s += took_s
         backoff = self._backoff
-        if self._faults >= backoff.attempts or self._slow_downs > backoff.slow_downs:
+        if self._errors >= backoff.attempts or self._slow_downs > backoff.slow_downs:
             return None
         wait_s = backoff.wait_s(self.sent, error.retry_after_s, rng)
         self._taken_s += wait_s
@@ -96,7 +86,7 @@ class AttemptBudget:
 
 
 async def retry(attempt: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
-    """Return what ``attempt`` returns, made again after each fault that may pass.
+    """Return what ``attempt`` returns, made again after each error that may pass.
 
     Raises:
         TransientError: the last one, once ``backoff`` gives up.
@@ -159,15 +149,11 @@ class Breaker:
         self.in_a_row = 0
 
     def failure(self, model: str, last: str) -> None:
-        """A request failed.
-
-        Raises:
-            EngineError: one too many.
-        """
+        """A request failed; raises EngineError where it is one too many."""
         self.in_a_row += 1
         if self.in_a_row >= self.limit:
             raise EngineError(
                 f"Model {model!r} failed {self.in_a_row} requests in a row (the last: {last}); "
-                "everything measured is "
-                "kept, so see to the server and run the same command to go on."
+                "everything measured is kept, so see to the server and run the same command to go "
+                "on."
             )

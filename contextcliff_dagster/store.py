@@ -1,8 +1,8 @@
 """Where results live on disk, and how a file gets there without ever being half written.
 
-Belongs here: the layout of the store, atomic writes, tables checked against their declaration.
-Does not belong here: what the files mean. Everything but the call ledger and the manifests can be
-deleted and is rebuilt from those without a call.
+Belongs here: the layout of the store, atomic writes, tables checked against their declaration; not
+what the files mean. Everything but the call ledger and the manifests can be deleted and is rebuilt
+from those without a call.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, unquote
 
 from contextcliff_dagster.contracts import StoreError, Table, conform, validate
+from contextcliff_dagster.redaction import DatabaseUrl as DatabaseUrl
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,9 +39,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 def slug(name: str) -> str:
     """``name`` as one path part and partition key: plain names unchanged, others made unique.
 
-    Letters, digits, ``.``, ``_`` and ``-`` stay; a name with anything else (``org/model``, ``|``,
-    spaces) or longer than 80 characters gets eight hex digits of its SHA-256, so two different
-    names never share a slug unless one was already written as the other's slug.
+    A name with more than letters, digits, ``.``, ``_`` and ``-``, or of more than 80 characters,
+    gets eight hex digits of its SHA-256, so that two names share no slug unless one is a slug.
     """
     if _PLAIN.fullmatch(name):
         return name
@@ -75,53 +74,6 @@ def store_root() -> Path:
     return Path(platformdirs.user_data_dir("contextcliff"))
 
 
-_DATABASE_URL = re.compile(
-    r"postgres(?:ql)?://(?:(?P<user>[^@:/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
-    r"(?P<place>(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::\d+)?(?:/[^@/?#\s]*)?)(?:\?(?P<query>[^@#\s]*))?"
-)
-
-
-class DatabaseUrl:
-    """A PostgreSQL database by URL; only `secret` tells the password.
-
-    Raises:
-        StoreError: no such URL. The sentence does not repeat it: it may hold a password.
-    """
-
-    __slots__ = ("_found",)
-
-    def __init__(self, url: str) -> None:
-        # Stricter than libpq: where a password with an unescaped @, / or # is misread, part of it
-        # would come back as a host or port in error messages.
-        found = _DATABASE_URL.fullmatch(url)
-        if found is None:
-            raise StoreError(
-                "CONTEXTCLIFF_LEDGER is no URL of a PostgreSQL database; write it as "
-                "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with any @, :, /, ?, # or % of the "
-                "password percent-encoded, or leave the password to ~/.pgpass."
-            )
-        self._found = found
-
-    @property
-    def secret(self) -> str:
-        """The whole URL, for the database driver alone."""
-        return self._found.string
-
-    @property
-    def secrets(self) -> list[str]:
-        """What must not be shown, as written and decoded."""
-        query = dict(parse_qsl(self._found["query"] or ""))
-        written = [self._found["password"] or "", query.get("password", "")]
-        return [text for word in written for text in (word, unquote(word)) if text]
-
-    def __str__(self) -> str:
-        user = f"{self._found['user']}@" if self._found["user"] else ""
-        return f"postgresql://{user}{self._found['place']}"
-
-    def __repr__(self) -> str:
-        return f"DatabaseUrl({str(self)!r})"
-
-
 @dataclass(frozen=True, slots=True)
 class Store:
     """Paths under one store root; nothing is created until something is written."""
@@ -149,25 +101,17 @@ class Store:
         return store
 
     def mark(self) -> None:
-        """Note in a fresh store which layout it has.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Note in a fresh store which layout it has; raises as `atomic_path`."""
         if not (self.root / _MARK).exists():
             write_json(self.root / _MARK, {"layout": STORE_LAYOUT})
 
     @property
     def ledger(self) -> Path | DatabaseUrl:
         """The call ledger, the one truth about calls made: the database that
-        ``CONTEXTCLIFF_LEDGER`` names, else the SQLite file ``state.db``.
-
-        Raises:
-            StoreError: the variable is set and is no URL of a PostgreSQL database.
+        ``CONTEXTCLIFF_LEDGER`` names (raises as `DatabaseUrl`), else the SQLite file ``state.db``.
         """
-        if url := os.environ.get("CONTEXTCLIFF_LEDGER"):
-            return DatabaseUrl(url)
-        return self.root / "state.db"
+        url = os.environ.get("CONTEXTCLIFF_LEDGER")
+        return DatabaseUrl(url) if url else self.root / "state.db"
 
     @property
     def has_ledger(self) -> bool:
@@ -184,7 +128,7 @@ class Store:
         return self.root / slug(study)
 
     def preparation_dir(self, study: str) -> Path:
-        """Corpus, length map and audit: needed until the manifest stands, deletable afterwards."""
+        """Corpus, length map and audit: needed until there is a manifest, deletable afterwards."""
         return self.study_dir(study) / "preparation"
 
     def baseline_file(self, study: str) -> Path:
@@ -224,25 +168,25 @@ class Store:
         return self.study_dir(study) / "report" / slug(campaign)
 
 
-def _sentence(path: Path, error: OSError) -> str:
-    reason = {
-        errno.ENOSPC: "the disk is full; free some space and run the same command again",
-        errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
-        errno.EFBIG: "the file may not grow further; raise the limit (ulimit -f) and run the same "
-        "command again",
-        errno.EROFS: "the file system is read-only; point CONTEXTCLIFF_HOME at a writable folder",
-        errno.EACCES: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
-        errno.EPERM: "permission is denied; point CONTEXTCLIFF_HOME at a writable folder",
-        errno.ENOTDIR: "a file stands where a folder is needed; check CONTEXTCLIFF_HOME",
-        errno.EISDIR: "it is a folder; name a file",
-        errno.EEXIST: "a file stands where a folder is needed; check CONTEXTCLIFF_HOME",
-    }.get(error.errno or 0, f"{error.strerror or error}; check CONTEXTCLIFF_HOME")
-    return f"Cannot write {path}: {reason} (what is measured so far is kept)."
+_AGAIN = "and run the same command again"
+_ELSEWHERE = "point CONTEXTCLIFF_HOME at a writable folder"
+_FILE_IN_PLACE_OF_FOLDER = "a file stands where a folder is needed; check CONTEXTCLIFF_HOME"
+_WRITE_ERRORS = {
+    errno.ENOSPC: f"the disk is full; free some space {_AGAIN}",
+    errno.EDQUOT: f"the disk quota is used up; free some space {_AGAIN}",
+    errno.EFBIG: f"the file may not grow further; raise the limit (ulimit -f) {_AGAIN}",
+    errno.EROFS: f"the file system is read-only; {_ELSEWHERE}",
+    errno.EACCES: f"permission is denied; {_ELSEWHERE}",
+    errno.EPERM: f"permission is denied; {_ELSEWHERE}",
+    errno.ENOTDIR: _FILE_IN_PLACE_OF_FOLDER,
+    errno.EEXIST: _FILE_IN_PLACE_OF_FOLDER,
+    errno.EISDIR: "it is a folder; name a file",
+}
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path``; renamed over it (after fsync) when the block ends well.
+    """A temporary path next to ``path``; renamed over it (after fsync) when the block ends well.
 
     Readers see the old file or the new one, never a part.
 
@@ -258,7 +202,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
-        raise StoreError(_sentence(path, error)) from error
+        reason = _WRITE_ERRORS.get(
+            error.errno or 0, f"{error.strerror or error}; check CONTEXTCLIFF_HOME"
+        )
+        raise StoreError(
+            f"Cannot write {path}: {reason} (what is measured so far is kept)."
+        ) from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -273,32 +222,19 @@ def _sync(path: Path) -> None:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` all at once or not at all.
-
-    Raises:
-        StoreError: see :func:`atomic_path`.
-    """
+    """Write ``data`` to ``path`` all at once or not at all; raises as `atomic_path`."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, all at once.
-
-    Raises:
-        StoreError: see :func:`atomic_path`.
-        ValueError: a number is NaN or infinite.
-    """
+    """Write ``value`` as indented JSON; raises as `atomic_path`, and ValueError for NaN."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(path, (text + "\n").encode())
 
 
 def write_result(path: Path, result: object) -> None:
-    """Write a result (`contracts.results`) as indented JSON, all at once.
-
-    Raises:
-        StoreError: see :func:`atomic_path`.
-    """
+    """Write a result (`contracts.results`) as `write_json` does."""
     from contextcliff_dagster.contracts.results import to_json
 
     write_json(path, to_json(result))

@@ -1,4 +1,4 @@
-"""YAML files of the user, validated: every fault is a sentence naming file, line and key."""
+"""YAML files of the user, validated: every error is a sentence naming file, line and key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from contextcliff_dagster.contracts import ContextCliffError, StudyError
 
@@ -23,7 +23,7 @@ _NAMES_OF_VARIABLES = {"api_key_env", "headers_env"}
 def load_validated(path: Path, model: type[Model]) -> Model:
     """The YAML file at ``path`` as a validated ``model``.
 
-    A key given twice is a fault (plain YAML readers silently keep the last). Values under unknown
+    A key given twice is an error (plain YAML readers silently keep the last). Values under unknown
     keys are never repeated in a message: they may be secrets.
 
     Raises:
@@ -32,8 +32,7 @@ def load_validated(path: Path, model: type[Model]) -> Model:
     """
     import pydantic
 
-    node = _compose(path)
-    data = _construct(node, path)
+    node, data = _read(path)
     if not isinstance(data, dict):
         raise StudyError(
             f"{path}, line 1: the file should hold keys and values; write `key: value` lines."
@@ -49,7 +48,7 @@ def load_validated(path: Path, model: type[Model]) -> Model:
         raise StudyError(f"{path}: {error}") from None
 
 
-def _compose(path: Path) -> yaml.Node:
+def _read(path: Path) -> tuple[yaml.Node, Any]:
     import yaml
 
     try:
@@ -65,55 +64,40 @@ def _compose(path: Path) -> yaml.Node:
             f"{path} cannot be read ({error.strerror}); check the path and its permissions."
         ) from None
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            raise StudyError(f"{path} is empty; write at least one `key: value` line.")
+        _refuse_duplicate_keys(node, path)
+        return node, loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
+        known = isinstance(error, yaml.constructor.ConstructorError)
+        what = "" if known else " is not valid YAML"
         problem = getattr(error, "problem", None) or "it cannot be parsed"
-        raise StudyError(
-            f"{path}{where} is not valid YAML: {problem}; correct that line."
-        ) from None
-    if node is None:
-        raise StudyError(f"{path} is empty; write at least one `key: value` line.")
-    return node
-
-
-def _construct(node: yaml.Node, path: Path) -> Any:
-    import yaml
-
-    _refuse_duplicate_keys(node, path)
-    loader = yaml.SafeLoader("")
-    try:
-        return loader.construct_document(node)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise StudyError(
-            f"{path}{where}: {getattr(error, 'problem', error)}; correct that line."
-        ) from None
-    finally:
-        loader.dispose()
+        raise StudyError(f"{path}{where}{what}: {problem}; correct that line.") from None
 
 
 def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
     import yaml
 
-    stack, seen_nodes = [root], set()
+    stack, visited = [root], set()
     while stack:
         node = stack.pop()
-        if id(node) in seen_nodes:  # aliases may form a cycle
+        if id(node) in visited:  # aliases may form a cycle
             continue
-        seen_nodes.add(id(node))
+        visited.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
+            first: dict[str, yaml.Node] = {}
             for key, value in node.value:
-                if key.value != "<<" and isinstance(key.value, str):
-                    if key.value in seen:
-                        raise StudyError(
-                            f"{path}, line {key.start_mark.line + 1}: key {key.value!r} stands "
-                            "twice; remove one."
-                        )
-                    seen.add(key.value)
+                name = key.value
+                may_repeat = name == "<<" or not isinstance(name, str)
+                if not may_repeat and first.setdefault(name, key) is not key:
+                    raise StudyError(
+                        f"{path}, line {key.start_mark.line + 1}: key {name!r} stands twice; "
+                        "remove one."
+                    )
                 stack.append(value)
         elif isinstance(node, yaml.SequenceNode):
             stack.extend(node.value)
@@ -124,25 +108,21 @@ def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], 
     import yaml
 
     node, parts, line = root, [], root.start_mark.line + 1
-    location = list(location)
-    for depth, step in enumerate(location):
+    steps = list(map(str, location))
+    for depth, step in enumerate(steps, start=1):
         if step == "[key]":  # the key before it is meant, not its value
             break
+        inner: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if str(key.value) == str(step):
-                    node, line = value, key.start_mark.line + 1
-                    parts.append(str(step))
-                    break
-            else:  # a missing key, or a part that the validator made up (union tags)
-                if depth == len(location) - 1:
-                    parts.append(str(step))
-        elif (
-            isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value)
-        ):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-            parts.append(str(step))
+            inner = {str(key.value): (key, value) for key, value in node.value}
+        elif isinstance(node, yaml.SequenceNode):
+            inner = {str(index): (item, item) for index, item in enumerate(node.value)}
+        if step in inner:
+            place, node = inner[step]
+            line = place.start_mark.line + 1
+            parts.append(step)
+        elif isinstance(node, yaml.MappingNode) and depth == len(steps):
+            parts.append(step)  # missing; what the validator made up (union tags) is none
     return parts, line
 
 
@@ -175,19 +155,12 @@ def _sentence(
     text = re.sub(r"a valid dictionary( or instance of \w+)?", "a mapping", text).rstrip(".")
     if kind in {"value_error", "assertion_error"}:
         return StudyError(f"{where}: {text}.")
-    if value is None:
-        shown = ", and is empty"
-    elif isinstance(value, (dict, list)):
-        shown = ", not a list" if isinstance(value, list) else ", not a mapping"
-    else:
-        shown = f", not {value!r}"
-    return StudyError(f"{where}: {text}{shown}.")
+    names = {dict: "not a mapping", list: "not a list", type(None): "and is empty"}
+    return StudyError(f"{where}: {text}, {names.get(type(value), f'not {value!r}')}.")
 
 
 def _field_names(model: type[pydantic.BaseModel]) -> set[str]:
-    """Every key name that may stand anywhere under ``model``, for spelling advice."""
-    import typing
-
+    """Every key name that may occur anywhere under ``model``, for spelling advice."""
     import pydantic
 
     names: set[str] = set()
@@ -203,5 +176,5 @@ def _field_names(model: type[pydantic.BaseModel]) -> set[str]:
                 names.add(info.alias or name)
                 todo.append(info.annotation)
         else:
-            todo.extend(typing.get_args(item))
+            todo.extend(get_args(item))
     return names

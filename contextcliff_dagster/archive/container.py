@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
-from contextcliff_dagster.store import atomic_path
+from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,10 +42,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 
 def parquet_table(data: bytes, file: Path) -> pa.Table:
-    """
-    Raises:
-        StoreError: no Parquet.
-    """
+    """The table in ``data``; raises StoreError where it is no Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -75,8 +72,7 @@ def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> 
             packed = name.endswith(".parquet")
             info.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
             archive.writestr(info, data)
-    with atomic_path(file) as temporary:
-        temporary.write_bytes(buffer.getvalue())
+    write_atomic(file, buffer.getvalue())
     return buffer.getvalue()
 
 
@@ -87,8 +83,7 @@ def read(
 
     ``together``: further members that it may hold, all of them or none.
 
-    Members are taken by the names that the format knows, and nothing is ever extracted by a name
-    that the file brings, so no path in it can reach outside.
+    Nothing is ever extracted by a name that the file brings: no path in it can reach outside.
 
     Raises:
         StoreError: missing, no archive of a study, damaged, or of a newer version.
@@ -122,7 +117,7 @@ def read(
 
 @contextmanager
 def _damage(file: Path) -> Iterator[None]:
-    """Whatever a mangled zip makes the library say, as our sentence."""
+    """What a mangled zip makes the library raise, as our sentence."""
     try:
         yield
     except (

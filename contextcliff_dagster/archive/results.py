@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.archive.calls import arrow_schema
 from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.inference.ledger.schema import columns
 from contextcliff_dagster.store import atomic_path
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from contextcliff_dagster.inference.ledger.backend import Database
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
@@ -98,40 +98,29 @@ def _row(values: tuple[Any, ...], lost: Mapping[str, int]) -> dict[str, Any]:
     row = dict(zip([*_OF_CALL, *_OF_RESULT], known, strict=True))
     row[_MAYBE_PAID] = died + lost.get(row["call_key"], 0)
     if kind is not None:
-        failure = {"no_answer": "transport_error", "error": f"{kind}: {message}", "finished_at": at}
-        row.update(failure)
+        row |= {"no_answer": "transport_error", "error": f"{kind}: {message}", "finished_at": at}
     return row
 
 
 def _write_jsonl(path: Path, rows: Iterator[list[dict[str, Any]]]) -> int:
     number = 0
     with path.open("w", encoding="utf-8") as file:
-        for some in rows:
-            file.writelines(json.dumps(_nested(row), ensure_ascii=False) + "\n" for row in some)
-            number += len(some)
+        for row in chain.from_iterable(rows):
+            nested = {name: json.loads(row[name]) for name in _JSON if row[name]}
+            file.write(json.dumps(row | nested, ensure_ascii=False) + "\n")
+            number += 1
     return number
-
-
-def _nested(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {name: json.loads(row[name]) for name in _JSON if row[name]}
 
 
 def _write_parquet(path: Path, rows: Iterator[list[dict[str, Any]]]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema, number = _schema(), 0
+    kinds = {field.name: field for table in ("calls", "results") for field in arrow_schema(table)}
+    named = [kinds[name] for name in [*_OF_CALL, *_OF_RESULT]]
+    schema, number = pa.schema([*named, (_MAYBE_PAID, pa.int64())]), 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for some in rows:
             writer.write_table(pa.Table.from_pylist(some, schema=schema))
             number += len(some)
     return number
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64()}
-    kinds = {**columns("calls"), **columns("results")}
-    named = [(name, types[kinds[name]]) for name in [*_OF_CALL, *_OF_RESULT]]
-    return pa.schema([*named, (_MAYBE_PAID, pa.int64())])

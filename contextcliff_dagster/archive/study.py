@@ -111,6 +111,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import load_manifest
+    from contextcliff_dagster.studies import measures, own_study
 
     head, members, data = container.read(file, _MEMBERS, _SAMPLE)
     manifest = _sound_manifest(members, head, file)
@@ -121,7 +122,12 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     calls.check_calls(tables, file)
     described = json.loads(members["study.json"])
     study, prompt_texts = _restore(described, head, store, file)
-    _require_visible(study, described["recipe_hash"], file)
+    own = own_study(study.name)
+    if own is not None and measures(own[1]) != measures(study, described["recipe_hash"]):
+        raise StudyError(
+            f"{own[0]} would hide the study of {file}: both are called {study.name!r} and measure "
+            "different things; rename yours, or import without CONTEXTCLIFF_STUDIES."
+        )
     folder = store.manifest_dir(study.name)
     present = (folder / _MANIFEST[0]).is_file()
     if present and manifest and load_manifest(folder).sha256 != manifest.sha256:
@@ -162,9 +168,8 @@ def _texts(members: Mapping[str, bytes], file: Path) -> dict[str, str]:
     """Document id -> text, of the manifest's documents."""
     if "manifest/documents.parquet" not in members:
         return {}
-    table = container.parquet_table(members["manifest/documents.parquet"], file)
-    ids, texts = (table.column(name).to_pylist() for name in ("document_id", "text"))
-    return dict(zip(ids, texts, strict=True))
+    rows = container.parquet_table(members["manifest/documents.parquet"], file).to_pylist()
+    return {row["document_id"]: row["text"] for row in rows}
 
 
 def _sound_manifest(
@@ -187,24 +192,9 @@ def _sound_manifest(
     return manifest
 
 
-def _require_visible(study: Study, recipe_hash: str, file: Path) -> None:
-    from contextcliff_dagster.studies import measures, own_study
-
-    own = own_study(study.name)
-    if own is not None and measures(own[1]) != measures(study, recipe_hash):
-        raise StudyError(
-            f"{own[0]} would hide the study of {file}: both are called {study.name!r} and measure "
-            "different things; rename yours, or import without CONTEXTCLIFF_STUDIES."
-        )
-
-
 def _describe(study: Study) -> dict[str, Any]:
     recipe = study.recipe()
-    texts = {
-        "template": recipe.template,
-        "system": recipe.system,
-        "instructions": "\n".join(recipe.instructions),
-    }
+    texts = {**recipe.to_dict(), "instructions": "\n".join(recipe.instructions)}
     return {
         # As configured, relative paths too: the sample's specification is hashed from these words.
         "study": study.model_dump(mode="json"),

@@ -18,15 +18,7 @@ USER, ASSISTANT, END, SYSTEM = SPECIALS = ("<|user|>", "<|assistant|>", "<|end|>
 WINDOW = 8_192
 """Window of the reference models in tokens (`max_position_embeddings`)."""
 
-NAMES = (
-    "Ledger of day ",
-    " SKU-",
-    " qty=",
-    " sub=",
-    "Find",
-    "Report",
-    "State",
-)
+NAMES = ("Ledger of day ", " SKU-", " qty=", " sub=", "Find", "Report", "State")
 
 CHAT_TEMPLATE = """\
 {%- for message in messages -%}
@@ -44,16 +36,13 @@ def render_chat(messages: Sequence[Mapping[str, str]], *, continue_final: bool =
     the assistant's turn opened, or, with `continue_final`, inside the final assistant message
     (answer prefill). Raises ValueError for a role that the models do not know.
     """
-    parts = []
-    for index, message in enumerate(messages):
+    text = ""
+    for message in messages:
         role = message["role"]
         if role not in ("system", "user", "assistant"):
             raise ValueError(f"The reference models know no role {role!r}.")
-        open_end = continue_final and index == len(messages) - 1
-        parts.append(f"<|{role}|>{message['content']}")
-        if role != "user" and not open_end:
-            parts.append(END)
-    return "".join(parts) + ("" if continue_final else ASSISTANT)
+        text += f"<|{role}|>{message['content']}" + ("" if role == "user" else END)
+    return text.removesuffix(END) if continue_final else text + ASSISTANT
 
 
 def _byte_symbols() -> dict[int, str]:
@@ -70,11 +59,11 @@ def vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
     symbols = _byte_symbols()
     tokens = list(SPECIALS) + [symbols[byte] for byte in range(256)]
     merges: list[tuple[str, str]] = []
-    pairs = [a + b for a, b in itertools.product("0123456789", repeat=2)]
-    rank = {pair: n for n, pair in enumerate(pairs)}
-    for pair in pairs:
-        merges.append((pair[0], pair[1]))
-    for a, b, c in itertools.product("0123456789", repeat=3):
+    digits = "0123456789"
+    pairs = [(a, b) for a in digits for b in digits]
+    rank = {a + b: n for n, (a, b) in enumerate(pairs)}
+    merges.extend(pairs)
+    for a, b, c in itertools.product(digits, repeat=3):
         # BPE applies the lower-ranked pair first, so that is the pair a triple is merged from.
         merges.append((a + b, c) if rank[a + b] <= rank[b + c] else (a, b + c))
     for name in NAMES:

@@ -102,11 +102,6 @@ def records_for_tokens(tokens: float) -> int:
     return math.floor((tokens - HEADER_TOKENS) / TOKENS_PER_RECORD)
 
 
-def question_text(key: int, wording: str = WORDINGS[0]) -> str:
-    """The question for an item: `Find SKU-482?`."""
-    return f"{wording} SKU-{key:03d}?"
-
-
 def draw_ledgers(rng: np.random.Generator, n: int, records: int) -> LedgerArrays:
     """Draw `n` ledgers of `records` records.
 
@@ -132,14 +127,12 @@ def draw_ledgers(rng: np.random.Generator, n: int, records: int) -> LedgerArrays
     return LedgerArrays(rng.integers(0, 1_000, n), key, is_substitute, target, quantity)
 
 
-def _ledger(
-    arrays: LedgerArrays, row: int, rng: np.random.Generator, per_level: int, wording: str
-) -> Ledger:
-    key = arrays.key[row].tolist()
-    target = arrays.target[row].tolist()
-    substitute = arrays.is_substitute[row].tolist()
-    quantity = [f"{high:03d}{low:03d}" for high, low in arrays.quantity[row].tolist()]
-    day = int(arrays.day[row])
+def _ledger(rng: np.random.Generator, records: int, per_level: int) -> Ledger:
+    arrays = draw_ledgers(rng, 1, records)
+    key, target = arrays.key[0].tolist(), arrays.target[0].tolist()
+    substitute = arrays.is_substitute[0].tolist()
+    quantity = [f"{high:03d}{low:03d}" for high, low in arrays.quantity[0].tolist()]
+    day = int(arrays.day[0])
     lines = [f"Ledger of day {day:03d}"]
     for k, is_substitute, at, amount in zip(key, substitute, target, quantity, strict=True):
         lines.append(
@@ -149,23 +142,20 @@ def _ledger(
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     questions = []
     for level in (1, 2):
-        candidates = np.flatnonzero(arrays.is_substitute[row] == (level == 2))
+        candidates = np.flatnonzero(arrays.is_substitute[0] == (level == 2))
         asked = rng.choice(candidates, min(per_level, candidates.size), replace=False)
         for index in asked.tolist():
             at = target[index]
-            amount = quantity[at]
+            amount, two = quantity[at], level == 2
+            both_steps = (f"{key[at]:03d}; qty={amount}", f"qty={amount}", amount)
             questions.append(
                 LedgerQuestion(
-                    question=question_text(key[index], wording),
-                    answers=(amount,)
-                    if level == 1
-                    else (f"{key[at]:03d}; qty={amount}", f"qty={amount}", amount),
+                    question=f"{WORDINGS[0]} SKU-{key[index]:03d}?",
+                    answers=both_steps if two else (amount,),
                     level=level,
-                    task="lookup" if level == 1 else "two_hop",
+                    task="two_hop" if two else "lookup",
                     evidence_position=(HEADER_TOKENS + TOKENS_PER_RECORD * at) / length,
-                    inter_evidence_tokens=None
-                    if level == 1
-                    else TOKENS_PER_RECORD * abs(at - index),
+                    inter_evidence_tokens=TOKENS_PER_RECORD * abs(at - index) if two else None,
                     # The header is line 0; a record ends with its line.
                     evidence=tuple((starts[i + 1], starts[i + 2]) for i in sorted({at, index})),
                 )
@@ -180,11 +170,7 @@ def _ledger(
 
 
 def generate_ledger(
-    seed: int,
-    records: int | None = None,
-    *,
-    questions_per_level: int = 1,
-    wording: str = WORDINGS[0],
+    seed: int, records: int | None = None, *, questions_per_level: int = 1
 ) -> Ledger:
     """One ledger; the same arguments give the same bytes.
 
@@ -194,7 +180,7 @@ def generate_ledger(
     rng = np.random.default_rng(seed)
     if records is None:
         records = _draw_records(rng, MIN_RECORDS, MAX_RECORDS)
-    return _ledger(draw_ledgers(rng, 1, records), 0, rng, questions_per_level, wording)
+    return _ledger(rng, records, questions_per_level)
 
 
 def _draw_records(rng: np.random.Generator, low: int, high: int) -> int:
@@ -209,7 +195,6 @@ def iter_ledgers(
     max_tokens: int = ledger_tokens(MAX_RECORDS),
     *,
     questions_per_level: int = 1,
-    wording: str = WORDINGS[0],
 ) -> Iterator[Ledger]:
     """`n_documents` ledgers whose lengths, log-uniform, lie in min_tokens..max_tokens (inclusive).
 
@@ -225,5 +210,4 @@ def iter_ledgers(
         )
     for index in range(n_documents):
         rng = np.random.default_rng((seed, index))
-        arrays = draw_ledgers(rng, 1, _draw_records(rng, low, high))
-        yield _ledger(arrays, 0, rng, questions_per_level, wording)
+        yield _ledger(rng, _draw_records(rng, low, high), questions_per_level)

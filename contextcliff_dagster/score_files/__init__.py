@@ -1,4 +1,4 @@
-"""Scores that somebody measured elsewhere: files of records, tables of means by length, logs.
+"""Scores measured elsewhere: files of records, tables of means by length, logs.
 
 Belongs here: reading CSV, TSV, JSON Lines, JSON and Parquet by whole columns, and refusing what
 cannot be analysed with the file and the row; logs of other evaluation tools (`logs`). Does not
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import stem
-from contextcliff_dagster.score_files.logs import LogOptions, read_log
+from contextcliff_dagster.score_files.logs.answers import LogOptions
+from contextcliff_dagster.score_files.logs.detect import read_log
 from contextcliff_dagster.score_files.mean_tables import MeansTable, read_tables
-from contextcliff_dagster.score_files.model_selection import chosen, need_two_lengths
-from contextcliff_dagster.score_files.pooling import pooled
-from contextcliff_dagster.score_files.reader import read_scores
+from contextcliff_dagster.score_files.reader import chosen, need_two_lengths, pooled, read_scores
 from contextcliff_dagster.score_files.records import ScoreRecords, read_records
 
 __all__ = [

@@ -40,15 +40,15 @@ def numbers(columns: Columns, name: str) -> Floats:
     import pyarrow.compute as pc
 
     array = _decoded(columns.arrays[name])
-    kind = array.type
-    if pa.types.is_null(kind):
+    kind, types = array.type, pa.types
+    if types.is_null(kind):
         return np.full(columns.rows, np.nan)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if types.is_string(kind) or types.is_large_string(kind):
         return _parsed(columns, name, array)
-    if not (pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or _is_number(kind)):
-        raise ScoreFileError(f"{columns.path}: column {name!r} holds {kind}, no numbers.")
-    if pa.types.is_boolean(kind):
+    if types.is_boolean(kind):
         array = pc.cast(array, pa.uint8())
+    elif not (types.is_decimal(kind) or types.is_integer(kind) or types.is_floating(kind)):
+        raise ScoreFileError(f"{columns.path}: column {name!r} holds {kind}, no numbers.")
     out: Floats = pc.cast(array, pa.float64(), safe=False).to_numpy().astype(np.float64)
     return out
 
@@ -72,7 +72,7 @@ def texts(columns: Columns, name: str) -> pa.ChunkedArray:
     return pc.if_else(pc.equal(named, ""), None, named)
 
 
-def refuse(columns: Columns, name: str, bad: Bools, why: str, rows: Any = None) -> None:
+def refuse(columns: Columns, name: str, bad: Bools, why: str) -> None:
     """Raises:
     ScoreFileError: a value is ``bad``; the first is named, with ``why`` behind its value.
     """
@@ -93,11 +93,32 @@ def lengths(columns: Columns) -> Floats:
     Raises:
         ScoreFileError: one is not.
     """
-    found = numbers(columns, "length_tokens")
-    refuse(columns, "length_tokens", ~np.isfinite(found), "; a length is a number of tokens")
-    refuse(columns, "length_tokens", found <= 0, "; a length is above 0 tokens")
-    refuse(columns, "length_tokens", found > MOST_TOKENS, "; that is no number of tokens")
-    return found
+    tokens = numbers(columns, "length_tokens")
+    refuse(columns, "length_tokens", ~np.isfinite(tokens), "; a length is a number of tokens")
+    refuse(columns, "length_tokens", tokens <= 0, "; a length is above 0 tokens")
+    refuse(columns, "length_tokens", tokens > MOST_TOKENS, "; that is no number of tokens")
+    return tokens
+
+
+def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:
+    """(model, index of its rows) in order of the models' names; all rows where none is named.
+
+    Raises:
+        ScoreFileError: some rows name a model and others do not.
+    """
+    import pandas as pd
+
+    everything = slice(None)
+    if "model" not in columns.arrays:
+        return [(None, everything)]
+    models = texts(columns, "model")
+    refuse(columns, "model", models.is_null().to_numpy(), "; name it in every row, or in none")
+    codes, known = pd.factorize(models.to_pandas(), sort=True)
+    if len(known) == 1:
+        return [(str(known[0]), everything)]
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+    return list(zip(map(str, known), parts, strict=True))
 
 
 def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Floats:
@@ -122,12 +143,6 @@ def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(array.type):
         return pc.cast(array, array.type.value_type)
     return array
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:

@@ -12,14 +12,15 @@ import io
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.row_parsers import (
-    as_array,
+    BOM,
+    json_lines,
+    loads,
     read_csv,
-    read_json_array,
-    read_json_lines,
+    read_objects,
 )
 
 if TYPE_CHECKING:
@@ -39,16 +40,11 @@ PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 _HEAD = 1 << 20
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What of a file was asked for, and the names of all there is.
-
-    ``arrays``: an Arrow array of ``rows`` values for each wanted column that the file has. Rows are
-    counted from 1; a header is none.
-    """
+    """The names of all columns of a file, and ``rows`` values of each wanted one that it has."""
 
     path: Path
     found: tuple[str, ...]
@@ -65,11 +61,11 @@ def read_columns(path: Path, texts: Collection[str], numbers: Collection[str]) -
     Raises:
         ScoreFileError: the file is not there, is empty, or is not what its ending says.
     """
-    kind = _kind(path)
+    readers = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}
     try:
-        columns = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}[kind](
-            path, frozenset(texts), frozenset(numbers)
-        )
+        columns = readers[_kind(path)](path, frozenset(texts), frozenset(numbers))
+    except FileNotFoundError as error:
+        raise ScoreFileError(f"There is no file {path}.") from error
     except OSError as error:
         raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not columns.rows:
@@ -90,13 +86,8 @@ def stem(path: Path) -> str:
 def _kind(path: Path) -> str:
     if path.is_dir():
         raise ScoreFileError(f"{path} is a folder; name the files in it.")
-    try:
-        start = _first_bytes(path, 64)
-    except FileNotFoundError as error:
-        raise ScoreFileError(f"There is no file {path}.") from error
-    except OSError as error:
-        raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if not start.removeprefix(_BOM).strip():
+    start = _first_bytes(path, 64)
+    if not start.removeprefix(BOM).strip():
         raise ScoreFileError(f"{path} is empty: give at least two rows of different lengths.")
     if start.startswith(_UTF16_OR_32):
         raise ScoreFileError(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
@@ -106,7 +97,7 @@ def _kind(path: Path) -> str:
         kind = "parquet" if kind in (None, "parquet") else None
     elif kind == "parquet":
         kind = None
-    elif kind is None and start.removeprefix(_BOM).lstrip()[:1] in (b"{", b"["):
+    elif kind is None and start.removeprefix(BOM).lstrip()[:1] in (b"{", b"["):
         kind = "json"
     if kind is None:
         raise ScoreFileError(
@@ -133,7 +124,7 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    head = _first_bytes(path, _HEAD).removeprefix(_BOM)
+    head = _first_bytes(path, _HEAD).removeprefix(BOM)
     first = next((line for line in head.splitlines() if line.strip()), b"")
     skipped = head.index(first)  # blank lines before the header
     try:
@@ -142,7 +133,8 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
         raise ScoreFileError(f"The header of {path} is not UTF-8; save the file as UTF-8.") from (
             error
         )
-    delimiter = "\t" if path.name.lower().split(".")[1:2] == ["tsv"] else _delimiter(line)
+    is_tsv = path.name.lower().split(".")[1:2] == ["tsv"]
+    delimiter = "\t" if is_tsv else max(",;\t", key=line.count)
     header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     wanted = [name for name in header if name in texts | numbers]
     for name in wanted:
@@ -166,17 +158,14 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
                 null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"],
             ),
         )
-        arrays, rows = {name: table[name] for name in wanted}, table.num_rows
-        odd = (pa.types.is_temporal, pa.types.is_binary)  # what is no UTF-8 comes as bytes
-        if any(is_odd(array.type) for array in arrays.values() for is_odd in odd):
-            arrays, rows = read_csv(path, opened(path), delimiter, header, wanted)
+        kinds = [table[name].type for name in wanted]
+        readable = not any(pa.types.is_temporal(k) or pa.types.is_binary(k) for k in kinds)
     except pa.ArrowInvalid:
-        arrays, rows = read_csv(path, opened(path), delimiter, header, wanted)
+        readable = False
+    if readable:  # what is no UTF-8 comes as bytes
+        return Columns(path, tuple(header), {n: table[n] for n in wanted}, table.num_rows)
+    arrays, rows = read_csv(path, opened(path), delimiter, header, wanted)
     return Columns(path, tuple(header), arrays, rows)
-
-
-def _delimiter(header: str) -> str:
-    return max(",;\t", key=header.count)
 
 
 def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
@@ -192,7 +181,8 @@ def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> C
                 arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
             )
     except pa.ArrowInvalid:
-        return _plain(path, *read_json_lines(path, opened(path), texts | numbers))
+        with io.BufferedReader(opened(path)) as lines:
+            return Columns(path, *read_objects(path, json_lines(path, lines), texts | numbers))
     arrays = {
         name: table[name]
         for name in schema.names
@@ -213,31 +203,24 @@ def _json_schema(
     first = arrow_json.read_json(io.BytesIO(head)).schema
     fields = []
     for name in sorted(texts | numbers):
-        type_ = pa.string() if name in texts else pa.float64()
-        if name in first.names:
-            seen = first.field(name).type
-            if pa.types.is_integer(seen) and name in numbers:
-                seen = pa.float64()  # a fraction may follow
-            # What looks like a time is a name that looks like one.
-            type_ = pa.string() if pa.types.is_timestamp(seen) else seen
-            type_ = (pa.string() if name in texts else pa.float64()) if _untold(seen) else type_
-        fields.append((name, type_))
+        plain = pa.string() if name in texts else pa.float64()
+        seen = first.field(name).type if name in first.names else pa.null()
+        if pa.types.is_null(seen) or (pa.types.is_integer(seen) and name in numbers):
+            seen = plain  # a fraction may follow
+        # What looks like a time is a name that looks like one.
+        fields.append((name, pa.string() if pa.types.is_timestamp(seen) else seen))
     return pa.schema(fields), first.names
 
 
-def _untold(seen: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_null(seen))
-
-
 def _json(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
-
-    start = _first_bytes(path, _HEAD).removeprefix(_BOM).lstrip()
-    if not start.startswith(b"["):
+    if not _first_bytes(path, _HEAD).removeprefix(BOM).lstrip().startswith(b"["):
         return _json_lines(path, texts, numbers)
     with opened(path) as file:
-        return _plain(path, *read_json_array(path, file.read(), texts | numbers))
+        try:
+            items = loads(file.read())
+        except ValueError as error:
+            raise ScoreFileError(f"{path} is not JSON: {error}.") from error
+    return Columns(path, *read_objects(path, items, texts | numbers))
 
 
 def _parquet(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
@@ -258,8 +241,3 @@ def _parquet(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Colu
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ScoreFileError(f"{path} is not readable Parquet: {reason}") from error
-
-
-def _plain(path: Path, values: dict[str, list[Any]], found: list[str], rows: int) -> Columns:
-
-    return Columns(path, tuple(found), {k: as_array(v) for k, v in values.items()}, rows)

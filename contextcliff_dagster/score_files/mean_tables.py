@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from contextcliff_dagster.score_files.column_values import (
     numbers,
     of_scale,
     refuse,
-    texts,
+    rows_by_model,
 )
 from contextcliff_dagster.score_files.columns import Columns, read_columns
-from contextcliff_dagster.score_files.records import rows_by_name
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
@@ -64,38 +63,22 @@ def read_tables(path: Path, *, scale: float = 1.0) -> list[MeansTable]:
     length, mean = lengths(columns), numbers(columns, "mean")
     refuse(columns, "mean", ~np.isfinite(mean), "; give a number or leave the row out")
     mean = of_scale(columns, "mean", mean, scale)
-    stated = {name: _stated(columns, name, scale) for name in ("base_score", "threshold")}
-    n = _counts(columns)
-    if "model" in columns.arrays:
-        models = texts(columns, "model")
-        refuse(columns, "model", models.is_null().to_numpy(), "; name it in every row, or in none")
-        parts: list[tuple[str | None, Any]] = list(rows_by_name(models))
-    else:
-        parts = [(None, None)]
-    found = []
-    for model, rows in parts:
-        chosen = np.arange(columns.rows) if rows is None else rows
-        tokens, means, counts = _pooled(length[chosen], mean[chosen], n[chosen])
-        facts = {
-            name: _only(columns, name, values[chosen], model) for name, values in stated.items()
-        }
-        found.append(MeansTable(model, tokens, means, counts, **facts))
-    return found
-
-
-def _counts(columns: Columns) -> Floats:
-    if "n" not in columns.arrays:
-        return np.full(columns.rows, np.nan)
-    n = numbers(columns, "n")
+    absent = np.full(columns.rows, np.nan)
+    stated = {
+        name: of_scale(columns, name, numbers(columns, name), scale)
+        if name in columns.arrays
+        else absent
+        for name in ("base_score", "threshold")
+    }
+    n = numbers(columns, "n") if "n" in columns.arrays else absent
     wrong = (n < 1) | (n != np.round(n))
     refuse(columns, "n", wrong & ~np.isnan(n), "; it counts examples, or stays empty")
-    return n
-
-
-def _stated(columns: Columns, name: str, scale: float) -> Floats:
-    if name not in columns.arrays:
-        return np.full(columns.rows, np.nan)
-    return of_scale(columns, name, numbers(columns, name), scale)
+    tables = []
+    for model, rows in rows_by_model(columns):
+        tokens, means, counts = _pooled(length[rows], mean[rows], n[rows])
+        facts = {name: _only(columns, name, values[rows], model) for name, values in stated.items()}
+        tables.append(MeansTable(model, tokens, means, counts, **facts))
+    return tables
 
 
 def _only(columns: Columns, name: str, values: Floats, model: str | None) -> float | None:

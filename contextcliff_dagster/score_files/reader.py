@@ -1,22 +1,28 @@
-"""Records of a file that is a log of another tool, or carries lengths and scores itself."""
+"""Score files as an analysis asks for them: records of any kind, several files pooled, one model
+chosen."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.score_files.logs import LogOptions, read_log
-from contextcliff_dagster.score_files.logs.answers import TEXT_FIELDS
-from contextcliff_dagster.score_files.logs.lengths import Lengths, digest
-from contextcliff_dagster.score_files.records import CountedTexts, ScoreRecords, read_records
+from contextcliff_dagster.score_files.columns import stem
+from contextcliff_dagster.score_files.logs.answers import LogOptions
+from contextcliff_dagster.score_files.logs.detect import read_log
+from contextcliff_dagster.score_files.logs.lengths import Lengths
+from contextcliff_dagster.score_files.records import ScoreRecords, read_records
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from contextcliff_dagster.score_files.mean_tables import MeansTable
+
+T = TypeVar("T", bound="ScoreRecords | MeansTable")
 
 
 def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[ScoreRecords]:
-    """The records of ``path`` by model, told by its content.
+    """The records of ``path`` by model; its content shows what it is.
 
     Raises:
         ScoreFileError: it cannot be used, or ``log`` says how to read a log and it is none.
@@ -28,14 +34,113 @@ def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[Scor
             f"{path} is no log of another tool: --metric, --score, --documents and --partial say "
             "how to read one, and its own columns say the rest."
         )
-    return read_records(path, scale=scale, counted=_counted(log) if log.tokenizer else None)
+    return read_records(path, scale=scale, counted=Lengths(log) if log.tokenizer else None)
 
 
-def _counted(log: LogOptions) -> CountedTexts:
-    lengths = Lengths(log)
+def pooled(files: Sequence[tuple[Path, Sequence[ScoreRecords]]]) -> list[ScoreRecords]:
+    """The records of all ``files`` by model, in order of the models' names.
 
-    def measure(text: str) -> tuple[str, int]:
-        document = digest(text)
-        return document, lengths.count(text, document)
+    Examples of logs that share a name are repeats of one; those of other files are distinguished by
+    their file. Files that name no model are of one.
 
-    return CountedTexts(lengths.name, TEXT_FIELDS, measure)
+    Raises:
+        ScoreFileError: lengths or scores of one model are not the same measure in all files.
+    """
+    by_model: dict[str | None, list[tuple[Path, ScoreRecords]]] = {}
+    for path, of_file in files:
+        for records in of_file:
+            by_model.setdefault(records.model, []).append((path, records))
+    if None in by_model and len(by_model) > 1:
+        path = by_model[None][0][0]
+        raise ScoreFileError(
+            f"{path} names no model and other files do: analyse it by itself with --model NAME."
+        )
+    return [_one(by_model[model]) for model in sorted(by_model, key=str)]
+
+
+def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
+    import pandas as pd
+
+    path, first = parts[0]
+    for other, records in parts[1:]:
+        if records.length_kind != first.length_kind:
+            kinds = (kind or "length_tokens" for kind in (first.length_kind, records.length_kind))
+            raise ScoreFileError(
+                f"{path} and {other} have lengths that are not alike ({'; '.join(kinds)}): pool "
+                "files of one measure, or count all with --tokenizer."
+            )
+        if records.score_name != first.score_name:
+            raise ScoreFileError(
+                f"{path} and {other} have other scores ({first.score_name}; {records.score_name}): "
+                "choose one with --metric NAME, or --score em, f1 or contained."
+            )
+    tasks = sorted({records.task for _, records in parts if records.task})
+    frames = []
+    for at, records in parts:
+        frame = records.frame
+        if len(tasks) > 1 and records.task is not None:
+            frame = frame.assign(task=records.task)
+        if records.length_kind is None and "example_id" in frame:
+            named = f"{stem(at)}/" + frame["example_id"].astype("string")
+            frame = frame.assign(example_id=named.astype(object).where(named.notna(), None))
+        frames.append(frame)
+    frame = pd.concat(frames, ignore_index=True)
+    if "example_id" in frame and first.length_kind is not None:
+        frame["replicate"] = frame.groupby("example_id", dropna=False).cumcount()
+    notes = dict.fromkeys(note for _, records in parts for note in records.notes)
+    if len(tasks) > 1:
+        mixed = (
+            f"{len(tasks)} tasks are pooled ({', '.join(tasks[:6])}"
+            f"{' and others' if len(tasks) > 6 else ''}): where long documents belong to harder "
+            "tasks, a fall is the tasks' and not the length's."
+        )
+        notes[mixed] = None
+    task = tasks[0] if len(tasks) == 1 else None
+    return replace(first, frame=frame, task=task, notes=tuple(notes))
+
+
+def chosen(
+    path: Path, found: Sequence[T], *, model: str | None, by_model: bool
+) -> list[tuple[str, T]]:
+    """Those of ``found`` to analyse, each with its name.
+
+    ``model`` picks one of the file's models, or names the one of a file that names none. A file of
+    one model needs neither that nor ``by_model``; without any name it is called as the file.
+
+    Raises:
+        ScoreFileError: there are several and none was chosen, or the chosen one is not there.
+    """
+    names = [str(item.model) for item in found if item.model is not None]
+    if not names:
+        if by_model:
+            raise ScoreFileError(
+                f"{path} has no column 'model' to go by; leave --by model out, or name its one "
+                "model with --model NAME."
+            )
+        return [(model or stem(path), found[0])]
+    listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    if model is not None and model not in names:
+        raise ScoreFileError(f"{path} has no model {model!r}; it has {listed}.")
+    if model is not None:
+        return [(model, found[names.index(model)])]
+    if len(names) > 1 and not by_model:
+        raise ScoreFileError(
+            f"{path} holds {len(names)} models ({listed}): choose one with --model NAME, or take "
+            "each by itself with --by model."
+        )
+    return list(zip(names, found, strict=True))
+
+
+def need_two_lengths(path: Path, found: ScoreRecords | MeansTable) -> None:
+    """Raises:
+    ScoreFileError: there is no score at all, or only at one length.
+    """
+    seen = found.measured_lengths
+    of_model = "" if found.model is None else f" of model {found.model!r}"
+    if not len(seen):
+        raise ScoreFileError(f"{path}: no row{of_model} has a score, so nothing can be analysed.")
+    if (seen == seen[0]).all():
+        raise ScoreFileError(
+            f"{path}: everything{of_model} was measured at one length, {seen[0]:,.0f} tokens; "
+            "an effect of length needs at least two."
+        )

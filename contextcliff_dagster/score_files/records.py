@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,12 @@ from contextcliff_dagster.score_files.column_values import (
     numbers,
     of_scale,
     refuse,
+    rows_by_model,
     texts,
 )
 from contextcliff_dagster.score_files.columns import Columns, read_columns
+from contextcliff_dagster.score_files.logs.answers import TEXT_FIELDS
+from contextcliff_dagster.score_files.logs.lengths import Lengths, digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,20 +65,8 @@ class ScoreRecords:
         return out
 
 
-@dataclass(frozen=True, slots=True)
-class CountedTexts:
-    """Lengths that are counted from a column of texts: by which tokenizer, and the columns' names.
-
-    ``measure`` gives the name of a text's document and its tokens.
-    """
-
-    tokenizer: str
-    columns: Sequence[str]
-    measure: Callable[[str], tuple[str, int]]
-
-
 def read_records(
-    path: Path, *, scale: float = 1.0, counted: CountedTexts | None = None
+    path: Path, *, scale: float = 1.0, counted: Lengths | None = None
 ) -> list[ScoreRecords]:
     """The records of ``path`` by model, in order of the models' names; one where it names none.
 
@@ -90,21 +80,17 @@ def read_records(
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
     """
-    columns = read_columns(path, (*_TEXTS, *(counted.columns if counted else ())), _NUMBERS)
+    columns = read_columns(path, (*_TEXTS, *(TEXT_FIELDS if counted else ())), _NUMBERS)
     hint = "; a table of means is read with --aggregated" if "mean" in columns.found else ""
     need(columns, *(() if counted else ("length_tokens",)), "score", hint=hint)
     frame = _frame(columns, scale, counted)
-    if "model" not in columns.arrays:
-        return [_records(None, frame)]
-    models = texts(columns, "model")
-    refuse(columns, "model", models.is_null().to_numpy(), "; name it in every row, or in none")
     return [
-        _records(name, frame if rows is None else frame.iloc[rows].reset_index(drop=True))
-        for name, rows in rows_by_name(models)
+        _records(model, frame.iloc[rows].reset_index(drop=True))
+        for model, rows in rows_by_model(columns)
     ]
 
 
-def _frame(columns: Columns, scale: float, counted: CountedTexts | None) -> pd.DataFrame:
+def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFrame:
     import pandas as pd
 
     data: dict[str, Any] = _measured(columns, counted)
@@ -121,22 +107,19 @@ def _frame(columns: Columns, scale: float, counted: CountedTexts | None) -> pd.D
     for name in _TIMES_AND_TOKENS:
         if name in columns.arrays:
             data[name] = numbers(columns, name)
-    if "evidence_position" in data:
-        position = data["evidence_position"]
-        outside = (position < 0) | (position > 1)
-        refuse(
-            columns, "evidence_position", outside, "; a place is 0 (start) to 1 (end of the text)"
-        )
-    if "inter_evidence_tokens" in data:
-        below = data["inter_evidence_tokens"] < 0
-        refuse(columns, "inter_evidence_tokens", below, "; a distance counts tokens from 0")
+    for name, most, why in (
+        ("evidence_position", 1.0, "; a place is 0 (start) to 1 (end of the text)"),
+        ("inter_evidence_tokens", np.inf, "; a distance counts tokens from 0"),
+    ):
+        if name in data:
+            refuse(columns, name, (data[name] < 0) | (data[name] > most), why)
     if "replicate" in columns.arrays:  # numbers or names, they are only distinguished
         data["replicate"] = pd.factorize(texts(columns, "replicate").to_pandas(), sort=True)[0]
     for name in _FACTS:
         if name in columns.arrays:
             data[name] = pd.Categorical(texts(columns, name).to_pandas())
     if counted is not None:
-        data["tokenizer"] = pd.Categorical([counted.tokenizer] * columns.rows)
+        data["tokenizer"] = pd.Categorical([counted.name] * columns.rows)
     for name in _CATEGORIES:
         with suppress(ScoreFileError):  # what holds no names is left aside
             if name in columns.arrays:
@@ -144,7 +127,7 @@ def _frame(columns: Columns, scale: float, counted: CountedTexts | None) -> pd.D
     return pd.DataFrame(data, copy=False)
 
 
-def _measured(columns: Columns, counted: CountedTexts | None) -> dict[str, Any]:
+def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
     """``length_tokens`` as the file has it, or counted, and then ``document_id``, too.
 
     Raises:
@@ -154,43 +137,29 @@ def _measured(columns: Columns, counted: CountedTexts | None) -> dict[str, Any]:
 
     if counted is None:
         return {"length_tokens": lengths(columns)}
-    names = [name for name in counted.columns if name in columns.arrays]
+    names = [name for name in TEXT_FIELDS if name in columns.arrays]
     if not names:
         found = ", ".join(columns.found) or "none"
         raise ScoreFileError(
             f"{columns.path} has no column of texts whose tokens --tokenizer could count (one of "
-            f"{', '.join(counted.columns)}); columns found: {found}."
+            f"{', '.join(TEXT_FIELDS)}); columns found: {found}."
         )
     rows = zip(*(texts(columns, name).to_pylist() for name in names), strict=True)
     whole = [max((text for text in row if text), key=len, default="") for row in rows]
-    measured = [counted.measure(text) if text.strip() else ("", 0) for text in whole]
-    tokens = np.array([tokens for _, tokens in measured], dtype=np.float64)
+    digests = [digest(text) for text in whole]
+    tokens = np.array(
+        [
+            float(counted.count(text, document)) if text.strip() else 0.0
+            for text, document in zip(whole, digests, strict=True)
+        ]
+    )
     refuse(columns, names[0], tokens <= 0, "; give every row its text")
-    return {"length_tokens": tokens, "document_id": pd.Series([name for name, _ in measured])}
-
-
-def rows_by_name(names: Any) -> list[tuple[str, Any]]:
-    """(name, rows) in order of names; ``None`` for all rows where there is one name."""
-    import pandas as pd
-
-    codes, known = pd.factorize(names.to_pandas(), sort=True)
-    if len(known) == 1:
-        return [(str(known[0]), None)]
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(codes))[:-1])
-    return list(zip(map(str, known), parts, strict=True))
+    return {"length_tokens": tokens, "document_id": pd.Series(digests)}
 
 
 def _records(model: str | None, frame: pd.DataFrame) -> ScoreRecords:
-    task, tokenizer = (_only(frame, name) for name in _FACTS)
+    known = {name: frame[name].dropna().unique() for name in _FACTS if name in frame}
+    facts: dict[str, Any] = {name: str(seen[0]) for name, seen in known.items() if len(seen) == 1}
     # Several tasks are categories of questions.
-    facts = ["tokenizer"] if task is None else [*_FACTS]
-    frame = frame.drop(columns=[name for name in facts if name in frame.columns])
-    return ScoreRecords(model, frame, task, tokenizer)
-
-
-def _only(frame: pd.DataFrame, name: str) -> str | None:
-    if name not in frame.columns:
-        return None
-    seen = frame[name].dropna().unique()
-    return str(seen[0]) if len(seen) == 1 else None
+    dropped = [name for name in known if name in facts or name != "task"]
+    return ScoreRecords(model, frame.drop(columns=dropped), **facts)

@@ -14,7 +14,7 @@ from contextcliff_dagster.contracts import ScoreFileError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
+BOM = b"\xef\xbb\xbf"
 _LONGEST_FIELD = 2**31 - 1  # the csv module's own limit is shorter than many documents
 
 
@@ -48,13 +48,10 @@ def read_csv(
     rows = 0
     csv.field_size_limit(_LONGEST_FIELD)
     with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as lines:
-        reader = csv.reader(lines, delimiter=delimiter)
+        reader = filter(any, csv.reader(lines, delimiter=delimiter))
         try:
-            next(fields for fields in reader if any(fields))
-            for fields in reader:
-                if not any(fields):
-                    continue
-                rows += 1
+            next(reader)
+            for rows, fields in enumerate(reader, start=1):
                 if len(fields) != len(header):
                     raise ScoreFileError(
                         f"{path}, row {rows} has {len(fields)} fields, the header has "
@@ -71,72 +68,50 @@ def read_csv(
     return {name: as_array(column) for name, column in values.items()}, rows
 
 
-def read_json_lines(
-    path: Path, file: Any, wanted: Collection[str]
-) -> tuple[dict[str, list[Any]], list[str], int]:
-    """The ``wanted`` fields of one object a line, the names of all fields, the number of objects.
+def loads(content: bytes) -> Any:
+    """The JSON value in ``content``; NaN and Infinity pass, and are refused by their row later.
 
     Raises:
-        ScoreFileError: a line is not one JSON object.
+        ValueError: there is none.
     """
+    import orjson
 
-    with io.BufferedReader(file) as lines:
-        return _fields(path, objects_of(path, lines), wanted)
+    try:
+        return orjson.loads(content.removeprefix(BOM))
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(content)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
 
 
-def objects_of(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
+def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
     """The JSON value of each line that is not empty.
 
     Raises:
         ScoreFileError: a line is not JSON.
     """
-    import orjson
-
-    count = 0
-    for line in lines:
-        if line.strip(b" \t\r\n\xef\xbb\xbf"):
-            count += 1
-            try:
-                try:
-                    yield orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
-                except orjson.JSONDecodeError:  # of NaN, which is refused by its row later
-                    yield json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError) as error:
-                reason = getattr(error, "msg", None) or str(error)
-                raise ScoreFileError(
-                    f"{path}, row {count} is not one JSON object: {reason}."
-                ) from error
+    written = (line for line in lines if line.strip(b" \t\r\n" + BOM))
+    for row, line in enumerate(written, start=1):
+        try:
+            yield loads(line)
+        except ValueError as error:
+            reason = getattr(error, "msg", None) or str(error)
+            raise ScoreFileError(f"{path}, row {row} is not one JSON object: {reason}.") from error
 
 
-def read_json_array(
-    path: Path, content: bytes, wanted: Collection[str]
-) -> tuple[dict[str, list[Any]], list[str], int]:
-    """The same of the objects of one JSON array.
+def read_objects(
+    path: Path, items: Iterable[Any], wanted: Collection[str]
+) -> tuple[tuple[str, ...], dict[str, pa.ChunkedArray], int]:
+    """The names of all fields of the objects ``items``, the ``wanted`` ones, and how many objects.
 
     Raises:
-        ScoreFileError: the file is not JSON, or an item is not an object.
+        ScoreFileError: an item is not an object.
     """
-    import orjson
-
-    content = content.removeprefix(b"\xef\xbb\xbf")
-    try:
-        try:
-            items = orjson.loads(content)
-        except orjson.JSONDecodeError:  # of NaN, which is refused by its row later
-            items = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ScoreFileError(f"{path} is not JSON: {error}.") from error
-    return _fields(path, iter(items), wanted)
-
-
-def _fields(
-    path: Path, items: Iterator[Any], wanted: Collection[str]
-) -> tuple[dict[str, list[Any]], list[str], int]:
     values: dict[str, list[Any]] = {name: [] for name in wanted}
     found: dict[str, None] = {}
     rows = 0
-    for item in items:
-        rows += 1
+    for rows, item in enumerate(items, start=1):
         if not isinstance(item, dict):
             raise ScoreFileError(
                 f"{path}, row {rows} is not a JSON object with named fields such as length_tokens."
@@ -144,4 +119,5 @@ def _fields(
         found.update(dict.fromkeys(item))
         for name, column in values.items():
             column.append(item.get(name))
-    return {name: values[name] for name in wanted if name in found}, list(found), rows
+    arrays = {name: as_array(values[name]) for name in wanted if name in found}
+    return tuple(found), arrays, rows

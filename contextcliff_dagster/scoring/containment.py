@@ -1,4 +1,4 @@
-"""Containment: does an accepted answer stand inside the output?
+"""Containment: is an accepted answer inside the output?
 
 RULER (Hsieh et al. 2024, `string_match_part`) and NoLiMa (Modarressi et al. 2025) ask whether the
 answer is a substring of the output, in lower case. So do we, with whole words and whole numbers:
@@ -13,7 +13,8 @@ containment is never below exact match.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 
 from contextcliff_dagster.scoring.normalize import answer_tokens
 from contextcliff_dagster.scoring.squad import bare
@@ -23,7 +24,7 @@ _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d"
 
 
 def contained(output: str, accepted: Sequence[str]) -> float:
-    """1.0 if one of the `accepted` answers stands in `output` as whole words, else 0.0.
+    """1.0 if one of the `accepted` answers is in `output` as whole words, else 0.0.
 
     >>> contained("It is in aisle 12.", ["aisle 12"]), contained("aisle 120", ["aisle 12"])
     (1.0, 0.0)
@@ -38,39 +39,28 @@ class Haystack:
     def __init__(self, text: str) -> None:
         self._text = _comparable(text)
         self._original = text
-        self._tokens: str | None = None
 
     def holds(self, phrase: str) -> bool:
-        """Whether `phrase` stands in the text as whole words; a phrase of nothing never does."""
+        """Whether `phrase` is in the text as whole words; a phrase of nothing never does."""
         needle = _comparable(phrase)
         if not needle:
             return False
         text = self._text
-        if any(_stands_alone(text, at, at + len(needle)) for at in _places(text, needle)):
-            return True
+        at = text.find(needle)
+        while at >= 0:
+            if not _joins(text, at) and not _joins(text, at + len(needle)):
+                return True
+            at = text.find(needle, at + 1)
         tokens = answer_tokens(phrase)
         return bool(tokens) and f" {' '.join(tokens)} " in self._token_text
 
-    @property
+    @cached_property
     def _token_text(self) -> str:
-        if self._tokens is None:
-            self._tokens = f" {' '.join(answer_tokens(self._original))} "
-        return self._tokens
+        return f" {' '.join(answer_tokens(self._original))} "
 
 
 def _comparable(text: str) -> str:
     return bare(text.translate(_STRAIGHT))
-
-
-def _places(text: str, needle: str) -> Iterator[int]:
-    at = text.find(needle)
-    while at >= 0:
-        yield at
-        at = text.find(needle, at + 1)
-
-
-def _stands_alone(text: str, start: int, end: int) -> bool:
-    return not _joins(text, start) and not _joins(text, end)
 
 
 def _joins(text: str, border: int) -> bool:

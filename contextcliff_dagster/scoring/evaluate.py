@@ -7,7 +7,7 @@ answers keep their name as tag, and null in every score and in `failed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -25,16 +25,13 @@ from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.scorers import open_scorer
 from contextcliff_dagster.scoring.taxonomy import tag_failure
 
-_CALL_COLUMNS = tuple(
-    name
-    for name in EVAL_RECORDS.column_names
-    if name not in {"parsed_answer", "em", "f1", "contained", "score", "failed", "failure"}
-)
-_CATEGORIES = ("kind", "domain", "source")
-"""What else an example may say of the category that its question is of."""
 _NOT_SCORED: dict[str, Any] = dict.fromkeys(
     ("parsed_answer", "em", "f1", "contained", "score", "failed")
 )
+_OF_SCORING = {*_NOT_SCORED, "failure"}
+_CALL_COLUMNS = tuple(name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING)
+_CATEGORIES = ("kind", "domain", "source")
+"""What else an example may say of the category that its question is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +72,6 @@ def score_rows(
         StudyError: the scorer is unknown or fails; the schema is no JSON Schema.
         StoreError: a row names an example that `examples` does not have.
     """
-    return list(_iter_scored(prediction_rows, examples, documents, rules))
-
-
-def _iter_scored(
-    prediction_rows: Iterable[Mapping[str, Any]],
-    examples: Mapping[str, Example],
-    documents: Callable[[str], str],
-    rules: ScoringRules,
-) -> Iterator[dict[str, Any]]:
     judge = open_scorer(rules.scorer)
 
     # Neighbouring rows mostly share a document; a few are kept, since they may be large.
@@ -91,13 +79,19 @@ def _iter_scored(
     def haystack(document_id: str) -> Haystack:
         return Haystack(documents(document_id))
 
+    records = []
     for row in prediction_rows:
         record = {name: row.get(name) for name in _CALL_COLUMNS}
         example = examples.get(str(row["example_id"]))
         if example is not None:
             record |= {name: _label(example.metadata.get(name)) for name in _CATEGORIES}
         if (no_answer := row.get("no_answer")) is not None:
-            yield record | _NOT_SCORED | {"failure": _no_answer_tag(no_answer, row)}
+            if no_answer not in UNSCORED_TAGS:
+                raise StoreError(
+                    f"A prediction of example {row.get('example_id')!r} has no answer for an "
+                    f"unknown reason, {no_answer!r}; rebuild the predictions."
+                )
+            records.append(record | _NOT_SCORED | {"failure": no_answer})
             continue
         if example is None:
             raise StoreError(
@@ -122,19 +116,18 @@ def _iter_scored(
                 asks_schema=rules.output_schema is not None,
                 holds_accepted=scores.contained > 0.0,
             )
-        yield record | {
+        record |= scores._asdict() | {
             "parsed_answer": parsed.text,
-            "em": scores.em,
-            "f1": scores.f1,
-            "contained": scores.contained,
             "score": getattr(scores, rules.primary),
             "failed": failed,
-            "failure": None if tag is None else tag.value,
+            "failure": tag and tag.value,
         }
+        records.append(record)
+    return records
 
 
 def _label(value: Any) -> str | None:
-    """``kind`` may be a field of somebody's own file: anything but a name is none."""
+    """``kind`` may be a field of the user's own file: anything but a name is none."""
     named = isinstance(value, str | int) and not isinstance(value, bool)
     return str(value) if named else None
 
@@ -145,12 +138,3 @@ def _finish_reason(row: Mapping[str, Any], max_output_tokens: int | None) -> str
     generated = row.get("completion_tokens")
     cut = max_output_tokens is not None and generated is not None and generated >= max_output_tokens
     return "length" if cut else None
-
-
-def _no_answer_tag(no_answer: str, row: Mapping[str, Any]) -> str:
-    if no_answer not in UNSCORED_TAGS:
-        raise StoreError(
-            f"A prediction of example {row.get('example_id')!r} has no answer for an unknown "
-            f"reason, {no_answer!r}; rebuild the predictions."
-        )
-    return no_answer

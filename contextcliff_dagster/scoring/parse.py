@@ -26,15 +26,8 @@ from contextcliff_dagster.contracts import StudyError
 _THOUGHT_TAGS = ("think", "thinking", "reasoning")
 _OPEN_THOUGHT = re.compile(rf"<({'|'.join(_THOUGHT_TAGS)})>", re.IGNORECASE)
 _END_MARKERS = (
-    "<|end|>",
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<|eom_id|>",
-    "<end_of_turn>",
-    "<eos>",
-    "</s>",
+    *("<|end|>", "<|eot_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>"),
+    *("<end_of_turn>", "<eos>", "</s>"),
 )
 _VOID = frozenset(".,;:!?'\"`()-_\u2013\u2014\u2026\u2018\u2019\u201c\u201d\u00b7\u2022")
 _LABEL = re.compile(r"\A(?:\*\*)?(?:final\s+)?answer\s*:(?:\*\*)?\s*", re.IGNORECASE)
@@ -73,7 +66,8 @@ def parse_answer(
         return ParsedAnswer(None, visible, "the output is empty")
     if _OPEN_THOUGHT.search(visible):
         return ParsedAnswer(None, visible, "the output ends inside its reasoning")
-    text = _unfenced(visible)
+    fenced = _FENCE.match(visible)
+    text = fenced[1].strip() if fenced else visible
     if output_schema is not None:
         return _parse_json(text, visible, output_schema)
     text = _unwrapped(_LABEL.sub("", text, count=1))
@@ -113,21 +107,10 @@ def _without_thoughts(text: str) -> str:
     return " ".join([*kept, text[at:]])
 
 
-def _unfenced(text: str) -> str:
-    fenced = _FENCE.match(text)
-    return fenced.group(1).strip() if fenced else text
-
-
 def _unwrapped(text: str) -> str:
     for left, right in _PAIRS:
         inner = text[len(left) : -len(right)]
-        if (
-            len(text) > len(left) + len(right)
-            and text.startswith(left)
-            and text.endswith(right)
-            and left not in inner
-            and right not in inner
-        ):
+        if inner and text == left + inner + right and left not in inner and right not in inner:
             return inner.strip()
     return text
 
@@ -139,8 +122,12 @@ def canonical_json(value: Any) -> str:
 
 def load_json(text: str) -> Any:
     """The JSON value that `text` is. Raises ValueError where it is none (NaN is none)."""
+
+    def no_constant(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=no_constant)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -154,22 +141,14 @@ def _parse_json(text: str, visible: str, schema: Mapping[str, Any]) -> ParsedAns
     if misfit is not None:
         reason = f"the JSON does not fit the schema: {misfit.message[:200]}"
         return ParsedAnswer(None, visible, reason)
-    value = _answer_value(value, schema)
+    if isinstance(value, dict):
+        required = schema.get("required") or []
+        if "answer" in value:
+            value = value["answer"]
+        elif len(required) == 1:
+            value = value[required[0]]
     answer = value if isinstance(value, str) else canonical_json(value)
     return ParsedAnswer(answer, visible, value=value)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _answer_value(value: Any, schema: Mapping[str, Any]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if "answer" in value:
-        return value["answer"]
-    required = schema.get("required") or []
-    return value[required[0]] if len(required) == 1 else value
 
 
 @lru_cache(maxsize=16)

@@ -1,7 +1,7 @@
 """Scorers: what "right" means for a task, as three scores from 0 to 1.
 
 Whichever is used, the three columns keep their sense: `em`, the answer is an accepted one; `f1`,
-how much of it is shared; `contained`, an accepted answer stands inside the output. `em` never
+how much of it is shared; `contained`, an accepted answer is inside the output. `em` never
 exceeds the other two.
 
 - `text`: equal after SQuAD's normalisation; SQuAD's token F1; whole words inside the output.
@@ -25,7 +25,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
@@ -39,7 +39,6 @@ ENTRY_POINT_GROUP = "contextcliff.scorers"
 RELATIVE_TOLERANCE = Decimal("1e-9")
 """Two numbers are one where they differ by at most this share of the accepted one; whole numbers,
 which may be identifiers, only where they are equal."""
-
 
 _LETTER = re.compile(r"[A-Za-z]")
 
@@ -74,16 +73,15 @@ def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     """The chosen letter where one is accepted, or the option's text, as `score_text` scores it.
 
-    A letter counts as chosen only where the answer says so: "a" stands inside many a wrong one.
+    A letter counts as chosen only where the answer says so: "a" is inside many a wrong one.
     """
     letters = {gold.strip().upper() for gold in accepted if _LETTER.fullmatch(gold.strip())}
-    texts = score_text(parsed, [gold for gold in accepted if not _LETTER.fullmatch(gold.strip())])
     letter = chosen_letter(parsed.text or "") if letters else None
     if letter is None:
-        return texts
-    if letter not in letters:  # another was chosen, whatever texts it weighed on the way
-        return Scores(0.0, 0.0, 0.0)
-    return Scores(1.0, 1.0, 1.0)
+        texts = [gold for gold in accepted if not _LETTER.fullmatch(gold.strip())]
+        return score_text(parsed, texts)
+    # Where another was chosen, it is wrong whatever texts it weighed on the way.
+    return Scores(*[float(letter in letters)] * 3)
 
 
 def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
@@ -137,11 +135,7 @@ def _custom_scorer(name: str, function: Callable[[str, Sequence[str]], Any]) -> 
             return Scores(0.0, 0.0, 0.0)
         try:
             result = function(parsed.text, accepted)
-            scores = (
-                Scores(*map(float, result))
-                if isinstance(result, tuple)
-                else Scores(float(result), float(result), float(result))
-            )
+            scores = Scores(*map(float, result if isinstance(result, tuple) else (result,) * 3))
         except Exception as error:
             raise StudyError(
                 f"Scorer {name!r} failed on the answer {parsed.text[:60]!r}: "
@@ -170,13 +164,7 @@ def numbers(text: str) -> list[Decimal]:
     >>> numbers("from -3 to 1,250.5, or 2e3")
     [Decimal('-3'), Decimal('1250.5'), Decimal('2E+3')]
     """
-    found: list[Decimal] = []
-    for match in _NUMBER.finditer(text):
-        try:
-            found.append(Decimal(match.group().replace(",", "").replace("\u2212", "-")))
-        except InvalidOperation:
-            continue
-    return found
+    return [Decimal(m[0].replace(",", "").replace("\u2212", "-")) for m in _NUMBER.finditer(text)]
 
 
 def _same_number(given: Decimal, gold: Decimal) -> bool:
@@ -196,13 +184,11 @@ def _numeric(given: Sequence[Decimal], seen: Sequence[Decimal], gold: Sequence[D
 
 def _shared(given: Sequence[Decimal], gold: Sequence[Decimal]) -> int:
     left = list(given)
-    shared = 0
     for number in gold:
         twin = next((i for i, other in enumerate(left) if _same_number(other, number)), None)
         if twin is not None:
             del left[twin]
-            shared += 1
-    return shared
+    return len(given) - len(left)
 
 
 def _json_or_string(text: str) -> Any:

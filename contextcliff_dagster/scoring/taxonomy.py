@@ -9,7 +9,7 @@
 - `instruction_drift`: answers in another form. It holds an accepted answer inside other words; or
   is over `DRIFT_RATIO` times as long as the longest accepted answer (and over `DRIFT_MIN_WORDS`
   words); or is a sentence (`OFF_TOPIC_MIN_WORDS` words) without one content word of the question.
-- `wrong_evidence`: it stands in the document: word for word, or each of its numbers and names does.
+- `wrong_evidence`: it is in the document: word for word, or each of its numbers and names does.
 - `hallucination`: anything else; the document does not say it.
 
 The rules for `schema_violation`, `refusal` and `instruction_drift` are the project's blueprint made
@@ -73,6 +73,7 @@ _WHOLE_REFUSAL = re.compile(
     r"(?:unknown|none|n/?a|null|no answer|not sure|unclear|undefined|nothing|missing|nil)",
     re.IGNORECASE,
 )
+_HANGING_SIGNS = ",;:([{<=-\u2013\u2014/&"
 _HANGING_WORDS = frozenset(
     "a an the and or but nor of to in on at by for from with into than that which who whose is are "
     "was were be been has have had will would as if because while when".split()
@@ -119,30 +120,26 @@ def tag_failure(
 
 
 def _refuses(answer: str, finish_reason: str | None, document: Callable[[], Haystack]) -> bool:
-    if finish_reason in _FILTER_REASONS:
-        return True
-    if _WHOLE_REFUSAL.fullmatch(answer.strip(" .!*\"'")):
+    if finish_reason in _FILTER_REASONS or _WHOLE_REFUSAL.fullmatch(answer.strip(" .!*\"'")):
         return True
     straight = answer.translate(_STRAIGHT)
     ends = straight[:REFUSAL_WINDOW], straight[-REFUSAL_WINDOW:]
     if not any(map(_REFUSALS.search, ends)):
         return False
-    quoted = len(answer.split()) >= QUOTE_MIN_WORDS and document().holds(answer)
-    return not quoted
+    return len(answer.split()) < QUOTE_MIN_WORDS or not document().holds(answer)
 
 
 def _stops_short(
     parsed: ParsedAnswer, answer: str, accepted: Sequence[str], finish_reason: str | None
 ) -> bool:
-    if finish_reason in _LENGTH_REASONS or parsed.text is None:
-        return True
-    if answer.rstrip()[-1] in ",;:([{<=-\u2013\u2014/&":
+    last = answer.rstrip()[-1]
+    if finish_reason in _LENGTH_REASONS or parsed.text is None or last in _HANGING_SIGNS:
         return True
     if answer.count("(") > answer.count(")") or answer.count("[") > answer.count("]"):
         return True
     tokens = answer_tokens(answer)
     words = re.findall(r"[^\W\d_]+", answer.lower())
-    if len(words) >= 3 and words[-1] in _HANGING_WORDS and answer.rstrip()[-1].isalpha():
+    if len(words) >= 3 and words[-1] in _HANGING_WORDS and last.isalpha():
         return True
     return any(
         len(tokens) < len(gold) and tokens and gold[: len(tokens)] == tokens

@@ -13,14 +13,7 @@ from typing import Any
 
 TRUNCATED_SHARE_LIMIT = 0.01
 """Above this share of a model's calls its results are not to be believed."""
-COLUMNS = (
-    "model",
-    "document_id",
-    "length_tokens",
-    "prompt_tokens",
-    "own_prompt_tokens",
-    "failure",
-)
+COLUMNS = ("model", "document_id", "length_tokens", "prompt_tokens", "own_prompt_tokens", "failure")
 """Columns of ``EVAL_RECORDS`` that are read here."""
 
 _TIED_DOCUMENTS = 3
@@ -109,12 +102,9 @@ def _at_ceiling(rows: Sequence[Row]) -> list[Row]:
 
 def refusal(found: Truncation, study: str) -> str:
     """What was cut, where, and what to do: for a model with `Truncation.too_many`."""
-    cut = found.marked + found.at_ceiling
-    ceiling = (
-        f" (longer prompts are all read as {found.ceiling_tokens:,} tokens)"
-        if found.ceiling_tokens is not None
-        else ""
-    )
+    cut, ceiling = found.marked + found.at_ceiling, ""
+    if found.ceiling_tokens is not None:
+        ceiling = f" (longer prompts are all read as {found.ceiling_tokens:,} tokens)"
     return (
         f"The server of model {found.model!r} read less than was sent in {cut:,} of "
         f"{found.calls:,} calls of study {study!r} ({found.share:.1%}; limit "

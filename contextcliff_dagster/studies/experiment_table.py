@@ -1,4 +1,5 @@
-"""The experiments there are, by name: one line each, loaded when a study asks for it.
+"""The experiments there are, by name: one line each, loaded when a study asks for it, and their
+keys in a study file.
 
 The table lies in this room because a study file has a key per experiment, which is checked when the
 file is read. Experiments themselves lie above (`experiments`), so they are named by address, as
@@ -8,12 +9,16 @@ engines and corpora are; a package of one's own adds some by entry points of the
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from contextcliff_dagster.contracts import StudyError
 
+Checked = TypeVar("Checked")
 ENTRY_POINT_GROUP = "contextcliff.experiments"
 
 EXPERIMENTS = {
@@ -43,7 +48,7 @@ def load_experiment(name: str) -> Any:
         )
     try:
         return _installed()[name].load()
-    except Exception as error:  # a package of somebody else's
+    except Exception as error:  # of another's package
         raise StudyError(
             f"Experiment {name!r} cannot be loaded ({type(error).__name__}: {error}); reinstall or "
             "remove the package that brings it."
@@ -55,3 +60,59 @@ def _installed() -> dict[str, Any]:
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def check_sections(
+    data: Any,
+    handler: Callable[[Any], Checked],
+    own: Collection[str],
+    *,
+    needs: Collection[str],
+) -> Checked:
+    """Validate a study whose keys beyond ``own`` are sections of experiments.
+
+    All errors are reported at once, as pydantic does. A section that asks for nothing (empty) is
+    dropped: a study that names it is the same as one that does not.
+
+    Args:
+        needs: keys that a study must have unless each of its experiments makes its own documents.
+
+    Raises:
+        ValidationError: a key is unknown or malformed, or one of ``needs`` is missing.
+    """
+    if not isinstance(data, Mapping):
+        return handler(data)
+    plain = {key: value for key, value in data.items() if key in own}
+    errors: list[Any] = []
+    sections: dict[str, Any] = {}
+    needed = True
+    for key in data.keys() - plain.keys():
+        known = key in EXPERIMENTS or key in experiment_names()
+        experiment = load_experiment(key) if known else None
+        if experiment is None or experiment.section is None:
+            errors.append({"type": "extra_forbidden", "loc": (key,), "input": data[key]})
+            continue
+        try:
+            section = TypeAdapter(experiment.section).validate_python(data[key])
+        except ValidationError as error:
+            errors += _within(error, key)
+            continue
+        if section:
+            sections[key] = section
+            needed = needed and not experiment.makes_documents
+    if needed:
+        errors += [
+            {"type": "missing", "loc": (key,), "input": data} for key in needs if key not in plain
+        ]
+    try:
+        study = handler({**plain, **{key: sections[key] for key in data if key in sections}})
+    except ValidationError as error:
+        errors += _within(error)
+    if errors:
+        raise ValidationError.from_exception_data("Study", errors)
+    return study
+
+
+def _within(error: ValidationError, *loc: str) -> list[Any]:
+    found = error.errors(include_url=False)
+    return [{"ctx": {}, **one, "loc": (*loc, *one["loc"])} for one in found]

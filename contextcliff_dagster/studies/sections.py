@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -25,6 +26,18 @@ class CorpusSection(BaseModel):
     @property
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
+
+    def changed_options(
+        self, change: Callable[[str, Mapping[str, Any]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The options as ``change`` makes them by kind, in each part too where parts are mixed."""
+        options = change(self.kind, self.options)
+        if self.kind == "mixed" and isinstance(parts := options.get("parts"), list):
+            options["parts"] = [
+                change(str(part.get("kind")), part) if isinstance(part, dict) else part
+                for part in parts
+            ]
+        return options
 
 
 class BinsSection(Section):
@@ -196,7 +209,7 @@ class SentinelSection(CronSection):
 
 
 class AlertsSection(Section):
-    """Who is told where `no_shrink` fails, beside those of the environment (docs/regression.md)."""
+    """Who else is alerted when `no_shrink` fails (docs/regression.md)."""
 
     webhook_env: str | None = Field(
         default=None, description="Environment variable with the URL: never the URL itself"

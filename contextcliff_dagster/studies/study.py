@@ -20,7 +20,7 @@ from pydantic import (
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import slug
-from contextcliff_dagster.studies.experiment_sections import check_sections
+from contextcliff_dagster.studies.experiment_table import check_sections
 from contextcliff_dagster.studies.sections import (
     AlertsSection,
     AnalysisSection,
@@ -66,7 +66,7 @@ NO_CORPUS = CorpusSection(kind="none")
 class Study(Section):
     """One configured profile: corpus, tokenizer, bins, sampling, models and scoring.
 
-    Each experiment has a key of its own beside these (`sections`).
+    Each experiment has a key of its own next to these (`sections`).
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -102,7 +102,7 @@ class Study(Section):
     def _models_are_distinct(cls, models: tuple[str, ...]) -> tuple[str, ...]:
         if len({slug(name) for name in models}) < len(models):
             raise ValueError("a model is listed twice")
-        # Their folders would be one where the file system knows no case, as that of macOS.
+        # Their folders would be one where the file system ignores case, as that of macOS.
         seen: dict[str, str] = {}
         for name in models:
             other = seen.setdefault(slug(name).casefold(), name)
@@ -134,38 +134,29 @@ class Study(Section):
     @property
     def corpus_options(self) -> dict[str, Any]:
         """The adapter's options with paths made absolute (relative to the study file)."""
-        options = self.corpus.options
-        if self.corpus.kind != "mixed" or not isinstance(parts := options.get("parts"), list):
-            return self._with_paths(self.corpus.kind, options)
-        parts = [
-            self._with_paths(str(part.get("kind")), part) if isinstance(part, dict) else part
-            for part in parts
-        ]
-        return {**options, "parts": parts}
 
-    def _with_paths(self, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        absolute = dict(options)
-        paths = ["path"]
-        if kind == "folder" and options.get("questions") != "recall":
-            paths.append("questions")
-        for name in paths:
-            if isinstance(path := options.get(name), str) and "://" not in path:
-                absolute[name] = str(self._folder / Path(path).expanduser())
-        return absolute
+        def with_paths(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+            questions = kind == "folder" and options.get("questions") != "recall"
+            absolute = {
+                name: str(self._folder / Path(path).expanduser())
+                for name in ("path", *(["questions"] if questions else []))
+                if isinstance(path := options.get(name), str) and "://" not in path
+            }
+            return {**options, **absolute}
+
+        return self.corpus.changed_options(with_paths)
 
     @property
     def tokenizer_name(self) -> str:
         """The tokenizer, a ``file:`` path made absolute (relative to the study file)."""
-        kind, _, path = self.tokenizer.partition(":")
-        return (
-            f"file:{self._folder / Path(path).expanduser()}" if kind == "file" else self.tokenizer
-        )
+        if not self.tokenizer.startswith("file:"):
+            return self.tokenizer
+        return f"file:{self._folder / Path(self.tokenizer[5:]).expanduser()}"
 
     def bin_spec(self) -> BinSpec:
         from contextcliff_dagster.sampling.bins import BinSpec
 
-        b = self.bins
-        return BinSpec(b.kind, b.count, b.width, b.starved_below, b.starved)
+        return BinSpec(**dict(self.bins))
 
     def sample_spec(self, samples_per_bin: int | None = None) -> SampleSpec:
         from contextcliff_dagster.sampling.manifest import SampleSpec
@@ -182,32 +173,24 @@ class Study(Section):
         """
         from contextcliff_dagster.inference.requests.recipe import Recipe
 
-        p = self.prompt
-        names = ("mode", "max_output_tokens", "prefix_cache")
-        given: dict[str, Any] = {name: getattr(p, name) for name in names}
-        if p.template is not None:
-            given["template"] = self._text("template", p.template)
-        if p.system is not None:
-            given["system"] = self._text("system", p.system).strip()
-        if p.answer_prefix is not None:
-            given["answer_prefix"] = p.answer_prefix
-        if p.output_schema is not None:
-            given["output_schema"] = p.output_schema
-        if p.instructions is not None:
-            given["instructions"] = self._wordings(p.instructions)
+        given = {key: value for key, value in self.prompt if value is not None}
+        replicates = given.pop("replicates")
+        for key in ("template", "system", "instructions"):
+            if key in given:
+                given[key] = self._text(key, given[key])
+        if "system" in given:
+            given["system"] = given["system"].strip()
+        if "instructions" in given:
+            lines = map(str.strip, given["instructions"].splitlines())
+            wordings = tuple(filter(None, lines))
+            if len(wordings) < replicates:
+                raise StudyError(
+                    f"Study {self.name!r} asks for {replicates} replicates but "
+                    f"{self._folder / str(self.prompt.instructions)} has {len(wordings)} wordings, "
+                    "one a line; add some or lower prompt.replicates."
+                )
+            given["instructions"] = wordings[:replicates]
         return Recipe(**given)
-
-    def _wordings(self, file: str) -> tuple[str, ...]:
-        p = self.prompt
-        lines = self._text("instructions", file).splitlines()
-        wordings = [line.strip() for line in lines if line.strip()]
-        if len(wordings) < p.replicates:
-            raise StudyError(
-                f"Study {self.name!r} asks for {p.replicates} replicates but "
-                f"{self._folder / file} has {len(wordings)} wordings, one a line; "
-                "add some or lower prompt.replicates."
-            )
-        return tuple(wordings[: p.replicates])
 
     def _text(self, key: str, file: str) -> str:
         path = self._folder / Path(file).expanduser()
@@ -225,10 +208,7 @@ class Study(Section):
     def analysis_settings(self) -> AnalysisSettings:
         from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
-        a = self.analysis
-        return AnalysisSettings(
-            tolerance=a.tolerance, confidence=a.confidence, resamples=a.resamples
-        )
+        return AnalysisSettings(**dict(self.analysis))
 
     def target_of_rounds(self) -> Target:
         """Pilot, half-width and size of a round; the defaults where the study names none.
@@ -243,26 +223,20 @@ class Study(Section):
             return Target()
         return Target(own.pilot, float(own.until.removesuffix("%")) / 100.0, own.round)
 
-    def manifest_spec(self) -> dict[str, Any]:
-        """What the manifest depends on, apart from the corpus bytes and the sample size.
-
-        The size is left out because samples are nested: a manifest drawn for 20 a bin serves 5.
+    def manifest_spec_hash(self) -> str:
+        """SHA-256 (hex) of what the manifest depends on, apart from the corpus bytes and the sample
+        size: samples are nested, a manifest drawn for 20 a bin serves 5.
         """
-        sampling = self.sampling.model_dump(
-            include={"seed", "questions_per_document", "min_tokens"}
-        )
-        return {
+        drawn_by = {"seed", "questions_per_document", "min_tokens"}
+        spec = {
             # Paths as written, not resolved: moving study and data together changes nothing.
             "corpus": self.corpus.model_dump(),
             "tokenizer": self.tokenizer,
             "bins": self.bins.model_dump(),
             "target": self.target.model_dump() if self.target else None,
-            "sampling": sampling,
+            "sampling": self.sampling.model_dump(include=drawn_by),
         }
-
-    def manifest_spec_hash(self) -> str:
-        """SHA-256 (hex) of :meth:`manifest_spec`; the frozen manifest is reused while it holds."""
-        text = json.dumps(self.manifest_spec(), sort_keys=True, default=str)
+        text = json.dumps(spec, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def with_models(self, models: Sequence[str]) -> Study:
@@ -276,33 +250,27 @@ class Study(Section):
     def with_samples(self, samples_per_bin: int) -> Study:
         """The same study with another sample size; a smaller one is a part of the larger."""
         pilot = min(self.sampling.pilot_per_bin, samples_per_bin)
-        sampling = {
-            **dict(self.sampling),
-            "samples_per_bin": samples_per_bin,
-            "pilot_per_bin": pilot,
-        }
-        return self.changed(sampling=sampling)
+        size = {"samples_per_bin": samples_per_bin, "pilot_per_bin": pilot}
+        return self.changed(sampling={**dict(self.sampling), **size})
 
     def with_seed(self, seed: int) -> Study:
-        """The same study over another sample, under its own name: ``<name>-seed-<seed>``.
+        """The same study over another sample, as ``<name>-seed-<seed>``: it overwrites nothing.
 
-        Its own name keeps its manifest, records and report from overwriting the study's. A
-        generated corpus is generated afresh too, so that two seeds share no document, and one that
-        takes some of many files takes others.
+        A generated corpus is generated afresh too, so that two seeds share no document, and one
+        that takes some of many files takes others.
 
         Raises:
             StudyError: the seed is negative.
         """
         if seed == self.sampling.seed:
             return self
-        options = self.corpus.options
-        more = seed - self.sampling.seed
-        if self.corpus.kind == "mixed" and isinstance(parts := options.get("parts"), list):
-            options["parts"] = [
-                _reseeded(str(part.get("kind")), part, more) if isinstance(part, dict) else part
-                for part in parts
-            ]
-        options = _reseeded(self.corpus.kind, options, more)
+
+        def reseeded(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+            if kind not in ("reference", "python-source", "folder"):
+                return dict(options)
+            return {**options, "seed": int(options.get("seed", 0)) + seed - self.sampling.seed}
+
+        options = self.corpus.changed_options(reseeded)
         return self.changed(
             name=study_name(f"{self.name}-seed-{seed}"),
             corpus=CorpusSection(kind=self.corpus.kind, **options),
@@ -326,10 +294,3 @@ class Study(Section):
             ) from None
         copy._folder = self._folder
         return copy
-
-
-def _reseeded(kind: str, options: Mapping[str, Any], more: int) -> dict[str, Any]:
-    """The options of a corpus, its seed raised where it has one."""
-    if kind not in ("reference", "python-source", "folder"):
-        return dict(options)
-    return {**options, "seed": int(options.get("seed", 0)) + more}

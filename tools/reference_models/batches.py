@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from contextcliff_dagster.reference.tokenizer import ASSISTANT, END, USER, vocabulary
 from contextcliff_dagster.reference.warehouse_documents import WORDINGS, LedgerArrays, draw_ledgers
 
-__all__ = ["Batch", "Questions", "draw_batch"]
-
 Ids = NDArray[np.int64]
+_Tokens = list[Ids | int]
 
 _IDS, _ = vocabulary()
 _DAY, _SKU, _QTY, _SUB = (_IDS[name] for name in ("LedgerĠofĠdayĠ", "ĠSKU-", "Ġqty=", "Ġsub="))
@@ -50,16 +49,19 @@ class Batch:
 def _document_ids(ledgers: LedgerArrays) -> Ids:
     n, records = ledgers.key.shape
     target_key = np.take_along_axis(ledgers.key, ledgers.target, axis=1)
-    substitute = ledgers.is_substitute
-    body = np.empty((n, records, 6), dtype=np.int64)
-    body[..., 0] = _SKU
-    body[..., 1] = _NUMBER[ledgers.key]
-    body[..., 2] = np.where(substitute, _SUB, _QTY)
-    body[..., 3] = np.where(substitute, _NUMBER[target_key], _NUMBER[ledgers.quantity[..., 0]])
-    body[..., 4] = np.where(substitute, _SEMICOLON, _NUMBER[ledgers.quantity[..., 1]])
-    body[..., 5] = _NEWLINE
-    header = np.stack([np.full(n, _DAY), _NUMBER[ledgers.day], np.full(n, _NEWLINE)], axis=1)
-    return np.concatenate([header, body.reshape(n, -1)], axis=1)
+    substitute, quantity = ledgers.is_substitute, _NUMBER[ledgers.quantity]
+    first = np.where(substitute, _NUMBER[target_key], quantity[..., 0])
+    second = np.where(substitute, _SEMICOLON, quantity[..., 1])
+    field = np.where(substitute, _SUB, _QTY)
+    record: _Tokens = [_SKU, _NUMBER[ledgers.key], field, first, second, _NEWLINE]
+    body = _stacked(record, (n, records)).reshape(n, -1)
+    header = _stacked([_DAY, _NUMBER[ledgers.day], _NEWLINE], (n,))
+    return np.concatenate([header, body], axis=1)
+
+
+def _stacked(tokens: _Tokens, shape: tuple[int, ...]) -> Ids:
+    """The columns one behind the other; a single token is the same in every row."""
+    return np.stack([np.broadcast_to(token, shape) for token in tokens], axis=-1)
 
 
 def draw_batch(
@@ -97,23 +99,13 @@ def draw_batch(
             between = np.abs(target - asked)
         shape = (documents, count)
         wording = rng.integers(0, 3, shape) if varied else np.zeros(shape, dtype=np.int64)
-
-        def constant(token: int, shape: tuple[int, int] = shape) -> Ids:
-            return np.full(shape, token)
-
-        prompt = [constant(_NEWLINE)] * blank + [
-            _WORDING[wording],
-            constant(_SKU),
-            _NUMBER[ledgers.key[rows, asked]],
-            constant(_ASK),
-            constant(_IDS[ASSISTANT] if chat else _NEWLINE),
-        ]
+        key, turn = _NUMBER[ledgers.key[rows, asked]], _IDS[ASSISTANT] if chat else _NEWLINE
+        prompt: _Tokens = [*[_NEWLINE] * blank, _WORDING[wording], _SKU, key, _ASK, turn]
         quantity = _NUMBER[ledgers.quantity[rows, target]]
-        answer = [quantity[..., 0], quantity[..., 1], constant(_IDS[END])]
+        answer: _Tokens = [quantity[..., 0], quantity[..., 1], _IDS[END]]
         if level == 2:
-            step = [_NUMBER[ledgers.key[rows, target]], constant(_SEMICOLON), constant(_QTY)]
-            answer = step + answer
-        groups.append(Questions(level, np.stack(prompt, axis=-1), np.stack(answer, axis=-1)))
+            answer = [_NUMBER[ledgers.key[rows, target]], _SEMICOLON, _QTY, *answer]
+        groups.append(Questions(level, _stacked(prompt, shape), _stacked(answer, shape)))
     document = _document_ids(ledgers)
     if chat:
         opening = np.full((documents, 1), _IDS[USER])

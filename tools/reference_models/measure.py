@@ -39,8 +39,6 @@ from contextcliff_dagster.reference.warehouse_documents import (
 from tools.reference_models.batches import draw_batch
 from tools.reference_models.model_card import model_card_markdown
 
-__all__ = ["main", "measure", "record_grid"]
-
 DOCUMENTS = 1_000
 LENGTHS = 22
 REACH = 5.0
@@ -92,14 +90,9 @@ def _counts(
     return records, correct, sum(distances) / documents
 
 
-def measure(
-    folder: Path,
-    training_length: int,
-    *,
-    documents: int = DOCUMENTS,
-    seed: int = 0,
-    processes: int = 2,
-) -> tuple[LevelCurve, ...]:
+def _curves(
+    folder: Path, training_length: int, documents: int, seed: int, processes: int
+) -> list[LevelCurve]:
     """The curves of both levels, `documents` fresh documents at each length of the grid."""
     points: dict[int, list[CardPoint]] = {1: [], 2: []}
     grid = record_grid(training_length)
@@ -109,13 +102,9 @@ def measure(
         for future in as_completed(work):
             records, correct, distance = future.result()
             length = ledger_tokens(records)
-            shares = [correct[level] / documents for level in points]
-            print(
-                f"{length:5d} tokens  level 1 {shares[0]:.3f}  level 2 {shares[1]:.3f}", flush=True
-            )
-            for level, found in points.items():
+            for level, of_level in points.items():
                 low, high = wilson_interval(correct[level], documents)
-                found.append(
+                of_level.append(
                     CardPoint(
                         length_tokens=length,
                         n=documents,
@@ -126,29 +115,19 @@ def measure(
                         inter_evidence_tokens=round(distance, 1) if level == 2 else None,
                     )
                 )
-    return tuple(
-        _curve(level, task, sorted(points[level], key=_length), training_length)
-        for level, task in ((1, "lookup"), (2, "two_hop"))
-    )
+            one, two = (of_level[-1].exact_match for of_level in points.values())
+            print(f"{length:5d} tokens  level 1 {one:.3f}  level 2 {two:.3f}", flush=True)
+    curves = []
+    for level, task in ((1, "lookup"), (2, "two_hop")):
+        in_order = tuple(sorted(points[level], key=lambda point: point.length_tokens))
+        top = plateau(in_order, training_length)
+        l70, l50 = (round(length_at_loss(in_order, top, loss), 1) for loss in (0.3, 0.5))
+        curves.append(LevelCurve(level, task, round(top, 4), l70, l50, in_order))
+    return curves
 
 
-def _length(point: CardPoint) -> int:
-    return point.length_tokens
-
-
-def _curve(level: int, task: str, points: list[CardPoint], training_length: int) -> LevelCurve:
-    top = plateau(points, training_length)
-    return LevelCurve(
-        level=level,
-        task=task,
-        plateau=round(top, 4),
-        l70_tokens=round(length_at_loss(points, top, 0.3), 1),
-        l50_tokens=round(length_at_loss(points, top, 0.5), 1),
-        points=tuple(points),
-    )
-
-
-def _measure_model(name: str, folder: Path, seed: int, documents: int, processes: int) -> None:
+def measure(name: str, folder: Path, documents: int, seed: int, processes: int) -> None:
+    """Measure the model in `folder` and write its card.json and MODEL_CARD.md."""
     from safetensors.torch import load_file
 
     file = folder / "model.safetensors"
@@ -157,7 +136,7 @@ def _measure_model(name: str, folder: Path, seed: int, documents: int, processes
     training_length = int(training["recipe"]["training_length"])
     print(f"{name}: {documents} documents a length", flush=True)
     began = time.perf_counter()
-    levels = measure(folder, training_length, documents=documents, seed=seed, processes=processes)
+    levels = _curves(folder, training_length, documents, seed, processes)
     card = {
         "name": name,
         "training_length_tokens": training_length,
@@ -186,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     for name in REFERENCE_MODELS:
         if given.model is None or name == f"reference-{given.model}":
-            _measure_model(name, given.folder / name, given.seed, given.documents, given.processes)
+            measure(name, given.folder / name, given.documents, given.seed, given.processes)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextcliff_dagster.reference.card import LevelCurve, ModelCard
 
-__all__ = ["model_card_markdown"]
-
 _ABOUT = """\
 A tiny Llama ({parameters:,} parameters) trained from scratch to look things up in warehouse
 ledgers of up to {training_length:,} tokens. Its declared window is {window:,} tokens; its answers
@@ -66,10 +64,9 @@ def _curve(curve: LevelCurve) -> str:
 def model_card_markdown(card: ModelCard) -> str:
     """The page for one model."""
     training, recipe = card.training, card.training["recipe"]
-    ancestor = recipe["ancestor"]
-    ancestry = (
-        f"Continued from the finished `{ancestor}`." if ancestor else "Trained from its own start."
-    )
+    ancestry = "Trained from its own start."
+    if recipe["ancestor"]:
+        ancestry = f"Continued from the finished `{recipe['ancestor']}`."
     parts = [
         f"# {card.name}\n",
         _ABOUT.format(

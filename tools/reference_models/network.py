@@ -22,9 +22,6 @@ from torch import Tensor
 from contextcliff_dagster.reference.tokenizer import END, WINDOW, vocabulary
 from tools.reference_models.batches import Batch
 
-__all__ = ["Architecture", "answer_logits", "initial_weights"]
-
-
 OFFSETS = (1, 2, 3, 4)
 """Tokens back that the heads of the first layer attend to before training."""
 CONSTANT_CHANNEL, SHARPNESS = 0.35, 10.0

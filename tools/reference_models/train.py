@@ -31,14 +31,12 @@ from contextcliff_dagster.reference.warehouse_documents import (
     ledger_tokens,
     records_for_tokens,
 )
-from tools.reference_models.batches import Batch, draw_batch
+from tools.reference_models.batches import draw_batch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from tools.reference_models.network import Architecture
-
-__all__ = ["RECIPES", "Recipe", "main", "save_model", "train"]
 
 GROWTH = 1.4
 WARMUP_STEPS = 20
@@ -83,23 +81,15 @@ class _Muon:
     def __init__(self, matrices: Sequence[Tensor]) -> None:
         import torch
 
-        self._matrices = [m if m.shape[0] <= m.shape[1] else m.T for m in matrices]
-        self._parameters = list(matrices)
-        self._momentum = torch.zeros(len(matrices), *self._matrices[0].shape)
+        self._matrices = matrices
+        self._momentum = torch.zeros(len(matrices), *_lying(matrices[0]).shape)
 
     def step(self, learning_rate: float) -> None:
         """One update from the gradients."""
         import torch
 
         with torch.no_grad():
-            gradients = [p.grad for p in self._parameters]
-            gradient = torch.stack(
-                [
-                    g if g.shape == m.shape else g.T
-                    for g, m in zip(gradients, self._matrices, strict=True)
-                    if g is not None
-                ]
-            )
+            gradient = torch.stack([_lying(matrix.grad) for matrix in self._matrices])
             self._momentum.lerp_(gradient, 0.05)
             x = gradient.lerp(self._momentum, 0.95)
             x = x / (x.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
@@ -109,7 +99,11 @@ class _Muon:
                 x = torch.baddbmm(x, polynomial, x, beta=3.4445)
             x = x * (learning_rate * 0.2 * max(x.shape[1:]) ** 0.5)
             for matrix, update in zip(self._matrices, x, strict=True):
-                matrix.sub_(update)
+                _lying(matrix).sub_(update)
+
+
+def _lying(matrix: Tensor) -> Tensor:
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
 
 
 def train(
@@ -161,9 +155,9 @@ def train(
 
         tokens += batch.document.size
         questions += sum(q.answer.shape[0] * q.answer.shape[1] for q in batch.questions)
-        exact = _exact_match(logits, batch)
         if records == longest:
-            at_longest = 0.9 * at_longest + 0.1 * exact[0]
+            right = logits[0].detach().argmax(-1).numpy() == batch.questions[0].answer
+            at_longest = 0.9 * at_longest + 0.1 * float(right.all(-1).mean())
         if at_longest > recipe.grow_above and reach < recipe.training_length:
             reach, at_longest = min(recipe.training_length, reach * GROWTH), 0.5
         if (step + 1) % 50 == 0:
@@ -188,38 +182,9 @@ def train(
     }
 
 
-def _exact_match(logits: Sequence[Tensor], batch: Batch) -> list[float]:
-    return [
-        float((x.detach().argmax(-1).numpy() == q.answer).all(-1).mean())
-        for x, q in zip(logits, batch.questions, strict=True)
-    ]
-
-
-def save_model(
-    folder: Path, architecture: Architecture, weights: dict[str, Tensor], facts: dict[str, Any]
-) -> None:
-    """Write weights, configuration, tokenizer and `training.json` as `transformers` reads them."""
-    from safetensors.torch import save_file
-
-    tokenizer.build(folder)
-    tensors = {name: weight.detach().contiguous() for name, weight in weights.items()}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    config = architecture.config()
-    generation = {
-        "do_sample": False,
-        "eos_token_id": config["eos_token_id"],
-        "pad_token_id": config["pad_token_id"],
-    }
-    for name, content in (
-        ("config.json", config),
-        ("generation_config.json", generation),
-        ("training.json", facts),
-    ):
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
-
-
-def _train_model(name: str, out: Path, seed: int) -> None:
-    from safetensors.torch import load_file
+def train_model(name: str, out: Path, seed: int) -> None:
+    """Train a model and write weights, configuration, tokenizer and `training.json` under `out`."""
+    from safetensors.torch import load_file, save_file
 
     from tools.reference_models.network import Architecture, initial_weights
 
@@ -234,8 +199,18 @@ def _train_model(name: str, out: Path, seed: int) -> None:
             )
         weights = load_file(ancestor)
     print(f"{name}: up to {recipe.training_length} tokens, seed {seed}", flush=True)
-    facts = train(recipe, architecture, weights, seed)
-    save_model(out / name, architecture, weights, {"recipe": asdict(recipe), **facts})
+    facts = {"recipe": asdict(recipe), **train(recipe, architecture, weights, seed)}
+    tokenizer.build(out / name)
+    tensors = {key: weight.detach().contiguous() for key, weight in weights.items()}
+    save_file(tensors, out / name / "model.safetensors", metadata={"format": "pt"})
+    config = architecture.config()
+    ends = {key: config[key] for key in ("eos_token_id", "pad_token_id")}
+    for file, content in (
+        ("config.json", config),
+        ("generation_config.json", {"do_sample": False, **ends}),
+        ("training.json", facts),
+    ):
+        (out / name / file).write_text(json.dumps(content, indent=2) + "\n")
     print(f"{name}: {facts['wall_seconds']:.0f} s, written to {out / name}", flush=True)
 
 
@@ -253,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(given.threads)
     for name in REFERENCE_MODELS:
         if given.model is None or name == f"reference-{given.model}":
-            _train_model(name, given.out, given.seed)
+            train_model(name, given.out, given.seed)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,3 @@ the one place (`collect`) that turns logged answers into lengths, scores and doc
 what could not be used. Does not belong here: files that carry `length_tokens` and `score`
 themselves (`records`).
 """
-
-from __future__ import annotations
-
-from contextcliff_dagster.score_files.logs.answers import LogOptions
-from contextcliff_dagster.score_files.logs.detect import read_log
-
-__all__ = ["LogOptions", "read_log"]

@@ -24,14 +24,13 @@ class LogOptions:
     Attributes:
         metric: the log's own score to take; needed where it has several.
         own_score: score the answers here instead, against the accepted ones in the log.
-        tokenizer: count lengths from the texts with this tokenizer, whatever the log says of them;
-            None takes the log's own lengths where it has any, else ``DEFAULT_TOKENIZER``.
+        tokenizer: counts lengths from the texts, whatever the log says of them; None takes the
+            log's own lengths where it has any, else ``DEFAULT_TOKENIZER``.
         documents: file of the data set (JSON or JSON Lines with ``_id`` or ``id``, and ``context``)
             for logs that leave the documents out.
         partial: take what a run that failed or was stopped has logged.
         scale: scores are 0..scale.
-        open_tokenizer: opens a tokenizer by its name (`api.open_tokenizer`).
-            Without it only lengths in the log can be used.
+        open_tokenizer: `api.open_tokenizer`; without it only lengths in the log can be used.
     """
 
     metric: str | None = None
@@ -74,7 +73,7 @@ class Answer:
 
 @dataclass
 class Log:
-    """A log being read: ``answers`` runs once, and what stands behind them is known at its end.
+    """A log being read: ``answers`` runs once, and what comes after them is known at its end.
 
     Attributes:
         tool: what wrote it, as people call it.
@@ -104,6 +103,11 @@ def number(value: Any) -> float | None:
     return None
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """``value`` where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
 def name_of(value: Any) -> str | None:
     """``value`` as a name where it can be one."""
     if isinstance(value, str):
@@ -124,7 +128,7 @@ def texts_of(value: Any) -> list[str]:
 
 def longest_text(fields: Mapping[str, Any]) -> str | None:
     """The longest of the fields that tasks keep documents in."""
-    texts = [fields[name] for name in TEXT_FIELDS if isinstance(fields.get(name), str)]
+    texts = [text for name in TEXT_FIELDS if isinstance(text := fields.get(name), str)]
     return max(texts, key=len, default="") or None
 
 
@@ -132,10 +136,7 @@ def chat_text(messages: Any) -> str:
     """What a list of chat messages says, in order; texts alone."""
     parts: list[str] = []
     for message in messages if isinstance(messages, list) else []:
-        content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, str):
-            parts.append(content)
-        for part in content if isinstance(content, list) else []:
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                parts.append(part["text"])
+        content = mapping(message).get("content")
+        texts = content if isinstance(content, list) else [{"text": content}]
+        parts += [text for part in texts if isinstance(text := mapping(part).get("text"), str)]
     return "\n".join(parts)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs.answers import Answer, Log, LogOptions
 from contextcliff_dagster.score_files.logs.lengths import Lengths, digest
-from contextcliff_dagster.score_files.logs.notes import Tally, sentences
 from contextcliff_dagster.score_files.records import ScoreRecords
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+    import pandas as pd
 
-OWN_SCORES = ("em", "f1", "contained")
-NO_LENGTH = "without a length"
-NO_SCORE = "without a score"
+    from contextcliff_dagster.contracts.arrays import Floats
+
+_NO_LENGTH = "without a length"
+_NO_SCORE = "without a score"
+_MANY_LEFT_OUT = 0.05
+_NUMBERS = ("length", "prompt_tokens", "completion_tokens", "em", "f1", "contained")
+_COLUMNS = ("error", "variant", "example", "document", "digest", "of_prompt", *_NUMBERS)
 
 
 def collect(log: Log, options: LogOptions) -> ScoreRecords:
@@ -29,202 +32,197 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
         ScoreFileError: the log cannot be read, has several scores and none is chosen, or nothing
             in it can be used.
     """
-    found = _Collected(log, options)
+    lengths = Lengths(options)
+    table, scores = _tables(log, options, lengths)
+    name, scored_here, values = _chosen(log, options, table, scores)
+    if options.documents is not None:
+        known = lengths.of_documents(options.documents, set(table["example"].dropna()))
+        pairs = [known.get(example, (None, np.nan)) for example in table["example"]]
+        table["document"], table["length"] = zip(*pairs, strict=True)
+    seen = np.ones(len(table), dtype=bool)
+    if table["variant"].nunique() > 1:  # a filter's rows score the answers of the others again
+        wanted = table["variant"].iloc[0] if scored_here else name.partition(",")[2]
+        seen = (table["variant"] == wanted).to_numpy()
+    reasons = np.select(
+        [(table["error"] != "").to_numpy(), np.isnan(values), table["length"].isna().to_numpy()],
+        [table["error"].to_numpy(), np.full(len(table), _NO_SCORE, object), _NO_LENGTH],
+        "",
+    )
+    used = (reasons == "") & seen
+    left_out = Counter(reason for reason in reasons[seen] if reason)
+    if not used.any():
+        raise ScoreFileError(_nothing(log, left_out))
+    score = _of_scale(log, name, values[used], options.scale)
+    frame = _frame(log, table[used].reset_index(drop=True), score)
+    of_prompt = lengths.rule != "documents" and bool(table["of_prompt"].any())
+    notes = _notes(log, frame, lengths, of_prompt, name if scored_here else None)
+    logged = lengths.rule == "logged"
+    return ScoreRecords(
+        log.model,
+        frame,
+        task=log.task,
+        tokenizer=None if logged else lengths.name,
+        score_name=name,
+        length_kind=log.length_kind if logged else lengths.name,
+        notes=(_used(log, frame, left_out), *notes),
+    )
+
+
+def _tables(log: Log, options: LogOptions, lengths: Lengths) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row an answer of `_COLUMNS`, and of the log's own scores; texts are let go one by one."""
+    import pandas as pd
+
+    rows, scores = [], []
     for answer in log.answers:
-        found.add(answer)
-    return found.records()
-
-
-class _Collected:
-    """Columns of what was read so far; texts are let go one by one."""
-
-    def __init__(self, log: Log, options: LogOptions) -> None:
-        self._log, self._options = log, options
-        self._lengths = Lengths(options)
-        self._length, self._prompt, self._completion = array("d"), array("d"), array("d")
-        self._example: list[str | None] = []
-        self._document: list[str | None] = []
-        self._digest: list[str | None] = []
-        self._variant: list[str] = []
-        self._error: list[str | None] = []
-        self._scores: dict[str, tuple[array[int], array[float]]] = {}
-        self._own = tuple(array("d") for _ in OWN_SCORES)
-        self._of_prompt = False
-
-    def add(self, answer: Answer) -> None:
-        row = len(self._error)
-        document = digest(answer.text) if answer.text is not None else None
-        length = None if answer.error else self._lengths.of(answer, document)
-        self._error.append(answer.error)
-        self._variant.append(answer.variant)
-        self._example.append(answer.example)
-        self._document.append(answer.document or document)
-        self._digest.append(document)
-        self._of_prompt |= answer.document is None and answer.of_prompt and document is not None
-        for column, value in (
-            (self._length, length),
-            (self._prompt, answer.prompt_tokens),
-            (self._completion, answer.completion_tokens),
-        ):
-            column.append(float("nan") if value is None else value)
-        for name, score in answer.scores.items():
-            rows, values = self._scores.setdefault(name, (array("q"), array("d")))
-            rows.append(row)
-            values.append(score)
-        for column, score in zip(self._own, self._scored_here(answer), strict=True):
-            column.append(score)
-
-    def _scored_here(self, answer: Answer) -> tuple[float, float, float]:
-        wanted = self._options.own_score is not None or not answer.scores
-        if not wanted or answer.output is None or not answer.accepted or answer.error:
-            return (float("nan"),) * 3
-        from contextcliff_dagster.scoring.parse import parse_answer
-        from contextcliff_dagster.scoring.scorers import score_text
-
-        return score_text(parse_answer(answer.output), answer.accepted)
-
-    def records(self) -> ScoreRecords:
-        log = self._log
-        if not self._error:
-            raise ScoreFileError(f"{log.path} holds no answers: it is an empty log of {log.tool}.")
-        name, own, values = self._chosen()
-        length, document = self._measured()
-        reasons = np.array([error or "" for error in self._error], dtype=object)
-        reasons[(reasons == "") & np.isnan(values)] = NO_SCORE
-        reasons[(reasons == "") & np.isnan(length)] = NO_LENGTH
-        seen = self._of_variant(name, own)
-        used = np.flatnonzero((reasons == "") & seen)
-        left_out = Counter(reason for reason in reasons[seen] if reason)
-        if not len(used):
-            raise ScoreFileError(self._nothing(left_out))
-        frame = self._frame(used, length, document, self._of_scale(name, values, used))
-        tally = Tally(
-            answers=int(seen.sum()),
-            used=len(used),
-            examples=frame["example_id"].nunique() if "example_id" in frame else len(used),
-            left_out=left_out,
-            rule=self._lengths.rule,
-            tokenizer=self._lengths.name,
-            of_prompt=self._of_prompt and self._lengths.rule != "documents",
-            documents_known="document_id" in frame,
-            scored_here=name if own else None,
-        )
-        return ScoreRecords(
-            log.model,
-            frame,
-            task=log.task,
-            tokenizer=None if tally.rule == "logged" else tally.tokenizer,
-            score_name=name,
-            length_kind=log.length_kind if tally.rule == "logged" else tally.tokenizer,
-            notes=tuple(sentences(log, tally)),
-        )
-
-    def _chosen(self) -> tuple[str, bool, Floats]:
-        """The score's name, whether it is ours, and its value in every row (NaN: none)."""
-        log, options = self._log, self._options
-        listed = log.score_names
-        names = [n for n in self._scores if listed is None or n in listed]
-        if options.own_score is not None:
-            return self._own_score(options.own_score)
-        if options.metric is not None:
-            wanted = options.metric.removesuffix(",none")
-            found = [n for n in names if n == wanted]
-            found = found or [n for n in names if n.partition(",")[0] == wanted]
-        elif not names:
-            return self._own_score(log.default_score)
-        else:
-            found = names
-        if len(found) != 1:
-            has = ", ".join(sorted(names)) or "none"
-            what = f"no score {options.metric!r}" if not found else f"{len(found)} scores"
-            raise ScoreFileError(
-                f"{log.path} has {what}; found: {has}. Choose one with --metric NAME, or score the "
-                "answers here with --score em, f1 or contained."
+        text = None if answer.text is None else digest(answer.text)
+        rows.append(
+            (
+                answer.error or "",
+                answer.variant,
+                answer.example,
+                answer.document or text,
+                text,
+                answer.of_prompt and answer.document is None and text is not None,
+                None if answer.error else lengths.of(answer, text),
+                answer.prompt_tokens,
+                answer.completion_tokens,
+                *_scored_here(answer, options),
             )
-        values = np.full(len(self._error), np.nan)
-        at, scores = self._scores[found[0]]
-        values[np.frombuffer(at, dtype=np.int64)] = np.frombuffer(scores, dtype=np.float64)
-        return found[0], False, values
-
-    def _own_score(self, name: str) -> tuple[str, bool, Floats]:
-        values: Floats = np.array(self._own[OWN_SCORES.index(name)], dtype=np.float64)
-        if np.isnan(values).all():
-            raise ScoreFileError(
-                f"{self._log.path}: no answer of this {self._log.tool} log has both an output and "
-                "accepted answers to score it by."
-            )
-        return name, True, values
-
-    def _of_variant(self, name: str, own: bool) -> Bools:
-        """Rows that are of the chosen score's filter; of ours, of the first."""
-        of = np.array(self._variant, dtype=object)
-        wanted = self._variant[0] if own else name.partition(",")[2]
-        return np.asarray(of == wanted) if len(set(self._variant)) > 1 else np.ones(len(of), bool)
-
-    def _measured(self) -> tuple[Floats, list[str | None]]:
-        """Lengths and documents of all rows."""
-        length: Floats = np.array(self._length, dtype=np.float64)
-        path = self._options.documents
-        if path is None:
-            return length, self._document
-        found = self._lengths.of_documents(path, {n for n in self._example if n is not None})
-        document: list[str | None] = [None] * len(length)
-        for row, name in enumerate(self._example):
-            if name is not None and name in found:
-                document[row], length[row] = found[name]
-        return length, document
-
-    def _of_scale(self, name: str, values: Floats, used: Ints) -> Floats:
-        scale, kept = self._options.scale, values[used]
-        outside = (kept < 0) | (kept > scale)
-        if outside.any():
-            hint = "; percentages are read with --scale 100" if scale == 1 else ""
-            raise ScoreFileError(
-                f"{self._log.path}: {int(outside.sum()):,} values of {name} lie outside "
-                f"0..{scale:g} (the first is {kept[outside][0]:g}){hint}."
-            )
-        return kept if scale == 1 else np.round(kept / scale, 12)
-
-    def _frame(
-        self,
-        used: Ints,
-        length: Floats,
-        document: list[str | None],
-        score: Floats,
-    ) -> Any:
-        import pandas as pd
-
-        frame = pd.DataFrame({"length_tokens": length[used], "score": score})
-        if any(document[row] for row in used):
-            frame["document_id"] = pd.Series([document[row] for row in used], dtype=object)
-        if any(self._example[row] for row in used):
-            frame["example_id"] = pd.Series([self._named(row) for row in used], dtype=object)
-            frame["replicate"] = frame.groupby("example_id", dropna=False).cumcount()
-        for name, column in (
-            ("prompt_tokens", self._prompt),
-            ("completion_tokens", self._completion),
-        ):
-            values = np.array(column, dtype=np.float64)[used]
-            if not np.isnan(values).all():
-                frame[name] = values
-        return frame
-
-    def _named(self, row: int) -> str | None:
-        """The example's name: a question over another text is another example."""
-        name, text = self._example[row], self._digest[row]
-        if name is None:
-            return None
-        task = f"{self._log.task}/" if self._log.task else ""
-        return f"{task}{name}" + (f"/{text[:16]}" if text else "")
-
-    def _nothing(self, left_out: Counter[str]) -> str:
-        counted = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
-        hint = ""
-        if left_out.get(NO_LENGTH):
-            log = self._log
-            hint = f" {log.no_text[0].upper()}{log.no_text[1:]}: g" if log.no_text else " G"
-            hint += "ive the data set's own file, whose ids the log has, with --documents FILE."
-        return (
-            f"{self._log.path}: none of the answers in this {self._log.tool} log can be used "
-            f"({counted}).{hint}"
         )
+        scores.append(answer.scores)
+    if not rows:
+        raise ScoreFileError(f"{log.path} holds no answers: it is an empty log of {log.tool}.")
+    table = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)
+    return table.astype(dict.fromkeys(_NUMBERS, float)), pd.DataFrame(scores, dtype=float)
+
+
+def _scored_here(answer: Answer, options: LogOptions) -> tuple[float, float, float]:
+    wanted = options.own_score is not None or not answer.scores
+    if not wanted or answer.output is None or not answer.accepted or answer.error:
+        return (np.nan,) * 3
+    from contextcliff_dagster.scoring.parse import parse_answer
+    from contextcliff_dagster.scoring.scorers import score_text
+
+    return score_text(parse_answer(answer.output), answer.accepted)
+
+
+def _chosen(
+    log: Log, options: LogOptions, table: pd.DataFrame, scores: pd.DataFrame
+) -> tuple[str, bool, Floats]:
+    """The score's name, whether it is ours, and its value in every row (NaN: none)."""
+    found = [n for n in scores.columns if log.score_names is None or n in log.score_names]
+    names = ", ".join(sorted(found)) or "none"
+    own = options.own_score or (None if found or options.metric else log.default_score)
+    if own is not None:
+        if table[own].isna().all():
+            raise ScoreFileError(
+                f"{log.path}: no answer of this {log.tool} log has both an output and accepted "
+                "answers to score it by."
+            )
+        return own, True, table[own].to_numpy()
+    if options.metric is not None:
+        metric = options.metric.removesuffix(",none")
+        whole = [n for n in found if n == metric]
+        found = whole or [n for n in found if n.partition(",")[0] == metric]
+    if len(found) != 1:
+        what = f"no score {options.metric!r}" if not found else f"{len(found)} scores"
+        raise ScoreFileError(
+            f"{log.path} has {what}; found: {names}. Choose one with --metric NAME, or score the "
+            "answers here with --score em, f1 or contained."
+        )
+    return found[0], False, scores[found[0]].to_numpy()
+
+
+def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:
+    outside = (values < 0) | (values > scale)
+    if outside.any():
+        hint = "; percentages are read with --scale 100" if scale == 1 else ""
+        raise ScoreFileError(
+            f"{log.path}: {int(outside.sum()):,} values of {name} lie outside "
+            f"0..{scale:g} (the first is {values[outside][0]:g}){hint}."
+        )
+    return values if scale == 1 else np.round(values / scale, 12)
+
+
+def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.DataFrame({"length_tokens": used["length"], "score": score})
+    if used["document"].notna().any():
+        frame["document_id"] = used["document"]
+    if used["example"].notna().any():
+        # A question over another text is another example.
+        task = f"{log.task}/" if log.task else ""
+        named = [
+            None if name is None else f"{task}{name}" + (f"/{text[:16]}" if text else "")
+            for name, text in zip(used["example"], used["digest"], strict=True)
+        ]
+        frame["example_id"] = pd.Series(named, dtype=object)
+        frame["replicate"] = frame.groupby("example_id", dropna=False).cumcount()
+    for name in ("prompt_tokens", "completion_tokens"):
+        if used[name].notna().any():
+            frame[name] = used[name]
+    return frame
+
+
+def _nothing(log: Log, left_out: Counter[str]) -> str:
+    counted = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+    hint = ""
+    if _NO_LENGTH in left_out:
+        hint = f" {log.no_text[0].upper()}{log.no_text[1:]}: g" if log.no_text else " G"
+        hint += "ive the data set's own file, whose ids the log has, with --documents FILE."
+    return f"{log.path}: none of the answers in this {log.tool} log can be used ({counted}).{hint}"
+
+
+_LOGGED = {
+    "prompt tokens": (
+        "Lengths are the prompt tokens in the log, by the model's own tokenizer and with "
+        "instructions and question, not tokens of the document alone."
+    ),
+    "words": (
+        "Lengths are the words in the log (characters where the text is Chinese), not tokens: read "
+        "every number of tokens here, the cap too, as so many words."
+    ),
+}
+
+
+def _used(log: Log, frame: pd.DataFrame, left_out: Counter[str]) -> str:
+    used, answers = len(frame), len(frame) + left_out.total()
+    sentence = f"{log.path.name} is a log of {log.tool}: {used:,} of {answers:,} answers used"
+    if left_out:
+        reasons = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
+        sentence += ", left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+        if 1 - used / answers > _MANY_LEFT_OUT:
+            sentence += " (if these were the long or the hard ones, the result is too good)"
+    examples = frame["example_id"].nunique() if "example_id" in frame else used
+    if examples < used:
+        sentence += f"; they repeat {examples:,} examples, and repeats are averaged"
+    return f"{sentence}."
+
+
+def _notes(
+    log: Log, frame: pd.DataFrame, lengths: Lengths, of_prompt: bool, scored_here: str | None
+) -> Iterator[str]:
+    """What lengths, scores and documents are; and the log's own notes."""
+    if lengths.rule == "logged":
+        yield _LOGGED[log.length_kind]
+    elif of_prompt:
+        yield (
+            f"Lengths are tokens ({lengths.name}) of the whole prompt, instructions and question "
+            "included, not of the document alone."
+        )
+    if scored_here is not None:
+        yield (
+            f"Scored here: {scored_here} of each answer against the accepted ones, not the score "
+            f"that {log.tool} would print."
+        )
+    if "document_id" not in frame:
+        yield (
+            "The log does not say which answers share a document: intervals assume that no two do."
+        )
+    elif of_prompt:
+        yield (
+            "Documents are distinguished by the whole prompt: questions about one document count "
+            "as independent, and intervals are too narrow if there are such."
+        )
+    yield from log.notes

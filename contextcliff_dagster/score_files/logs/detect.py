@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import opened
@@ -13,12 +11,10 @@ from contextcliff_dagster.score_files.logs import helmet, inspect_ai, lm_eval, l
 from contextcliff_dagster.score_files.logs.answers import Log, LogOptions
 from contextcliff_dagster.score_files.logs.collect import collect
 from contextcliff_dagster.score_files.logs.json_walk import rows
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.score_files.records import ScoreRecords
+from contextcliff_dagster.score_files.records import ScoreRecords
+from contextcliff_dagster.score_files.row_parsers import BOM
 
 _HEAD = 1 << 16
-_BOM = b"\xef\xbb\xbf"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _FIRST_NAME = re.compile(rb'\{\s*"([^"\\]*)"')
 _SPEC = re.compile(rb'"eval"\s*:\s*\{')
@@ -45,7 +41,7 @@ def read_log(path: Path, options: LogOptions) -> ScoreRecords | None:
 def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     if head.startswith(_ZIP):
         return inspect_ai.read_eval(path, options)
-    head = head.removeprefix(_BOM).lstrip()
+    head = head.removeprefix(BOM).lstrip()
     if head.startswith(b"["):
         return _by_first_row(path)
     first = _FIRST_NAME.match(head)
@@ -58,7 +54,7 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     if first[1] == b"results" and b'"alias"' in head:
         raise ScoreFileError(
             f"{path} is a file of results of {lm_eval.TOOL}, which has no single answers: name the "
-            "samples_*.jsonl beside it (written with --log_samples)."
+            "samples_*.jsonl next to it (written with --log_samples)."
         )
     # Written over several lines, it is one object and not JSON Lines.
     return None if re.match(rb"\{\s*\n", head) else _by_first_row(path)
@@ -66,30 +62,13 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
 
 def _by_first_row(path: Path) -> Log | None:
     try:
-        with opened(path) as file:
-            _, row = next(rows(path, file), (0, {}))
+        row = next(rows(path), {})
     except ScoreFileError:
         return None  # the reader of plain files says what is wrong
-    for is_one, read in _ROWS:
-        if is_one(row):
-            return read(path)
+    if "doc_id" in row and ("resps" in row or "filtered_resps" in row):
+        return lm_eval.read_samples(path)
+    if {"judge", "pred", "answer"} <= row.keys():
+        return longbench.read_results(path)
+    if {"pred", "answers"} <= row.keys() and "length_tokens" not in row:
+        return longbench.read_predictions(path)
     return None
-
-
-def _is_lm_eval(row: Mapping[str, Any]) -> bool:
-    return "doc_id" in row and ("resps" in row or "filtered_resps" in row)
-
-
-def _is_longbench_2(row: Mapping[str, Any]) -> bool:
-    return {"judge", "pred", "answer"} <= row.keys()
-
-
-def _is_longbench_1(row: Mapping[str, Any]) -> bool:
-    return {"pred", "answers"} <= row.keys() and "length_tokens" not in row
-
-
-_ROWS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Path], Log]], ...] = (
-    (_is_lm_eval, lm_eval.read_samples),
-    (_is_longbench_2, longbench.read_results),
-    (_is_longbench_1, longbench.read_predictions),
-)

@@ -7,20 +7,14 @@ tokenizer, after cutting) and the item's scores; `metrics` lists the scores' nam
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.score_files.columns import opened
-from contextcliff_dagster.score_files.logs.answers import (
-    Answer,
-    Log,
-    name_of,
-    number,
-    texts_of,
-)
+from contextcliff_dagster.score_files.logs.answers import Answer, Log, name_of, number, texts_of
 from contextcliff_dagster.score_files.logs.json_walk import walk
+from contextcliff_dagster.score_files.logs.lengths import digest
 
 TOOL = "HELMET"
 
@@ -39,32 +33,30 @@ def _answers(log: Log) -> Iterator[Answer]:
     set_to: float | None = None
     with opened(log.path) as file:
         for name, value in walk(log.path, file, ("data",)):
-            if name == "args" and isinstance(value, dict):
+            if not isinstance(value, dict):
+                continue
+            if name == "args":
+                log.model = name_of(value.get("model_name_or_path"))
+                log.task = name_of(value.get("datasets"))
                 set_to = number(value.get("input_max_length"))
-                _take_arguments(log, value, set_to)
-            elif name == "data" and isinstance(value, dict):
+                here = f" (here {set_to:,.0f} tokens)" if set_to else ""
+                log.notes.append(
+                    f"HELMET fills its inputs up to a length that is set{here} and cuts what is "
+                    "longer: these lengths are manufactured, and the result says little about "
+                    "documents of natural length."
+                )
+            elif name == "data":
                 yield _answer(value, set_to)
-            elif name == "metrics" and isinstance(value, dict):
+            elif name == "metrics":
                 log.score_names = {key for key in value if not key.endswith("_len")}
-
-
-def _take_arguments(log: Log, arguments: Mapping[str, Any], set_to: float | None) -> None:
-    log.model = name_of(arguments.get("model_name_or_path"))
-    log.task = name_of(arguments.get("datasets"))
-    here = f" (here {set_to:,.0f} tokens)" if set_to else ""
-    log.notes.append(
-        f"HELMET fills its inputs up to a length that is set{here} and cuts what is longer: these "
-        "lengths are manufactured, and the result says little about documents of natural length."
-    )
 
 
 def _answer(item: Mapping[str, Any], set_to: float | None) -> Answer:
     tokens = number(item.get("input_len"))
-    prompt = item.get("input_text")
-    question = item.get("question")
+    prompt, question = item.get("input_text"), item.get("question")
     name = next((found for key in _NAMES if (found := name_of(item.get(key)))), None)
     if name is None and isinstance(question, str):
-        name = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
+        name = digest(question)
     return Answer(
         # The same questions are asked at every length: each time another example.
         example=None if name is None else f"{set_to or 0:g}/{name}",

@@ -9,6 +9,7 @@ members of the header and all samples in `samples`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from contextcliff_dagster.score_files.logs.answers import (
     LogOptions,
     chat_text,
     longest_text,
+    mapping,
     name_of,
     number,
     texts_of,
@@ -53,7 +55,7 @@ def read_eval(path: Path, options: LogOptions) -> Log:
     log = Log(path, TOOL)
     head = members.json(head_name)
     samples = [n for n in members.names if n.startswith("samples/") and n.endswith(".json")]
-    _take_head(log, head if isinstance(head, dict) else {}, len(samples), options)
+    _take_head(log, mapping(head), len(samples), options)
     log.answers = _of_members(members, samples)
     return log
 
@@ -70,13 +72,10 @@ def read_json(path: Path, options: LogOptions) -> Log:
 
 
 def _of_members(members: ZipMembers, samples: list[str]) -> Iterator[Answer]:
-    try:
-        for name in samples:
-            sample = members.json(name)
+    with closing(members):
+        for sample in map(members.json, samples):
             if isinstance(sample, dict):
                 yield _answer(sample)
-    finally:
-        members.close()
 
 
 def _of_object(log: Log, options: LogOptions) -> Iterator[Answer]:
@@ -97,15 +96,13 @@ def _of_object(log: Log, options: LogOptions) -> Iterator[Answer]:
 
 
 def _take_head(log: Log, head: Mapping[str, Any], count: int | None, options: LogOptions) -> None:
-    spec = head.get("eval")
-    spec = spec if isinstance(spec, dict) else {}
+    spec = mapping(head.get("eval"))
     log.model, log.task = name_of(spec.get("model")), name_of(spec.get("task"))
     status = head.get("status", "started")
     if status == "success":
         return
-    error = head.get("error")
     # The error's class: its text may hold the whole request.
-    message = str(error.get("message") or "").partition("(")[0] if isinstance(error, dict) else ""
+    message = str(mapping(head.get("error")).get("message") or "").partition("(")[0]
     why = f" ({' '.join(message.split())[:80]})" if message else ""
     ended = {"cancelled": "was cancelled", "started": "has not ended"}.get(status, f"failed{why}")
     if not options.partial:
@@ -120,16 +117,15 @@ def _take_head(log: Log, head: Mapping[str, Any], count: int | None, options: Lo
 
 
 def _answer(sample: Mapping[str, Any]) -> Answer:
-    output = sample.get("output")
-    output = output if isinstance(output, dict) else {}
-    usage = output.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    metadata = sample.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
+    output, metadata = mapping(sample.get("output")), mapping(sample.get("metadata"))
+    usage = mapping(output.get("usage"))
     prompt = _prompt(sample)
     document = longest_text(metadata)
     inside = document is not None and document in prompt
-    tokens = _input_tokens(usage)
+    # Of the last call: what was read from or written to a cache is counted apart.
+    counts = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
+    tokens = sum(number(usage.get(name)) or 0.0 for name in counts) or None
+    invalid = "declared invalid" if sample.get("invalidation") else None
     return Answer(
         example=name_of(sample.get("id")),
         scores=dict(_scores(sample)),
@@ -141,25 +137,12 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
         length=tokens,
         prompt_tokens=tokens,
         completion_tokens=number(usage.get("output_tokens")),
-        error=_error(sample),
+        error="with an error" if sample.get("error") else invalid,
     )
 
 
-def _error(sample: Mapping[str, Any]) -> str | None:
-    if sample.get("error"):
-        return "with an error"
-    return "declared invalid" if sample.get("invalidation") else None
-
-
-def _input_tokens(usage: Mapping[str, Any]) -> float | None:
-    """Of the last call: what was read from or written to a cache is counted apart."""
-    names = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
-    return sum(number(usage.get(name)) or 0.0 for name in names) or None
-
-
 def _completion(output: Mapping[str, Any]) -> str | None:
-    completion = output.get("completion")
-    if isinstance(completion, str):
+    if isinstance(completion := output.get("completion"), str):
         return completion
     choices = output.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else {}
@@ -170,15 +153,13 @@ def _prompt(sample: Mapping[str, Any]) -> str:
     given = sample.get("input")
     text = given if isinstance(given, str) else chat_text(given)
     if text.startswith(_ATTACHMENT):
-        kept = sample.get("attachments")
-        found = kept.get(text.removeprefix(_ATTACHMENT)) if isinstance(kept, dict) else None
+        found = mapping(sample.get("attachments")).get(text.removeprefix(_ATTACHMENT))
         return found if isinstance(found, str) else ""
     return text
 
 
 def _scores(sample: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    scores = sample.get("scores")
-    for scorer, score in (scores if isinstance(scores, dict) else {}).items():
+    for scorer, score in mapping(sample.get("scores")).items():
         value = score.get("value") if isinstance(score, dict) else score
         values = value.items() if isinstance(value, dict) else [("", value)]
         for key, one in values:
@@ -192,9 +173,7 @@ def _score(value: Any) -> float | None:
         return number(value)
     if value in _LETTERS:
         return _LETTERS[value]
-    if value.lower() in _WORDS:
-        return _WORDS[value.lower()]
     try:
-        return number(float(value))
+        return _WORDS[value.lower()] if value.lower() in _WORDS else number(float(value))
     except ValueError:
         return None

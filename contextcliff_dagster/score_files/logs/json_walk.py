@@ -1,7 +1,8 @@
-"""Large JSON without holding it: the members of one object, or the items of one array, in turn."""
+"""Large JSON without holding it: the members of one object, or the rows of a file, in turn."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.corpora.readers.json_stream import JsonStream
+from contextcliff_dagster.score_files.columns import opened
+from contextcliff_dagster.score_files.row_parsers import BOM, json_lines
 
 MOST_BYTES = 256 << 20
 """No single value of a log (a sample, a line) may be larger; what is, was made to be."""
 
-_CHUNK = 1 << 20
+_BUFFER = 1 << 20
 _DECODER = json.JSONDecoder()
 
 
@@ -33,54 +36,31 @@ def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str
         yield from ((name, value) for _, name, value in stream.members(streamed))
 
 
-def rows(path: Path, file: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(row from 1, object) of JSON Lines, or of one JSON array.
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of JSON Lines, or of one JSON array.
 
     Raises:
         ScoreFileError: a row is no object, or too large.
     """
-    from contextcliff_dagster.score_files.row_parsers import objects_of
-
-    first = b""
-    while not first.strip(b" \t\r\n\xef\xbb\xbf"):
-        if not (first := file.read(1)):
-            return
-    if first == b"[":
-        items: Iterator[Any] = (item for _, item in walk(path, _Again(first, file), ()))
-    else:
-        items = objects_of(path, _lines(path, _Again(first, file)))
-    for row, item in enumerate(items, start=1):
-        if not isinstance(item, dict):
-            raise ScoreFileError(f"{path}, row {row} is not a JSON object.")
-        yield row, item
+    with io.BufferedReader(opened(path), _BUFFER) as file:
+        while (first := file.peek(1)[:1]) and first in b" \t\r\n" + BOM:
+            file.read(1)
+        if first == b"[":
+            items: Iterator[Any] = (item for _, item in walk(path, file, ()))
+        else:
+            items = json_lines(path, _bounded_lines(path, file))
+        for row, item in enumerate(items, start=1):
+            if not isinstance(item, dict):
+                raise ScoreFileError(f"{path}, row {row} is not a JSON object.")
+            yield item
 
 
-class _Again:
-    """A file whose first bytes were read already."""
-
-    def __init__(self, first: bytes, file: Any) -> None:
-        self._first, self._file = first, file
-
-    def read(self, size: int) -> bytes:
-        first, self._first = self._first, b""
-        read: bytes = self._file.read(size)
-        return first + read
-
-
-def _lines(path: Path, file: Any) -> Iterator[bytes]:
-    """Lines of bounded length."""
-    parts: list[bytes] = []
-    size = row = 0
-    while chunk := file.read(_CHUNK):
-        *ended, rest = chunk.split(b"\n")
-        for piece in ended:
-            row += 1
-            yield b"".join([*parts, piece])
-            parts, size = [], 0
-        parts.append(rest)
-        size += len(rest)
-        if size > MOST_BYTES:
+def _bounded_lines(path: Path, file: io.BufferedReader) -> Iterator[bytes]:
+    row = 0
+    while line := file.readline(MOST_BYTES + 1):
+        row += 1
+        if len(line) > MOST_BYTES:
             raise ScoreFileError(
-                f"{path}, row {row + 1} is longer than {MOST_BYTES >> 20} MB, which no answer is."
+                f"{path}, row {row} is longer than {MOST_BYTES >> 20} MB, which no answer is."
             )
-    yield b"".join(parts)
+        yield line

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.column_values import MOST_TOKENS
-from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     DEFAULT_TOKENIZER,
     Answer,
@@ -20,8 +19,6 @@ from contextcliff_dagster.score_files.logs.json_walk import rows
 
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
-
-_NAMES = ("_id", "id")
 
 
 def digest(text: str) -> str:
@@ -85,13 +82,12 @@ class Lengths:
         """
         found: dict[str, tuple[str, int]] = {}
         try:
-            with opened(path) as file:
-                for _, row in rows(path, file):
-                    name = next((n for key in _NAMES if (n := name_of(row.get(key)))), None)
-                    text = longest_text(row)
-                    if name in wanted and name is not None and text is not None:
-                        document = digest(text)
-                        found[name] = document, self.count(text, document)
+            for row in rows(path):
+                name = name_of(row.get("_id")) or name_of(row.get("id"))
+                text = longest_text(row)
+                if name in wanted and name is not None and text is not None:
+                    document = digest(text)
+                    found[name] = document, self.count(text, document)
         except OSError as error:
             raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
         if not found:

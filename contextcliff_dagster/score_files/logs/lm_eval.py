@@ -2,7 +2,7 @@
 document.
 
 Source of the format: the harness's README (`--log_samples`) and what its versions write. The file
-of results beside it (`results_<time>.json`) names the model.
+of results next to it (`results_<time>.json`) names the model.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
     chat_text,
     longest_text,
+    mapping,
     name_of,
     number,
     texts_of,
@@ -39,20 +39,12 @@ RULER = "ruler"
 def read_samples(path: Path) -> Log:
     """The log in a file of samples, whose name is that of its task and time."""
     named = _NAME.match(path.name)
-    log = Log(path, TOOL, model=_model(path), task=named["task"] if named else None)
-    log.answers = _answers(log)
-    return log
-
-
-def _answers(log: Log) -> Iterator[Answer]:
-    with opened(log.path) as file:
-        for _, row in rows(log.path, file):
-            yield _answer(row)
+    answers = (_answer(row) for row in rows(path))
+    return Log(path, TOOL, answers, _model(path), task=named["task"] if named else None)
 
 
 def _answer(row: Mapping[str, Any]) -> Answer:
-    document = row.get("doc")
-    document = document if isinstance(document, dict) else {}
+    document = mapping(row.get("doc"))
     text = longest_text(document)
     filtered = row.get("filtered_resps")
     reply = filtered[0] if isinstance(filtered, list) and filtered else filtered
@@ -85,11 +77,9 @@ def _scores(row: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tup
 
 def _prompt(arguments: Any) -> str:
     """The first request's prompt: a text, or chat messages written as JSON."""
+    given = arguments
     if isinstance(arguments, dict):  # since 0.4.5: gen_args_0: {arg_0: prompt, arg_1: ...}
-        first = arguments.get("gen_args_0")
-        given = first.get("arg_0") if isinstance(first, dict) else None
-    else:
-        given = arguments
+        given = mapping(arguments.get("gen_args_0")).get("arg_0")
     while isinstance(given, list) and given:
         given = given[0]
     if not isinstance(given, str):
@@ -103,7 +93,7 @@ def _prompt(arguments: Any) -> str:
 
 
 def _model(path: Path) -> str | None:
-    """The model that the file of results beside ``path`` names, of the same run."""
+    """The model that the file of results next to ``path`` names, of the same run."""
     time = path.name.split(".jsonl")[0].rpartition("_")[2]
     results = [path.parent / f"results_{time}.json"]
     if not results[0].is_file():
@@ -113,11 +103,7 @@ def _model(path: Path) -> str | None:
     try:
         if results[0].stat().st_size > MOST_BYTES:
             return None
-        run = json.loads(results[0].read_bytes())
+        run = mapping(json.loads(results[0].read_bytes()))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(run, dict):
-        return None
-    config = run.get("config")
-    config = config if isinstance(config, dict) else {}
-    return name_of(run.get("model_name")) or name_of(config.get("model_name"))
+    return name_of(run.get("model_name")) or name_of(mapping(run.get("config")).get("model_name"))

@@ -9,11 +9,11 @@ with `response`, `pred`, `judge`, and its context cut to 1,000 characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.score_files.columns import opened, stem
+from contextcliff_dagster.score_files.columns import stem
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
@@ -36,60 +36,50 @@ _CUT = (
 
 def read_predictions(path: Path) -> Log:
     """The log in a file of predictions of version 1, whose name is its task."""
-    log = Log(
+    task = stem(path)
+    return Log(
         path,
         TOOL_1,
+        (_prediction(row, task) for row in rows(path)),
         model=path.parent.name if path.parent.parent.name in ("pred", "pred_e") else None,
-        task=stem(path),
+        task=task,
         length_kind="words",
+        # As its own score for classes, by name.
+        default_score="contained" if next(rows(path)).get("all_classes") else "f1",
         notes=[_CUT],
         no_text="LongBench leaves the documents out of its predictions",
     )
-    log.answers = _predictions(log)
-    return log
 
 
 def read_results(path: Path) -> Log:
     """The log in a file of results of version 2, whose name is its model."""
-    log = Log(
+    return Log(
         path,
         TOOL_2,
+        map(_result, rows(path)),
         model=stem(path),
         notes=[_CUT],
         no_text=f"LongBench v2 keeps {_KEPT_CHARACTERS:,} characters of each document",
     )
-    log.answers = _results(log)
-    return log
 
 
-def _predictions(log: Log) -> Iterator[Answer]:
-    with opened(log.path) as file:
-        for number_, row in rows(log.path, file):
-            if number_ == 1 and row.get("all_classes"):
-                log.default_score = "contained"  # as its own score for classes, by name
-            prediction = row.get("pred")
-            prediction = prediction if isinstance(prediction, str) else None
-            if prediction is not None and log.task in _FIRST_LINE_ONLY:
-                prediction = prediction.lstrip("\n").split("\n")[0]
-            yield Answer(
-                example=name_of(row.get("_id")),
-                output=prediction,
-                accepted=texts_of(row.get("answers")),
-                text=longest_text(row),
-                length=number(row.get("length")),
-            )
-
-
-def _results(log: Log) -> Iterator[Answer]:
-    with opened(log.path) as file:
-        for _, row in rows(log.path, file):
-            yield _result(row)
+def _prediction(row: Mapping[str, Any], task: str) -> Answer:
+    output = row["pred"] if isinstance(row.get("pred"), str) else None
+    if output is not None and task in _FIRST_LINE_ONLY:
+        output = output.lstrip("\n").split("\n")[0]
+    return Answer(
+        example=name_of(row.get("_id")),
+        output=output,
+        accepted=texts_of(row.get("answers")),
+        text=longest_text(row),
+        length=number(row.get("length")),
+    )
 
 
 def _result(row: Mapping[str, Any]) -> Answer:
     judged = number(row.get("judge"))
     context = longest_text(row)
-    # Of that length it was cut; a file of somebody who kept the whole document has other lengths.
+    # Of that length it was cut; a file that keeps the whole document has other lengths.
     cut = context is None or len(context) <= _KEPT_CHARACTERS
     return Answer(
         example=name_of(row.get("_id")),

@@ -14,6 +14,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs.json_walk import MOST_BYTES
+from contextcliff_dagster.score_files.row_parsers import loads
 
 MOST_BYTES_IN_ALL = 32 << 30
 """Of one file, unpacked: members may overlap, so that the file's size bounds nothing."""
@@ -54,25 +55,22 @@ class ZipMembers:
         Raises:
             ScoreFileError: the member is damaged, too large, encrypted, or not JSON.
         """
-        import json
-
-        import orjson
-
         content = self._read(name)
         try:
-            try:
-                return orjson.loads(content)
-            except orjson.JSONDecodeError:
-                return json.loads(content)
-        except (ValueError, RecursionError) as error:
+            return loads(content)
+        except ValueError as error:
             raise self._damaged(name, "it is not JSON") from error
 
     def _read(self, name: str) -> bytes:
         info = self._zip.getinfo(name)
         if info.flag_bits & _ENCRYPTED:
             raise ScoreFileError(f"{self._path} is encrypted; unpack it and name the log in it.")
+        too_large = ScoreFileError(
+            f"{self._path}: {name} unpacks to more than {MOST_BYTES >> 20} MB, which no sample of "
+            "a log does."
+        )
         if max(info.file_size, info.compress_size) > MOST_BYTES:
-            raise self._too_large(name)
+            raise too_large
         try:
             if info.compress_type == _ZSTANDARD:
                 content = self._zstandard(info)
@@ -87,7 +85,7 @@ class ZipMembers:
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, struct.error) as error:
             raise self._damaged(name, str(error)) from error
         if len(content) > MOST_BYTES:
-            raise self._too_large(name)
+            raise too_large
         self._unpacked += len(content)
         if self._unpacked > MOST_BYTES_IN_ALL:
             raise ScoreFileError(
@@ -113,12 +111,6 @@ class ZipMembers:
         if size <= MOST_BYTES and zlib.crc32(content) != info.CRC:
             raise zipfile.BadZipFile("its checksum is another")
         return content
-
-    def _too_large(self, name: str) -> ScoreFileError:
-        return ScoreFileError(
-            f"{self._path}: {name} unpacks to more than {MOST_BYTES >> 20} MB, which no sample of "
-            "a log does."
-        )
 
     def _damaged(self, name: str, why: str) -> ScoreFileError:
         return ScoreFileError(

@@ -90,7 +90,6 @@ def test_json_logs_that_were_cut_off_or_hold_something_endless(
         file.write('{"doc_id": 2,\n')
     assert "row 2 is not one JSON object" in refused(lines)
     monkeypatch.setattr(json_walk, "MOST_BYTES", 1 << 12)
-    monkeypatch.setattr(json_walk, "_CHUNK", 1 << 10)
     monkeypatch.setattr(text_lines, "_CHUNK", 1 << 10)
     monkeypatch.setattr(json_stream, "_READ_AHEAD", 1 << 10)
     endless = inspect_sample(1, input="x" * (1 << 16))
