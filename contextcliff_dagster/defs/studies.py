@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import dagster as dg
 
@@ -42,43 +42,22 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
     """
     jobs = []
     for experiment in partitioned(study):
-        if experiment.name == "length_profile":
-            jobs += [_profile_job(study, experiment), _pilot_job(study, experiment)]
-        else:
-            jobs.append(
-                dg.define_asset_job(
-                    job_name(study, experiment),
-                    _selection(study, experiment),
-                    description=f"Experiment {experiment.name} of `{study.name}`, to its report.",
-                    tags=_tags(study, experiment),
-                )
-            )
+        # The tags make a plain launch take every model and cell in one run.
+        tags = {**range_tags(study, experiment), "contextcliff/study": study.name}
+        job = partial(dg.define_asset_job, selection=_selection(study, experiment), tags=tags)
+        name = job_name(study, experiment)
+        if experiment.name != "length_profile":
+            about = f"Experiment {experiment.name} of `{study.name}`, to its report."
+            jobs.append(job(name, description=about))
+            continue
+        about = f"Corpus to report of `{study.name}`; asks only what was not asked before."
+        jobs.append(job(name, description=about))
+        pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
+        config = {"config": {"samples_per_bin": pilot}}
+        ops = {f"{group(study)}__{name}": config for name in measuring_assets(study, experiment)}
+        about = f"The same with {pilot} examples a bin: a cheap first look."
+        jobs.append(job(f"pilot_{group(study)}", description=about, config={"ops": ops}))
     return jobs
-
-
-def _profile_job(study: Study, experiment: Experiment) -> dg.UnresolvedAssetJobDefinition:
-    return dg.define_asset_job(
-        job_name(study, experiment),
-        _selection(study, experiment),
-        description=f"Corpus to report of `{study.name}`; asks only what was not asked before.",
-        tags=_tags(study, experiment),
-    )
-
-
-def _pilot_job(study: Study, experiment: Experiment) -> dg.UnresolvedAssetJobDefinition:
-    pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
-    return dg.define_asset_job(
-        f"pilot_{group(study)}",
-        _selection(study, experiment),
-        description=f"The same with {pilot} examples a bin: a cheap first look.",
-        tags=_tags(study, experiment),
-        config={
-            "ops": {
-                f"{group(study)}__{name}": {"config": {"samples_per_bin": pilot}}
-                for name in measuring_assets(study, experiment)
-            }
-        },
-    )
 
 
 def _selection(study: Study, experiment: Experiment) -> dg.AssetSelection:
@@ -91,8 +70,3 @@ def _selection(study: Study, experiment: Experiment) -> dg.AssetSelection:
     ]
     every = dg.AssetSelection.groups(group(study))
     return every - dg.AssetSelection.assets(*others) if others else every
-
-
-def _tags(study: Study, experiment: Experiment) -> dict[str, Any]:
-    """The tags make a plain launch take every model and cell in one run."""
-    return {**range_tags(study, experiment), "contextcliff/study": study.name}

@@ -5,22 +5,15 @@
 
 import dagster as dg
 
-from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, described, single_run_asset
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, study_asset
+from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource
 from contextcliff_dagster.defs.schedules import report_freshness
-from contextcliff_dagster.defs.ui import experiments as ui
+from contextcliff_dagster.defs.ui.results import report_metadata
 from contextcliff_dagster.experiments.common.code_version import experiment_version
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.registry import partitioned
 from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.studies import Study
-
-
-class CampaignConfig(dg.Config):
-    """Which measurement to judge."""
-
-    campaign: str | None = None
-    """A dated measurement; the current one when empty."""
 
 
 def report_asset(study: Study) -> dg.AssetsDefinition:
@@ -30,22 +23,18 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
     records = [name for one in asked for name in one.asset_names("records")]
     versions = [experiment_version(study, one, "report") for one in asked]
 
-    @single_run_asset(
-        **described(
-            study,
-            "report",
-            "The report to read: Markdown, JSON and the picture of all models.",
-            deps=[*results, *records],
-            kinds={"markdown", "matplotlib"},
-            automation_condition=FOLLOW_RECORDS,
-            freshness_policy=report_freshness(study),
-            code_version="-".join(versions),
-        ),
+    @study_asset(
+        study,
+        "report",
+        "The report to read: Markdown, JSON and the picture of all models.",
+        deps=[*results, *records],
+        kinds={"markdown", "matplotlib"},
+        automation_condition=FOLLOW_RECORDS,
+        freshness_policy=report_freshness(study),
+        code_version="-".join(versions),
     )
     def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
         with StudyRun.open(study, store.open(), config.campaign) as run:
-            files = write_study_report(run)
-            metadata = ui.report_metadata(run, files)
-        return dg.MaterializeResult(metadata=metadata)
+            return dg.MaterializeResult(metadata=report_metadata(run, write_study_report(run)))
 
     return report

@@ -34,7 +34,13 @@ CELERY_QUEUE = "contextcliff-gpu"
 
 def device_tags(study: Study) -> dict[str, Any]:
     """Tags of the step that runs the study's models; none where no model needs a device."""
-    wanted = _wanted_by_model(study)
+    try:
+        models = load_models()
+    except ContextCliffError:
+        return {}  # reported where a model is asked; a misspelt entry must not hide every study
+    wanted: dict[str, Gpus] = {
+        slug(name): models[name].gpus_wanted if name in models else 0 for name in study.models
+    }
     gpus = most(list(wanted.values()))
     if gpus == 0:
         return {}
@@ -47,10 +53,10 @@ def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> G
     Raises:
         ValueError: the tag is not what :data:`GPUS_TAG` says.
     """
-    said = step_tags.get(GPUS_TAG)
-    if said is None:
+    tag = step_tags.get(GPUS_TAG)
+    if tag is None:
         return 0
-    wanted = json.loads(said) if said != "auto" else said
+    wanted = json.loads(tag) if tag != "auto" else tag
     if not isinstance(wanted, dict):
         return _checked(wanted)
     asked = _asked_models(run_tags)
@@ -85,14 +91,6 @@ def _asked_models(run_tags: Mapping[str, str]) -> set[str] | None:
         return ends
     one = run_tags.get(f"{MULTIDIMENSIONAL_PARTITION_PREFIX}{MODEL}")
     return None if one is None else {one}
-
-
-def _wanted_by_model(study: Study) -> dict[str, Gpus]:
-    try:
-        models = load_models()
-    except ContextCliffError:
-        return {}  # said where a model is asked; a misspelt entry must not hide every study
-    return {slug(name): models[name].gpus_wanted if name in models else 0 for name in study.models}
 
 
 def _for_executor(gpus: Gpus) -> dict[str, Any]:

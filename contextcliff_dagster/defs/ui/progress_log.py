@@ -17,7 +17,7 @@ _OF_THE_TIME_SO_FAR = 1 / 60
 def pause_s(elapsed_s: float) -> float:
     """Seconds until the next line: one in the first minute, ten from the tenth minute on.
 
-    Every event log keeps every line, and who watches a run of hours needs none every second.
+    Every event log keeps every line, and a run of hours needs none every second.
     """
     return min(max(elapsed_s * _OF_THE_TIME_SO_FAR, MOST_OFTEN_S), LEAST_OFTEN_S)
 
@@ -38,7 +38,7 @@ class Narrator:
     ) -> None:
         self._model, self._log, self._observe = model, log, observe
         self._on_progress, self._clock = on_progress, clock
-        self._began = self._told = clock()
+        self._began = self._logged = clock()
         self.last: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -47,9 +47,9 @@ class Narrator:
         if self._on_progress is not None:
             self._on_progress(self._model, progress)
         now = self._clock()
-        if now - self._told < pause_s(now - self._began):
+        if now - self._logged < pause_s(now - self._began):
             return
-        self._told = now
+        self._logged = now
         self._log(f"{self._model}: {line(progress)}")
         self._observe({"model": self._model, **progress_metadata(progress)})
 
