@@ -69,10 +69,6 @@ class Profiled:
     sections: Sequence[Section] = ()
 
 
-OnProgress = Callable[[str, Progress], None]
-"""Called with the model's name while its calls run."""
-
-
 def prepare_study(
     study: Study,
     *,
@@ -133,7 +129,7 @@ def profile_study(
     campaign: str | None = None,
     budget: Budget | None = None,
     deadline_s: float | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: Callable[[str, Progress], None] | None = None,
     on_wait: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     store: Store | None = None,
@@ -149,7 +145,7 @@ def profile_study(
         campaign: the current one when None.
         budget: the study's own when None.
         deadline_s: seconds after which no call is sent; the study's own when None.
-        on_progress: called while calls run.
+        on_progress: called with the model's name while its calls run.
         on_wait: told, in a sentence, where a device that a model needs is in use, and where nobody
             says how long its window is.
         should_stop: asked between calls; True ends cleanly, with what is measured kept.

@@ -59,12 +59,12 @@ def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> G
     wanted = json.loads(tag) if tag != "auto" else tag
     if not isinstance(wanted, dict):
         return _checked(wanted)
-    asked = _asked_models(run_tags)
-    if asked is None or not asked <= wanted.keys():
-        asked = set(wanted)
     # The range of a run goes over the models in the order of their partition keys.
+    names = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
+    ends = {run_tags[name].split("|")[0] for name in names if name in run_tags}
+    ends = ends or {run_tags.get(f"{MULTIDIMENSIONAL_PARTITION_PREFIX}{MODEL}", "")}
     ordered = list(wanted)
-    places = [ordered.index(model) for model in asked]
+    places = [ordered.index(model) for model in (ends if ends <= wanted.keys() else ordered)]
     return gpus_of_models(step_tags, ordered[min(places) : max(places) + 1])
 
 
@@ -84,23 +84,12 @@ def _checked(value: Any) -> Gpus:
     raise ValueError(f"tag {GPUS_TAG}: {value!r} is neither a number nor 'auto'")
 
 
-def _asked_models(run_tags: Mapping[str, str]) -> set[str] | None:
-    """First and last model of the run's partitions, or None where it does not say."""
-    names = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
-    if ends := {run_tags[name].split("|")[0] for name in names if name in run_tags}:
-        return ends
-    one = run_tags.get(f"{MULTIDIMENSIONAL_PARTITION_PREFIX}{MODEL}")
-    return None if one is None else {one}
-
-
 def _for_executor(gpus: Gpus) -> dict[str, Any]:
     count = 1 if gpus == "auto" else gpus
-    executor = os.environ.get(EXECUTOR_VARIABLE)
-    if executor == "k8s":
-        limits = {"nvidia.com/gpu": str(count)}
-        return {"dagster-k8s/config": {"container_config": {"resources": {"limits": limits}}}}
-    if executor == "celery":
-        return {"dagster-celery/queue": CELERY_QUEUE}
-    if executor == "ray":
-        return {"dagster-ray/config": {"num_gpus": count}}
-    return {}
+    resources = {"limits": {"nvidia.com/gpu": str(count)}}
+    tags: dict[str, dict[str, Any]] = {
+        "k8s": {"dagster-k8s/config": {"container_config": {"resources": resources}}},
+        "celery": {"dagster-celery/queue": CELERY_QUEUE},
+        "ray": {"dagster-ray/config": {"num_gpus": count}},
+    }
+    return tags.get(os.environ.get(EXECUTOR_VARIABLE, ""), {})

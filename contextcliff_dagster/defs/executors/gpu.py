@@ -119,7 +119,10 @@ class LaunchedSteps(StepHandler):
         key = _step_key(step_handler_context)
         if (started := self._started.get(key)) is None:
             return CheckStepHealthResult.unhealthy("its process belonged to an executor that ended")
-        for sentence in _read(started.messages):
+        messages = b""
+        with suppress(OSError):  # there is none yet, or the process has ended
+            messages = os.read(started.messages, 65536)
+        for sentence in messages.decode(errors="replace").splitlines():
             started.sentences.append(sentence)
             step_context = step_handler_context.get_step_context(key)
             dg.DagsterEvent.engine_event(step_context, sentence, EngineEventData())
@@ -152,13 +155,6 @@ class LaunchedSteps(StepHandler):
 def _step_key(context: StepHandlerContext) -> str:
     (key,) = context.execute_step_args.step_keys_to_execute or ()
     return key
-
-
-def _read(descriptor: int) -> list[str]:
-    try:
-        return os.read(descriptor, 65536).decode(errors="replace").splitlines()
-    except OSError:  # no message yet, or the process has ended
-        return []
 
 
 def _why(code: int, sentences: list[str]) -> str:
