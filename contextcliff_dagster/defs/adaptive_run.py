@@ -45,7 +45,7 @@ def profile_targeted(
 
     Args:
         runs: where its assets are materialized.
-        on_round: told in a sentence what each round asks of a model, and why.
+        on_round: gets a sentence: what each round asks of a model, and why.
 
     Raises:
         BudgetError: not even the first round could be paid.

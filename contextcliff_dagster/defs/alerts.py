@@ -1,6 +1,6 @@
 """Alerts of an experiment, such as a model that became worse: a webhook, a command, or both.
 
-Addresses of webhooks are secrets (many carry a token in the path): they stand in the environment,
+Addresses of webhooks are secrets (many carry a token in the path): they are in the environment,
 and no message or log names more of them than the host.
 """
 
@@ -33,7 +33,7 @@ def alert(
     """Send ``alarm`` to every configured channel; return the channels that took it.
 
     A webhook gets the alert as JSON by POST (its ``text`` is a sentence, which chat services show),
-    a command the same on stdin. A channel that took an alert is not told the same again. One that
+    a command the same on stdin. A channel that took an alert gets it once. One that
     fails is reported to ``on_failure`` and tried again the next time the campaign is judged; it
     fails no run.
     """

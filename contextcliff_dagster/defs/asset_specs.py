@@ -30,7 +30,7 @@ FOLLOW_RECORDS = (
 )
 """For what is cheap and makes no call: follow whatever has been measured.
 
-Assets that cost calls have no condition: they run only when somebody asks.
+Assets that cost calls have no condition: they run only on request.
 """
 
 

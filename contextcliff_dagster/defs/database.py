@@ -60,17 +60,17 @@ RESULT_TABLES = {
 def view_sql(declared: Table, root: Path) -> str:
     """A view over every study's files of one table, empty while there are none.
 
-    The columns stand in the files themselves, so the hive parts of the paths are not read: these
+    The columns are in the files themselves, so the hive parts of the paths are not read: these
     hold slugs, the columns the names.
     """
-    pattern = f"{root}/*/{declared.name}/campaign=*/model=*/bin=*/*.parquet"
+    files = f"*/{declared.name}/campaign=*/model=*/bin=*/*.parquet"
     columns = ", ".join(f'"{name}"' for name in declared.column_names)
     nulls = ", ".join(
         f'CAST(NULL AS {_DUCKDB_TYPES[c.type]}) AS "{c.name}"' for c in declared.columns
     )
     source = f"SELECT {nulls} WHERE false"
-    if any(root.glob(f"*/{declared.name}/campaign=*/model=*/bin=*/*.parquet")):
-        quoted = pattern.replace("'", "''")
+    if any(root.glob(files)):
+        quoted = f"{root}/{files}".replace("'", "''")
         # The empty table stays in it: files of an earlier version lack columns that came later.
         source = (
             f"SELECT {columns} FROM ({source} UNION ALL BY NAME SELECT * FROM "

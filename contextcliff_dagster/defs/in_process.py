@@ -113,8 +113,7 @@ class LocalRuns:
         if experiment is not None:
             blocking = {check.name for check in experiment.checks if check.blocking}
             with StudyRun.open(self.study, self.store, self.campaign) as run:
-                records = experiment.read_record_table(run)
-                outcomes = experiment.check_records(run, records)
+                outcomes = experiment.check_records(run, experiment.read_record_table(run))
             if why := [one.why for one in outcomes if one.name in blocking and not one.passed]:
                 return EngineError(" ".join(why))
         return ContextCliffError(f"{error}; the run's asset checks say why.")

@@ -146,8 +146,8 @@ def profile_study(
         budget: the study's own when None.
         deadline_s: seconds after which no call is sent; the study's own when None.
         on_progress: called with the model's name while its calls run.
-        on_wait: told, in a sentence, where a device that a model needs is in use, and where nobody
-            says how long its window is.
+        on_wait: gets a sentence where a device that a model needs is in use, and where the length
+            of its window is unknown.
         should_stop: asked between calls; True ends cleanly, with what is measured kept.
         store: :meth:`Store.default` when None.
         instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.

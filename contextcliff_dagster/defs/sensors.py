@@ -20,7 +20,6 @@ from contextcliff_dagster.studies import Study
 
 NEXT_ROUND = "next_round"
 """Metadata key of `cliffs`: model -> `sampling_rounds.Round` as JSON, with its sentence."""
-_SECONDS = 30
 
 
 def study_sensors(
@@ -34,7 +33,7 @@ def study_sensors(
     @dg.sensor(
         name=f"target_{group(study)}",
         job=job,
-        minimum_interval_seconds=_SECONDS,
+        minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"A pilot of `{study.name}`, then rounds where a token tells most.",
     )

@@ -10,7 +10,6 @@ from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name
 from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
 from contextcliff_dagster.defs.partitions import range_tags
-from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.registry import (
     asked_experiments,
     measuring_assets,
@@ -43,7 +42,17 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
     for experiment in partitioned(study):
         # The tags make a plain launch take every model and cell in one run.
         tags = {**range_tags(study, experiment), "contextcliff/study": study.name}
-        job = partial(dg.define_asset_job, selection=_selection(study, experiment), tags=tags)
+        # Without the assets that have partitions of another experiment.
+        others = [
+            asset_key(study, name)
+            for other in partitioned(study)
+            if other.name != experiment.name
+            for name in measuring_assets(study, other)
+        ]
+        selection: dg.AssetSelection = dg.AssetSelection.groups(group(study))
+        if others:
+            selection -= dg.AssetSelection.assets(*others)
+        job = partial(dg.define_asset_job, selection=selection, tags=tags)
         name = job_name(study, experiment)
         if experiment.name != "length_profile":
             about = f"Experiment {experiment.name} of `{study.name}`, to its report."
@@ -57,15 +66,3 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
         about = f"The same with {pilot} examples a bin: a cheap first look."
         jobs.append(job(f"pilot_{group(study)}", description=about, config={"ops": ops}))
     return jobs
-
-
-def _selection(study: Study, experiment: Experiment) -> dg.AssetSelection:
-    """All assets of the study but those with partitions of another experiment."""
-    others = [
-        asset_key(study, name)
-        for other in partitioned(study)
-        if other.name != experiment.name
-        for name in measuring_assets(study, other)
-    ]
-    every = dg.AssetSelection.groups(group(study))
-    return every - dg.AssetSelection.assets(*others) if others else every

@@ -40,8 +40,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         code_version=preparation_version(study, "raw_corpus"),
     )
     def raw_corpus(config: CorpusConfig, store: StoreResource) -> dg.MaterializeResult:
-        where = store.open()
-        corpus = steps.prepare_corpus(study, where, reread=config.reread)
+        corpus = steps.prepare_corpus(study, store.open(), reread=config.reread)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(corpus.fingerprint),
             metadata=show.corpus_metadata(corpus),

@@ -63,7 +63,7 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """What a check found. ``error``: a failure is an error, not a warning.
+    """What a check came to. ``error``: a failure is an error, not a warning.
 
     ``values``: numbers and texts to show with it. ``rows``: tables to show, by name.
     """
@@ -78,7 +78,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class Alarm:
-    """What the study's alert channels are to be told, once for each ``subjects`` of a campaign.
+    """What the study's alert channels get, once for each ``subjects`` of a campaign.
 
     ``event`` names it for programs, ``sentence`` says it, ``details`` are JSON-ready.
     """

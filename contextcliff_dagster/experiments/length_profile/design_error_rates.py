@@ -1,4 +1,4 @@
-"""Error rates of a study's design: kept beside it, and quoted by its report while they hold.
+"""Error rates of a study's design: kept next to it, and quoted by its report while they hold.
 
 `<study>/calibration.json` holds for the sample, the tolerance, the confidence and the code that
 were simulated.
@@ -51,7 +51,7 @@ def as_result(
 
 
 def keep(store: Store, study: Study, result: Mapping[str, Any]) -> Path:
-    """Write ``result`` beside the study.
+    """Write ``result`` next to the study.
 
     Raises:
         StoreError: it cannot be written.

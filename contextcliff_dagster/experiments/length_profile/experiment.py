@@ -115,7 +115,7 @@ class LengthProfile(Experiment):
 
 
 def shrink_alarm(regression: Regression) -> Alarm | None:
-    """Return what the alert channels are to be told; None where no model has become worse."""
+    """Return what the alert channels get; None where no model has become worse."""
     if not regression.shrunk:
         return None
     return Alarm(

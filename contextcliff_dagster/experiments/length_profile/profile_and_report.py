@@ -173,17 +173,16 @@ def profile_campaign(
         write_result(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)
     for folder in outdated(run):
-        shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what stays
+        shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what remains
     return profiles
 
 
 def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFiles:
     """Write the campaign's report over all its models.
 
-    ``sections``: those of other experiments of the study, shown after its own.
-
-    Notes give the design's error rates where they were simulated (`contextcliff calibrate`), and
-    name the models left out because they were measured with another sample or request.
+    ``sections``: those of other experiments of the study, shown after its own. Notes give the
+    design's error rates where they were simulated (`contextcliff calibrate`), and name the models
+    left out because they were measured with another sample or request.
 
     Raises:
         StoreError: nothing is profiled yet, or the report cannot be written.
