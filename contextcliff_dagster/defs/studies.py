@@ -53,13 +53,12 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
         if others:
             selection -= dg.AssetSelection.assets(*others)
         job = partial(dg.define_asset_job, selection=selection, tags=tags)
-        name = job_name(study, experiment)
+        about = f"Experiment {experiment.name} of `{study.name}`, to its report."
+        if experiment.name == "length_profile":
+            about = f"Corpus to report of `{study.name}`; asks only what was not asked before."
+        jobs.append(job(job_name(study, experiment), description=about))
         if experiment.name != "length_profile":
-            about = f"Experiment {experiment.name} of `{study.name}`, to its report."
-            jobs.append(job(name, description=about))
             continue
-        about = f"Corpus to report of `{study.name}`; asks only what was not asked before."
-        jobs.append(job(name, description=about))
         pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
         config = {"config": {"samples_per_bin": pilot}}
         ops = {f"{group(study)}__{name}": config for name in measuring_assets(study, experiment)}
