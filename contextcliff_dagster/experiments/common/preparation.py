@@ -127,7 +127,7 @@ def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> Corpu
         summary = read_summary(folder)
     if summary is None or summary.fingerprint != corpus.fingerprint():
         summary = materialize_corpus(corpus, folder)
-    # The source was opened: an earlier reading no longer counts, one with other options least.
+    # The source was opened: what an earlier reading noted no longer counts.
     if reread or _reread_note(study, store).exists():
         write_json(_reread_note(study, store), {"fingerprint": summary.fingerprint})
     return summary

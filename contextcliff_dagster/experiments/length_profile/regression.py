@@ -182,10 +182,8 @@ def _sentence_of(model: str, baseline: str, shrink: Shrink) -> str:
             f"{model} is not worse than in {baseline} beyond noise ({means}; "
             f"p = {shrink.p_value:.2g}, limit {shrink.alpha:.2g})."
         )
-    where = ""
-    if shrink.from_tokens is not None:
-        where = (
-            f": between {shrink.from_tokens:,} and {shrink.to_tokens:,} tokens {shrink.lost} of "
-            f"{shrink.right} right answers turned wrong and {shrink.gained} turned right"
-        )
-    return f"{model} has declined against {baseline}{where} ({means}; p = {shrink.p_value:.2g})."
+    return (
+        f"{model} has declined against {baseline}: between {shrink.from_tokens:,} and "
+        f"{shrink.to_tokens:,} tokens {shrink.lost} of {shrink.right} right answers turned wrong "
+        f"and {shrink.gained} turned right ({means}; p = {shrink.p_value:.2g})."
+    )
