@@ -148,20 +148,22 @@ def estimate_sentence(prepared: Prepared) -> str:
         parts.append(f"price unknown ({', '.join(e.price_unknown)})")
     if e.seconds is not None:
         parts.append(f"about {duration(e.seconds)}")
-    return " ".join([f"To measure: {', '.join(parts)}.", *_of_controls(prepared)])
+    return " ".join([f"To measure: {', '.join(parts)}.", *_of_parts(prepared)])
 
 
-def _of_controls(prepared: Prepared) -> list[str]:
-    """What of it the controls take, one sentence each; an oracle says how many it can ask."""
-    lines, said = prepared.estimate.lines, []
-    for control in dict.fromkeys(line.control for line in lines if line.control):
-        own = [line for line in lines if line.control == control]
+def _of_parts(prepared: Prepared) -> list[str]:
+    """What of it the controls and other named parts take, a sentence each."""
+    lines, sentences = prepared.estimate.lines, []
+    controls = prepared.study.sections.get("controls", ())
+    for name in dict.fromkeys(line.control for line in lines if line.control):
+        own = [line for line in lines if line.control == name]
         left = sum(line.calls - line.cached - line.overflow for line in own)
         cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in own)) else ""
-        if control == "oracle" and not any(line.calls for line in own):
-            said.append(
+        part = f"the control {name}" if name in controls else name
+        if part == "the control oracle" and not any(line.calls for line in own):
+            sentences.append(
                 "The control oracle has no example: none gives the position of its evidence."
             )
         else:
-            said.append(f"Of these the control {control}: {left:,} calls{cost}.")
-    return said
+            sentences.append(f"Of these {part}: {left:,} calls{cost}.")
+    return sentences

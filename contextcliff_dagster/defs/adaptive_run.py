@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.defs.run import Profiled, read_profiled
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
+from contextcliff_dagster.experiments.registry import judged_assets
 from contextcliff_dagster.inference.execution.run_control import deadline_after
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Round, Target
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
-
-_OF_ONE_RUN = ("planned", "cached", "concurrency", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def profile_targeted(
 
     Args:
         runs: where its assets are materialized.
-        on_round: told in a sentence what each round asks of a model, and why.
+        on_round: gets a sentence: what each round asks of a model, and why.
 
     Raises:
         BudgetError: not even the first round could be paid.
@@ -54,7 +53,6 @@ def profile_targeted(
     """
     from contextcliff_dagster.experiments.common import preparation
     from contextcliff_dagster.experiments.length_profile import adaptive_rounds
-    from contextcliff_dagster.experiments.registry import judged_assets, judging_ops
     from contextcliff_dagster.inference.execution.run_calls import out_of_time
 
     study, store, campaign = runs.study, runs.store, runs.campaign
@@ -62,10 +60,9 @@ def profile_targeted(
     manifest = preparation.load_frozen(study, store)
     deadline_at = deadline_after(watch.deadline_s)
     calls: dict[str, RunSummary] = {}
-    ended: dict[str, str] = {}
+    ended: set[str] = set()
     stopped: str | None = None
     tell = on_round or (lambda _: None)
-    dated = {"campaign": campaign}
     names = ("predictions", "eval_records")
     rounds: dict[str, Round] = {}
     for number in count(1):
@@ -75,8 +72,9 @@ def profile_targeted(
             if model in ended:
                 continue
             if plan.done or (number > 1 and sum(plan.asked.values()) == before[model]):
-                ended[model] = plan.sentence(number) if plan.done else "Nothing new came: stopped."
-                tell(f"{model}: {ended[model]}")
+                ended.add(model)
+                why = plan.sentence(number) if plan.done else "Nothing new came: stopped."
+                tell(f"{model}: {why}")
         going = [model for model in study.models if model not in ended]
         if not going or (watch.should_stop is not None and watch.should_stop()):
             break
@@ -88,11 +86,9 @@ def profile_targeted(
                 if left is not None and left <= 0:
                     raise out_of_time(sum(rounds[model].more.values()))
                 of_round = replace(watch, deadline_s=left, calls={})
-                asked: dict[str, Any] = {**dated, "samples": rounds[model].samples, "why": why}
+                asked = {"predictions": {"samples": rounds[model].samples, "why": why}}
                 of_model = replace(runs, study=study.with_models([model]))
-                of_model.materialize(
-                    LENGTH_PROFILE, names, {"predictions": asked, "eval_records": dated}, of_round
-                )
+                of_model.materialize(LENGTH_PROFILE, names, asked, of_round)
                 _add(calls, of_round.calls)
         except BudgetError as error:
             if not any(sum(plan.asked.values()) for plan in rounds.values()):
@@ -101,26 +97,23 @@ def profile_targeted(
             break
     if stopped is not None:
         # A bin that was cut short has answers in the ledger that no table has yet.
-        kept: dict[str, Any] = {**dated, "from_ledger_only": True}
-        runs.materialize(LENGTH_PROFILE, names, {"predictions": kept, "eval_records": dated})
-    judged = [*judged_assets(LENGTH_PROFILE), "report"]
-    ops = [*judging_ops(LENGTH_PROFILE), "report"]
-    runs.materialize(LENGTH_PROFILE, judged, dict.fromkeys(ops, dated))
+        runs.materialize(LENGTH_PROFILE, names, {"predictions": {"from_ledger_only": True}})
+    runs.materialize(LENGTH_PROFILE, [*judged_assets(LENGTH_PROFILE), "report"])
     return Targeted(read_profiled(study, store, campaign, calls), rounds, stopped)
 
 
 def _add(calls: dict[str, RunSummary], more: Mapping[str, RunSummary]) -> None:
     """Add what a round has done; what was planned is counted once, from each round's own calls."""
     for model, summary in more.items():
-        so_far = calls.get(model)
-        if so_far is None:
+        if (so_far := calls.get(model)) is None:
             calls[model] = summary
             continue
-        summed = {
-            field.name: getattr(so_far, field.name) + getattr(summary, field.name)
-            for field in fields(summary)
-            if field.name not in _OF_ONE_RUN
-        }
         # Of a later round everything known before was asked by an earlier one, or counted there.
         planned = so_far.planned + summary.planned - summary.cached
-        calls[model] = replace(summary, **summed, planned=planned, cached=so_far.cached)
+        calls[model] = replace(
+            so_far.plus(summary),
+            planned=planned,
+            cached=so_far.cached,
+            orphans=so_far.orphans + summary.orphans,
+            orphans_usd=so_far.orphans_usd + summary.orphans_usd,
+        )

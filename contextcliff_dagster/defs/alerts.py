@@ -1,6 +1,6 @@
 """Alerts of an experiment, such as a model that became worse: a webhook, a command, or both.
 
-Addresses of webhooks are secrets (many carry a token in the path): they stand in the environment,
+Addresses of webhooks are secrets (many carry a token in the path): they are in the environment,
 and no message or log names more of them than the host.
 """
 
@@ -12,7 +12,8 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import ContextCliffError
@@ -32,7 +33,7 @@ def alert(
     """Send ``alarm`` to every configured channel; return the channels that took it.
 
     A webhook gets the alert as JSON by POST (its ``text`` is a sentence, which chat services show),
-    a command the same on stdin. A channel that took an alert is not told the same again. One that
+    a command the same on stdin. A channel that took an alert gets it once. One that
     fails is reported to ``on_failure`` and tried again the next time the campaign is judged; it
     fails no run.
     """
@@ -41,7 +42,11 @@ def alert(
     message = {"event": alarm.event, "study": study.name, **alarm.details}
     message["text"] = f"contextcliff, study {study.name}: {alarm.sentence}"
     note = store.study_dir(study.name) / "alerts" / f"{slug(alarm.campaign)}.json"
-    notified = _notified(note, alarm)
+    notified: list[str] = []
+    with suppress(OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
+        kept = json.loads(note.read_bytes())
+        if kept["shrunk"] == list(alarm.subjects):
+            notified = list(kept["told"])
     taken = []
     for name, send in _channels(study).items():
         if name in notified:
@@ -59,51 +64,39 @@ def alert(
 
 def _channels(study: Study) -> dict[str, Callable[[bytes], None]]:
     """Name without a secret -> what sends."""
-    found: dict[str, Callable[[bytes], None]] = {}
+    channels: dict[str, Callable[[bytes], None]] = {}
     for variable in (WEBHOOK, study.alerts.webhook_env):
         if variable and (url := os.environ.get(variable)):
-            found[f"the webhook of {variable} ({_host(url)})"] = _poster(url)
+            host = None
+            with suppress(ValueError):
+                host = urlsplit(url).hostname
+            channels[f"the webhook of {variable} ({host or 'no host'})"] = partial(_post, url)
         elif variable and variable != WEBHOOK:
-            found[f"the webhook of {variable}"] = _unset(variable)
-    # Not from the study: a study may come from somebody else, and would run what it likes here.
+            channels[f"the webhook of {variable}"] = partial(_refuse, variable)
+    # Not from the study: a study may come from another person, and would run what it likes here.
     if command := shlex.split(os.environ.get(COMMAND, "")):
-        found[f"the command {command[0]}"] = _runner(command)
-    return found
+        channels[f"the command {command[0]}"] = partial(_run, command)
+    return channels
 
 
-def _poster(url: str) -> Callable[[bytes], None]:
-    def post(body: bytes) -> None:
-        from urllib.request import Request, urlopen
+def _post(url: str, body: bytes) -> None:
+    from urllib.request import Request, urlopen
 
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError("its address does not begin with http:// or https://")
-        request = Request(url, data=body, headers={"Content-Type": "application/json"})
-        with urlopen(request, timeout=TIMEOUT_S) as answer:
-            answer.read(1)
-
-    return post
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError("its address does not begin with http:// or https://")
+    request = Request(url, data=body, headers={"Content-Type": "application/json"})
+    with urlopen(request, timeout=TIMEOUT_S) as answer:
+        answer.read(1)
 
 
-def _runner(command: list[str]) -> Callable[[bytes], None]:
-    def run(body: bytes) -> None:
-        done = subprocess.run(command, input=body, capture_output=True, timeout=60, check=False)
-        if done.returncode:
-            raise ValueError(f"it ended with exit code {done.returncode}")
-
-    return run
+def _run(command: list[str], body: bytes) -> None:
+    done = subprocess.run(command, input=body, capture_output=True, timeout=60, check=False)
+    if done.returncode:
+        raise ValueError(f"it ended with exit code {done.returncode}")
 
 
-def _unset(variable: str) -> Callable[[bytes], None]:
-    def refuse(_: bytes) -> None:
-        raise ValueError(f"the environment variable {variable} is not set")
-
-    return refuse
-
-
-def _host(url: str) -> str:
-    with suppress(ValueError):
-        return urlsplit(url).hostname or "no host"
-    return "no host"
+def _refuse(variable: str, _: bytes) -> None:
+    raise ValueError(f"the environment variable {variable} is not set")
 
 
 def _why(error: Exception) -> str:
@@ -115,11 +108,3 @@ def _why(error: Exception) -> str:
         return str(error)
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
     return type(reason if isinstance(reason, BaseException) else error).__name__
-
-
-def _notified(note: Any, alarm: Alarm) -> list[str]:
-    try:
-        kept = json.loads(note.read_bytes())
-        return list(kept["told"]) if kept["shrunk"] == list(alarm.subjects) else []
-    except (OSError, ValueError, KeyError, TypeError):
-        return []

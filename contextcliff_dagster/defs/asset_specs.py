@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -16,7 +15,11 @@ from contextcliff_dagster.studies import Study
 
 OWNERS = ("team:evaluation",)
 
-SINGLE_RUN = dg.BackfillPolicy.single_run()
+PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
+"""The assets of a sample, which belongs to no campaign."""
+
+Config = Mapping[str, Mapping[str, Any]]
+"""Op, without the study's name -> its config."""
 
 FOLLOW_RECORDS = (
     dg.AutomationCondition.eager()
@@ -27,32 +30,22 @@ FOLLOW_RECORDS = (
 )
 """For what is cheap and makes no call: follow whatever has been measured.
 
-Assets that cost calls have no condition: they run only when somebody asks.
+Assets that cost calls have no condition: they run only on request.
 """
 
 
-def single_run_asset(**options: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """``dg.asset`` that takes a range of partitions in one run.
+def single_run(
+    decorator: Callable[..., Any], **options: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """``dg.asset`` or ``dg.multi_asset`` that takes a range of partitions in one run.
 
     Unpartitioned assets want the policy too: `dg launch --partition-range` insists on it for all
     that it selects.
     """
-    with _no_beta_warning():
-        return dg.asset(**options, backfill_policy=SINGLE_RUN)
-
-
-def single_run_multi_asset(**options: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """``dg.multi_asset``, likewise."""
-    with _no_beta_warning():
-        return dg.multi_asset(**options, backfill_policy=SINGLE_RUN)
-
-
-@contextmanager
-def _no_beta_warning() -> Iterator[None]:
-    """Backfill policies are called beta; two lines per asset would bury what matters."""
     with warnings.catch_warnings():
+        # Backfill policies are called beta; two lines per asset would bury what matters.
         warnings.filterwarnings("ignore", category=dg.BetaWarning)
-        yield
+        return decorator(**options, backfill_policy=dg.BackfillPolicy.single_run())
 
 
 def group(study: Study) -> str:
@@ -77,6 +70,14 @@ def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:
         "contextcliff/campaign": campaign,
         "contextcliff/cause": cause,
     }
+
+
+def run_config(study: Study, campaign: str, ops: Iterable[str], more: Config) -> dict[str, Any]:
+    """Return the run config that makes ``ops`` work on ``campaign``, with what ``more`` adds."""
+    config: dict[str, dict[str, Any]] = {op: {"campaign": campaign} for op in ops}
+    for op, values in more.items():
+        config.setdefault(op, {}).update(values)
+    return {"ops": {f"{group(study)}__{op}": {"config": values} for op, values in config.items()}}
 
 
 def asset_key(study: Study, name: str) -> dg.AssetKey:
@@ -104,3 +105,10 @@ def described(
         "metadata": {"dagster/column_schema": column_schema(table)} if table else {},
         **more,
     }
+
+
+def study_asset(
+    study: Study, name: str, description: str, **options: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """``dg.asset`` of a study, `described`, for a single run."""
+    return single_run(dg.asset, **described(study, name, description, **options))

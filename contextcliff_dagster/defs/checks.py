@@ -3,121 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import asset_key
 from contextcliff_dagster.defs.ui.rendering import table
-from contextcliff_dagster.experiments.common.experiment import CheckOutcome, Experiment
+from contextcliff_dagster.experiments.common.experiment import CheckOutcome, CheckSpec
 from contextcliff_dagster.studies import Study
 
-
-def _spec(
-    study: Study, asset: str, name: str, description: str, *, blocking: bool = False
-) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(
-        name, asset=asset_key(study, asset), description=description, blocking=blocking
-    )
+AUDIT = (
+    CheckSpec("starved_bins", "Every bin has enough documents."),
+    CheckSpec("target_range", "The corpus spans the study's target."),
+)
+MANIFEST = (CheckSpec("manifest_hash", "The files on disk have the SHA-256 they claim."),)
 
 
-def _result(
-    study: Study,
-    asset: str,
-    name: str,
-    passed: bool,
-    why: str,
-    *,
-    error: bool = False,
-    **metadata: Any,
-) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        asset_key=asset_key(study, asset),
-        check_name=name,
-        passed=passed,
-        severity=dg.AssetCheckSeverity.ERROR if error else dg.AssetCheckSeverity.WARN,
-        description=why,
-        metadata=metadata,
-    )
-
-
-def audit_checks(study: Study) -> list[dg.AssetCheckSpec]:
+def specs(study: Study, asset: str, checks: Iterable[CheckSpec]) -> list[dg.AssetCheckSpec]:
+    """Return the checks of an asset as Dagster declares them."""
+    key = asset_key(study, asset)
     return [
-        _spec(study, "distribution_audit", "starved_bins", "Every bin has enough documents."),
-        _spec(study, "distribution_audit", "target_range", "The corpus spans the study's target."),
-    ]
-
-
-def check_audit(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckResult]:
-    starved = list(audit["starved_bins"])
-    refused = audit["verdict"] == "refuse"
-    return [
-        _result(
-            study,
-            "distribution_audit",
-            "starved_bins",
-            not starved,
-            f"starved: {', '.join(starved)}" if starved else "no bin is starved",
-            error=study.bins.starved == "refuse",
-            starved=len(starved),
-        ),
-        _result(
-            study,
-            "distribution_audit",
-            "target_range",
-            not refused,
-            str(audit["advice"]),
-            error=True,
-            verdict=str(audit["verdict"]),
-        ),
-    ]
-
-
-def manifest_checks(study: Study) -> list[dg.AssetCheckSpec]:
-    return [
-        _spec(study, "manifest", "manifest_hash", "The files on disk have the SHA-256 they claim.")
-    ]
-
-
-def check_manifest(study: Study, claimed: str, found: str) -> list[dg.AssetCheckResult]:
-    why = f"SHA-256 {found[:12]}" if claimed == found else f"claims {claimed[:12]}, is {found[:12]}"
-    return [
-        _result(study, "manifest", "manifest_hash", claimed == found, why, error=True, sha256=found)
-    ]
-
-
-def specs(
-    study: Study, experiment: Experiment, of: Literal["records", "result"]
-) -> list[dg.AssetCheckSpec]:
-    """Return the checks that an experiment makes of its records or its result."""
-    return [
-        _spec(study, _asset(experiment, of), check.name, check.description, blocking=check.blocking)
-        for check in experiment.checks
-        if check.of == of
+        dg.AssetCheckSpec(
+            check.name, asset=key, description=check.description, blocking=check.blocking
+        )
+        for check in checks
     ]
 
 
 def results(
-    study: Study,
-    experiment: Experiment,
-    of: Literal["records", "result"],
-    outcomes: Iterable[CheckOutcome],
+    study: Study, asset: str, outcomes: Iterable[CheckOutcome]
 ) -> list[dg.AssetCheckResult]:
-    """Return what these checks found, as Dagster shows it."""
+    """Return the outcomes of an asset's checks as Dagster shows them."""
     return [
-        _result(
-            study,
-            _asset(experiment, of),
-            outcome.name,
-            outcome.passed,
-            outcome.why,
-            error=outcome.error,
-            **outcome.values,
-            **{name: table(rows) for name, rows in outcome.rows.items()},
+        dg.AssetCheckResult(
+            asset_key=asset_key(study, asset),
+            check_name=outcome.name,
+            passed=outcome.passed,
+            severity=dg.AssetCheckSeverity.ERROR if outcome.error else dg.AssetCheckSeverity.WARN,
+            description=outcome.why,
+            metadata={
+                **outcome.values,
+                **{name: table(rows) for name, rows in outcome.rows.items()},
+            },
         )
         for outcome in outcomes
     ]
 
 
-def _asset(experiment: Experiment, of: Literal["records", "result"]) -> str:
-    return experiment.asset_names(of)[-1]
+def audit_results(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckResult]:
+    """Return what `AUDIT` comes to."""
+    starved, verdict = list(audit["starved_bins"]), str(audit["verdict"])
+    outcomes = [
+        CheckOutcome(
+            "starved_bins",
+            not starved,
+            f"starved: {', '.join(starved)}" if starved else "no bin is starved",
+            error=study.bins.starved == "refuse",
+            values={"starved": len(starved)},
+        ),
+        CheckOutcome(
+            "target_range",
+            verdict != "refuse",
+            str(audit["advice"]),
+            error=True,
+            values={"verdict": verdict},
+        ),
+    ]
+    return results(study, "distribution_audit", outcomes)
+
+
+def manifest_results(study: Study, claimed: str, actual: str) -> list[dg.AssetCheckResult]:
+    """Return what `MANIFEST` comes to."""
+    same = claimed == actual
+    why = f"SHA-256 {actual[:12]}" if same else f"claims {claimed[:12]}, is {actual[:12]}"
+    outcome = CheckOutcome("manifest_hash", same, why, error=True, values={"sha256": actual})
+    return results(study, "manifest", [outcome])

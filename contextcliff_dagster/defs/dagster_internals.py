@@ -33,7 +33,7 @@ from dagster._core.execution.retries import RetryMode, get_retries_config
 # The runs that are not over. Goes when DagsterRunStatus says which of its members those are.
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-# Names of the tags by which a run is told its partitions. Go when `dagster` exports them.
+# Names of the tags that name a run's partitions. Go when `dagster` exports them.
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,

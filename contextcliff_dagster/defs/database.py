@@ -6,17 +6,13 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from dagster_duckdb import DuckDBResource
 
 from contextcliff_dagster.contracts import Table
-from contextcliff_dagster.defs.asset_specs import (
-    FOLLOW_RECORDS,
-    OWNERS,
-    asset_key,
-    single_run_asset,
-)
+from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, OWNERS, asset_key, single_run
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
@@ -33,22 +29,48 @@ _DUCKDB_TYPES = {
     "timestamp": "TIMESTAMPTZ",
     "list<string>": "VARCHAR[]",
 }
+_OF_MODEL = {"study": "VARCHAR", "campaign": "VARCHAR", "model": "VARCHAR"}
+RESULT_TABLES = {
+    "cliffs": {
+        **_OF_MODEL,
+        "verdict": "VARCHAR",
+        "safe_cap_tokens": "BIGINT",
+        "confidence": "DOUBLE",
+        "tolerance": "DOUBLE",
+        "n": "BIGINT",
+        "missing_share": "DOUBLE",
+        "cliff_tokens": "BIGINT",
+        "result": "JSON",
+    },
+    "bins": {
+        **_OF_MODEL,
+        "bin": "VARCHAR",
+        "n": "BIGINT",
+        "median_tokens": "DOUBLE",
+        "mean": "DOUBLE",
+        "ci_low": "DOUBLE",
+        "ci_high": "DOUBLE",
+        "sd": "DOUBLE",
+        "failure_rate": "DOUBLE",
+    },
+}
+"""Table -> column -> type; columns are named as the fields of `cliffs.json`."""
 
 
 def view_sql(declared: Table, root: Path) -> str:
     """A view over every study's files of one table, empty while there are none.
 
-    The columns stand in the files themselves, so the hive parts of the paths are not read: these
+    The columns are in the files themselves, so the hive parts of the paths are not read: these
     hold slugs, the columns the names.
     """
-    pattern = f"{root}/*/{declared.name}/campaign=*/model=*/bin=*/*.parquet"
+    files = f"*/{declared.name}/campaign=*/model=*/bin=*/*.parquet"
     columns = ", ".join(f'"{name}"' for name in declared.column_names)
     nulls = ", ".join(
         f'CAST(NULL AS {_DUCKDB_TYPES[c.type]}) AS "{c.name}"' for c in declared.columns
     )
     source = f"SELECT {nulls} WHERE false"
-    if any(root.glob(f"*/{declared.name}/campaign=*/model=*/bin=*/*.parquet")):
-        quoted = pattern.replace("'", "''")
+    if any(root.glob(files)):
+        quoted = f"{root}/{files}".replace("'", "''")
         # The empty table stays in it: files of an earlier version lack columns that came later.
         source = (
             f"SELECT {columns} FROM ({source} UNION ALL BY NAME SELECT * FROM "
@@ -57,43 +79,20 @@ def view_sql(declared: Table, root: Path) -> str:
     return f"CREATE OR REPLACE VIEW {declared.name} AS {source}"
 
 
-def result_rows(root: Path) -> tuple[list[tuple], list[tuple]]:
-    """Rows of the tables ``cliffs`` and ``bins`` out of every ``cliffs.json`` of the store."""
+def result_rows(root: Path) -> dict[str, list[list[Any]]]:
+    """Rows of each of `RESULT_TABLES` out of every ``cliffs.json`` of the store."""
     from contextcliff_dagster.contracts.results import Cliffs, to_json
 
-    cliffs: list[tuple] = []
-    bins: list[tuple] = []
+    rows: dict[str, list[list[Any]]] = {name: [] for name in RESULT_TABLES}
     for path in sorted(root.glob("*/profiles/*/*/cliffs.json")):
-        result = read_result(path, Cliffs)
-        names = (result.study, result.campaign, result.model)
-        cliffs.append(
-            (
-                *names,
-                result.verdict.value,
-                result.safe_cap_tokens,
-                result.confidence,
-                result.tolerance,
-                result.n,
-                result.missing_share,
-                result.cliff and result.cliff.location_tokens,
-                json.dumps(to_json(result)),
-            )
-        )
-        bins.extend(
-            (
-                *names,
-                bin.bin,
-                bin.n,
-                bin.median_tokens,
-                bin.mean,
-                bin.ci_low,
-                bin.ci_high,
-                bin.sd,
-                bin.failure_rate,
-            )
-            for bin in result.bins
-        )
-    return cliffs, bins
+        result = to_json(read_result(path, Cliffs))
+        of = {name: result[name] for name in ("study", "campaign", "model")}
+        cliff = result["cliff"] and result["cliff"]["location_tokens"]
+        whole = {**result, "cliff_tokens": cliff, "result": json.dumps(result)}
+        for name, these in (("cliffs", [whole]), ("bins", result["bins"])):
+            columns = RESULT_TABLES[name]
+            rows[name] += [[(one | of)[column] for column in columns] for one in these]
+    return rows
 
 
 def shown_tables() -> list[Table]:
@@ -105,7 +104,8 @@ def shown_tables() -> list[Table]:
 def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
     """The asset ``database``, downstream of all studies."""
 
-    @single_run_asset(
+    @single_run(
+        dg.asset,
         key=dg.AssetKey(["database"]),
         deps=[
             asset_key(study, name)
@@ -127,23 +127,16 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
     def database(store: StoreResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
         where = store.open()
         where.root.mkdir(parents=True, exist_ok=True)
-        cliffs, bins = result_rows(where.root)
+        rows = result_rows(where.root)
         with duckdb.get_connection() as connection:
             for declared in shown_tables():
                 connection.execute(view_sql(declared, where.root))
-            connection.execute(
-                "CREATE OR REPLACE TABLE cliffs (study VARCHAR, campaign VARCHAR, model VARCHAR, "
-                "verdict VARCHAR, safe_cap_tokens BIGINT, confidence DOUBLE, tolerance DOUBLE, "
-                "n BIGINT, missing_share DOUBLE, cliff_tokens BIGINT, result JSON)"
-            )
-            connection.execute(
-                "CREATE OR REPLACE TABLE bins (study VARCHAR, campaign VARCHAR, model VARCHAR, "
-                "bin VARCHAR, n BIGINT, median_tokens DOUBLE, mean DOUBLE, ci_low DOUBLE, "
-                "ci_high DOUBLE, sd DOUBLE, failure_rate DOUBLE)"
-            )
-            if cliffs:
-                connection.executemany(f"INSERT INTO cliffs VALUES ({', '.join('?' * 11)})", cliffs)
-                connection.executemany(f"INSERT INTO bins VALUES ({', '.join('?' * 11)})", bins)
+            for name, columns in RESULT_TABLES.items():
+                declaration = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+                connection.execute(f"CREATE OR REPLACE TABLE {name} ({declaration})")
+                if rows[name]:
+                    places = ", ".join("?" * len(columns))
+                    connection.executemany(f"INSERT INTO {name} VALUES ({places})", rows[name])
             records = connection.execute("SELECT count(*) FROM eval_records").fetchone()[0]
         return dg.MaterializeResult(
             metadata={
@@ -151,8 +144,10 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
                 "contents": table(
                     [
                         {"name": "eval_records", "kind": "view", "rows": records},
-                        {"name": "cliffs", "kind": "table", "rows": len(cliffs)},
-                        {"name": "bins", "kind": "table", "rows": len(bins)},
+                        *(
+                            {"name": name, "kind": "table", "rows": len(of)}
+                            for name, of in rows.items()
+                        ),
                     ]
                 ),
             }

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.registry import ops_of
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import dagster as dg
 
+    from contextcliff_dagster.defs.asset_specs import Config
     from contextcliff_dagster.defs.resources import Watch
-
-Config = Mapping[str, Mapping[str, Any]]
-"""Op, without the study's name -> its config."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +56,27 @@ class LocalRuns:
         self,
         experiment: Experiment | None,
         names: Sequence[str],
-        config: Config,
+        config: Config | None = None,
         watch: Watch | None = None,
     ) -> None:
-        """Materialize the named assets in one run; errors of the assets come through.
+        """Materialize the named assets of the campaign in one run; their errors come through.
 
         ``experiment``: whose partitions the run is about; None where none of the assets has any.
+        ``config``: what ops are given besides the campaign.
 
         Raises:
             ContextCliffError: an asset failed, or a check that blocks what comes after it.
         """
         import dagster as dg
 
-        from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name, run_tags
+        from contextcliff_dagster.defs.asset_specs import (
+            PREPARATION,
+            asset_key,
+            group,
+            job_name,
+            run_config,
+            run_tags,
+        )
         from contextcliff_dagster.defs.dagster_internals import DagsterAssetCheckFailedError
         from contextcliff_dagster.defs.partitions import range_tags
         from contextcliff_dagster.defs.resources import StoreResource, Watch
@@ -80,23 +87,23 @@ class LocalRuns:
             instance = dg.DagsterInstance.get()
         job = job_name(study, experiment) if experiment else f"prepare_{group(study)}"
         selection = dg.AssetSelection.assets(*(asset_key(study, name) for name in names))
+        store = StoreResource(root=str(self.store.root))
         definitions = dg.Definitions(
             assets=study_assets(study),
             jobs=[dg.define_asset_job(job, selection)],
-            resources={
-                "store": StoreResource(root=str(self.store.root)),
-                "watch": watch or Watch(),
-            },
+            resources={"store": store, "watch": watch or Watch()},
         )
         tags = run_tags(study, self.campaign, self.cause)
         if experiment is not None:
             tags |= range_tags(study, experiment)
-        ops = {f"{group(study)}__{op}": {"config": dict(values)} for op, values in config.items()}
+        dated = ops_of(experiment, [name for name in names if name not in PREPARATION])
+        settings = run_config(study, self.campaign, dated, config or {})
         # The terminal belongs to the caller: Dagster's own lines go to its event log only.
-        loggers = {"console": {"config": {"log_level": _console_level()}}}
+        level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
+        settings["loggers"] = {"console": {"config": {"log_level": level}}}
         try:
             definitions.resolve_job_def(job).execute_in_process(
-                instance=instance, tags=tags, run_config={"ops": ops, "loggers": loggers}
+                instance=instance, tags=tags, run_config=settings
             )
         except DagsterAssetCheckFailedError as error:
             raise self._refusal(experiment, error) from error
@@ -106,12 +113,7 @@ class LocalRuns:
         if experiment is not None:
             blocking = {check.name for check in experiment.checks if check.blocking}
             with StudyRun.open(self.study, self.store, self.campaign) as run:
-                records = experiment.read_record_table(run)
-                outcomes = experiment.check_records(run, records)
+                outcomes = experiment.check_records(run, experiment.read_record_table(run))
             if why := [one.why for one in outcomes if one.name in blocking and not one.passed]:
                 return EngineError(" ".join(why))
         return ContextCliffError(f"{error}; the run's asset checks say why.")
-
-
-def _console_level() -> str:
-    return "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"

@@ -45,32 +45,18 @@ def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, lis
     return {model: sorted(cells) for model, cells in wanted.items()}
 
 
-def asked_partitions(
-    context: dg.AssetExecutionContext, study: Study, experiment: Experiment
-) -> Sequence[str]:
-    """The partitions that this run is to measure.
-
-    A backfill of a *job* tags each run with its range and, besides, with the dimensions of the
-    range's first partition; ``context.partition_keys`` then sees that one partition alone.
-    """
-    tagged = tagged_partitions(context.run.tags, study, experiment)
-    return context.partition_keys if tagged is None else tagged
-
-
 def tagged_partitions(
     run_tags: Mapping[str, str], study: Study, experiment: Experiment
 ) -> Sequence[str] | None:
     """The partitions that the tags of a run name, by a range or one alone; None without either."""
     partitions = experiment_partitions(study, experiment)
+    key = partitions.get_partition_key_from_str
     if ASSET_PARTITION_RANGE_START_TAG not in run_tags:
         one = run_tags.get(PARTITION_NAME_TAG)
-        return None if one is None else [partitions.get_partition_key_from_str(one)]
-    return partitions.get_partition_keys_in_range(
-        dg.PartitionKeyRange(
-            partitions.get_partition_key_from_str(run_tags[ASSET_PARTITION_RANGE_START_TAG]),
-            partitions.get_partition_key_from_str(run_tags[ASSET_PARTITION_RANGE_END_TAG]),
-        )
-    )
+        return None if one is None else [key(one)]
+    first = run_tags[ASSET_PARTITION_RANGE_START_TAG]
+    last = run_tags[ASSET_PARTITION_RANGE_END_TAG]
+    return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(key(first), key(last)))
 
 
 def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPartitionKey:
@@ -78,11 +64,13 @@ def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPart
     return dg.MultiPartitionKey({MODEL: slug(model), experiment.dimension: cell})
 
 
-def range_tags(study: Study, experiment: Experiment) -> dict[str, str]:
-    """Run tags that make one run take every partition of the experiment."""
+def range_tags(
+    study: Study, experiment: Experiment, keys: Sequence[str] | None = None
+) -> dict[str, str]:
+    """Run tags that make one run take ``keys``, a range of partitions; every one when None."""
+    keys = keys or experiment_partitions(study, experiment).get_partition_keys()
     # Plain strings: a MultiPartitionKey as tag value would tag the run with its first partition.
-    keys = [str(key) for key in experiment_partitions(study, experiment).get_partition_keys()]
     return {
-        ASSET_PARTITION_RANGE_START_TAG: keys[0],
-        ASSET_PARTITION_RANGE_END_TAG: keys[-1],
+        ASSET_PARTITION_RANGE_START_TAG: str(keys[0]),
+        ASSET_PARTITION_RANGE_END_TAG: str(keys[-1]),
     }

@@ -1,4 +1,4 @@
-"""What assets are handed: the store, who watches the run, and DuckDB."""
+"""What assets are handed: the store, who watches the run, a campaign, and DuckDB."""
 
 from __future__ import annotations
 
@@ -40,11 +40,14 @@ class StoreResource(dg.ConfigurableResource[Store]):
         return Store(Path(self.root)) if self.root else Store.default()
 
 
+class CampaignConfig(dg.Config):
+    """Which measurement is meant."""
+
+    campaign: str | None = None
+    """A dated measurement; the current one when empty."""
+
+
 def default_resources() -> dict[str, object]:
     """Resources of the code location."""
-    store = Store(store_root())
-    return {
-        "store": StoreResource(),
-        "watch": Watch(),
-        "duckdb": DuckDBResource(database=str(store.duckdb_path)),
-    }
+    database = str(Store(store_root()).duckdb_path)
+    return {"store": StoreResource(), "watch": Watch(), "duckdb": DuckDBResource(database=database)}

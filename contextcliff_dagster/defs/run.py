@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.registry import (
+    asked_experiments,
+    judged_assets,
+    measuring_assets,
+    partitioned,
+)
 from contextcliff_dagster.inference.models.registry import get_model
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.store import Store
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.experiments.common.experiment import Experiment
+    from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.reporting.report import ReportFiles
@@ -63,11 +69,6 @@ class Profiled:
     sections: Sequence[Section] = ()
 
 
-PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
-OnProgress = Callable[[str, Progress], None]
-"""Called with the model's name while its calls run."""
-
-
 def prepare_study(
     study: Study,
     *,
@@ -93,9 +94,9 @@ def prepare_study(
     """
     import dagster as dg
 
+    from contextcliff_dagster.defs.asset_specs import PREPARATION
     from contextcliff_dagster.experiments.common import preparation
     from contextcliff_dagster.experiments.common.measurement import estimate_cost
-    from contextcliff_dagster.experiments.registry import asked_experiments
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
@@ -108,12 +109,10 @@ def prepare_study(
         with StudyRun.open(study, ledgered, campaign) as run:
             name = run.campaign
         if not frozen:
-            config: dict[str, Mapping[str, Any]] = {"raw_corpus": {"reread": reread}}
-            if keep:
-                config["cost_estimate"] = {"campaign": name}
             names = (*PREPARATION, "cost_estimate") if keep else PREPARATION
             where = instance if keep else dg.DagsterInstance.ephemeral()
-            LocalRuns(study, drawn, name, where, cause).materialize(None, names, config)
+            runs = LocalRuns(study, drawn, name, where, cause)
+            runs.materialize(None, names, {"raw_corpus": {"reread": reread}})
         manifest = preparation.load_frozen(study, drawn) if sampled else None
         with StudyRun.open(study, ledgered, name) as run:
             estimate = estimate_cost(replace(run, store=drawn), asked_experiments(study))
@@ -130,7 +129,7 @@ def profile_study(
     campaign: str | None = None,
     budget: Budget | None = None,
     deadline_s: float | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: Callable[[str, Progress], None] | None = None,
     on_wait: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     store: Store | None = None,
@@ -146,9 +145,9 @@ def profile_study(
         campaign: the current one when None.
         budget: the study's own when None.
         deadline_s: seconds after which no call is sent; the study's own when None.
-        on_progress: called while calls run.
-        on_wait: told, in a sentence, where a device that a model needs is in use, and where nobody
-            says how long its window is.
+        on_progress: called with the model's name while its calls run.
+        on_wait: gets a sentence where a device that a model needs is in use, and where the length
+            of its window is unknown.
         should_stop: asked between calls; True ends cleanly, with what is measured kept.
         store: :meth:`Store.default` when None.
         instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.
@@ -158,14 +157,9 @@ def profile_study(
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
     """
+    from contextcliff_dagster.defs.asset_specs import PREPARATION
     from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.experiments.common import preparation
-    from contextcliff_dagster.experiments.registry import (
-        judged_assets,
-        judging_ops,
-        measuring_assets,
-        partitioned,
-    )
 
     if stop is not None:
         warnings.warn("`stop` is now `should_stop`", DeprecationWarning, stacklevel=2)
@@ -174,22 +168,9 @@ def profile_study(
         get_model(model)
     runs = LocalRuns.of(study, store, campaign, instance, cause)
     watch = Watch(on_progress, should_stop or stop, budget, on_wait, deadline_s=deadline_s)
-    dated = {"campaign": runs.campaign}
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = not study.has_corpus or preparation.find_frozen(study, store) is not None
-    before = [*(() if frozen else PREPARATION), "cost_estimate"]
-    experiments = partitioned(study)
-    for experiment in experiments:
-        last = ["report"] if experiment is experiments[-1] else []
-        asking = measuring_assets(study, experiment)
-        ops = ["cost_estimate"] if before else []
-        runs.materialize(
-            experiment,
-            [*before, *asking, *judged_assets(experiment), *last],
-            dict.fromkeys([*ops, *asking, *judging_ops(experiment), *last], dated),
-            watch,
-        )
-        before = []
+    _materialize(runs, [*(() if frozen else PREPARATION), "cost_estimate"], watch)
     return read_profiled(study, store, runs.campaign, watch.calls)
 
 
@@ -211,41 +192,36 @@ def rebuild_report(
         StudyError: nothing is measured yet.
     """
     from contextcliff_dagster.experiments.common import preparation
-    from contextcliff_dagster.experiments.registry import (
-        judged_assets,
-        judging_ops,
-        measuring_assets,
-        partitioned,
-    )
 
     study, store = _as_asked(study, models, None, seed), store or Store.default()
     if study.has_corpus:
         study = preparation.as_drawn(study, store)
         preparation.load_frozen(study, store)
     runs = LocalRuns.of(study, store, campaign, instance, cause)
-    dated = {"campaign": runs.campaign}
-    experiments = partitioned(study)
-    for experiment in experiments:
-        last = ["report"] if experiment is experiments[-1] else []
-        kept = measuring_assets(study, experiment)
-        config: dict[str, Mapping[str, Any]] = {
-            **dict.fromkeys([*judging_ops(experiment), *last], dated),
-            **{name: {**dated, "from_ledger_only": True} for name in kept},
-        }
-        runs.materialize(experiment, [*kept, *judged_assets(experiment), *last], config)
+    _materialize(runs, from_ledger_only=True)
     return read_profiled(study, store, runs.campaign, {})
 
 
-def judged_assets(experiment: Experiment) -> list[str]:
-    """Return the assets that are made of an experiment's predictions, without the report."""
-    return [*experiment.asset_names("records"), *experiment.asset_names("result")]
+def _materialize(
+    runs: LocalRuns,
+    before: Sequence[str] = (),
+    watch: Watch | None = None,
+    *,
+    from_ledger_only: bool = False,
+) -> None:
+    """Materialize the assets ``before`` and every experiment's, the report with the last one's."""
+    experiments = partitioned(runs.study)
+    for experiment in experiments:
+        asking = measuring_assets(runs.study, experiment)
+        last = ["report"] if experiment is experiments[-1] else []
+        names = [*before, *asking, *judged_assets(experiment), *last]
+        config = {name: {"from_ledger_only": True} for name in asking if from_ledger_only}
+        runs.materialize(experiment, names, config, watch)
+        before = ()
 
 
 def _as_asked(
-    study: Study,
-    models: Sequence[str] | None,
-    samples_per_bin: int | None,
-    seed: int | None,
+    study: Study, models: Sequence[str] | None, samples_per_bin: int | None, seed: int | None
 ) -> Study:
     if seed is not None:
         study = study.with_seed(seed)
@@ -266,7 +242,6 @@ def read_profiled(
         read_cliffs,
         read_notes,
     )
-    from contextcliff_dagster.experiments.registry import partitioned
     from contextcliff_dagster.experiments.study_report import study_sections
     from contextcliff_dagster.reporting.report import ReportFiles
 

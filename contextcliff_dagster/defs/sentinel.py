@@ -49,7 +49,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             model: Narrator(model, context.log.info, lambda _: None, watch.on_progress)
             for model in study.models
         }
-        found = run_sentinel(
+        outcome = run_sentinel(
             study,
             where,
             RunControl(
@@ -61,18 +61,18 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             campaign=config.campaign,
             on_progress=lambda model, progress: narrators[model](progress),
         )
-        for channel in alert(study, where, shrink_alarm(found), context.log.warning):
+        for channel in alert(study, where, shrink_alarm(outcome), context.log.warning):
             context.log.info(f"Alert sent to {channel}.")
         shown: dict[str, Any] = {
-            "sentinel": found.sentence,
-            "campaign": found.campaign,
-            "baseline": found.baseline,
-            "shrunk": ", ".join(found.shrunk) or "none",
+            "sentinel": outcome.sentence,
+            "campaign": outcome.campaign,
+            "baseline": outcome.baseline,
+            "shrunk": ", ".join(outcome.shrunk) or "none",
         }
-        # Beside the caps that it watches: a run without an asset is seen by nobody.
+        # Next to the caps that it watches: a run without an asset goes unseen.
         context.log_event(dg.AssetObservation(asset_key(study, "cliffs"), metadata=shown))
-        if found.shrunk:
-            raise dg.Failure(found.sentence, metadata=shown, allow_retries=False)
+        if outcome.shrunk:
+            raise dg.Failure(outcome.sentence, metadata=shown, allow_retries=False)
 
     @dg.job(
         name=f"sentinel_{group(study)}",

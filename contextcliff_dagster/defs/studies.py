@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name
-from contextcliff_dagster.defs.assets.experiment import experiment_assets
+from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
-from contextcliff_dagster.defs.assets.report import report_asset
 from contextcliff_dagster.defs.partitions import range_tags
-from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.registry import (
     asked_experiments,
     measuring_assets,
@@ -42,57 +40,28 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
     """
     jobs = []
     for experiment in partitioned(study):
+        # The tags make a plain launch take every model and cell in one run.
+        tags = {**range_tags(study, experiment), "contextcliff/study": study.name}
+        # Without the assets that have partitions of another experiment.
+        others = [
+            asset_key(study, name)
+            for other in partitioned(study)
+            if other.name != experiment.name
+            for name in measuring_assets(study, other)
+        ]
+        selection: dg.AssetSelection = dg.AssetSelection.groups(group(study))
+        if others:
+            selection -= dg.AssetSelection.assets(*others)
+        job = partial(dg.define_asset_job, selection=selection, tags=tags)
+        about = f"Experiment {experiment.name} of `{study.name}`, to its report."
         if experiment.name == "length_profile":
-            jobs += [_profile_job(study, experiment), _pilot_job(study, experiment)]
-        else:
-            jobs.append(
-                dg.define_asset_job(
-                    job_name(study, experiment),
-                    _selection(study, experiment),
-                    description=f"Experiment {experiment.name} of `{study.name}`, to its report.",
-                    tags=_tags(study, experiment),
-                )
-            )
+            about = f"Corpus to report of `{study.name}`; asks only what was not asked before."
+        jobs.append(job(job_name(study, experiment), description=about))
+        if experiment.name != "length_profile":
+            continue
+        pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
+        config = {"config": {"samples_per_bin": pilot}}
+        ops = {f"{group(study)}__{name}": config for name in measuring_assets(study, experiment)}
+        about = f"The same with {pilot} examples a bin: a cheap first look."
+        jobs.append(job(f"pilot_{group(study)}", description=about, config={"ops": ops}))
     return jobs
-
-
-def _profile_job(study: Study, experiment: Experiment) -> dg.UnresolvedAssetJobDefinition:
-    return dg.define_asset_job(
-        job_name(study, experiment),
-        _selection(study, experiment),
-        description=f"Corpus to report of `{study.name}`; asks only what was not asked before.",
-        tags=_tags(study, experiment),
-    )
-
-
-def _pilot_job(study: Study, experiment: Experiment) -> dg.UnresolvedAssetJobDefinition:
-    pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
-    return dg.define_asset_job(
-        f"pilot_{group(study)}",
-        _selection(study, experiment),
-        description=f"The same with {pilot} examples a bin: a cheap first look.",
-        tags=_tags(study, experiment),
-        config={
-            "ops": {
-                f"{group(study)}__{name}": {"config": {"samples_per_bin": pilot}}
-                for name in measuring_assets(study, experiment)
-            }
-        },
-    )
-
-
-def _selection(study: Study, experiment: Experiment) -> dg.AssetSelection:
-    """All assets of the study but those with partitions of another experiment."""
-    others = [
-        asset_key(study, name)
-        for other in partitioned(study)
-        if other.name != experiment.name
-        for name in measuring_assets(study, other)
-    ]
-    every = dg.AssetSelection.groups(group(study))
-    return every - dg.AssetSelection.assets(*others) if others else every
-
-
-def _tags(study: Study, experiment: Experiment) -> dict[str, Any]:
-    """The tags make a plain launch take every model and cell in one run."""
-    return {**range_tags(study, experiment), "contextcliff/study": study.name}

@@ -53,10 +53,11 @@ def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
     ]
 
 
-def judging_ops(experiment: Experiment) -> list[str]:
-    """Return the op names, without the study's, of records and result; the report is apart."""
-    result = experiment.result_op or experiment.asset_names("result")[0]
-    return [*experiment.asset_names("records"), result]
+def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:
+    """Return the names, without the study's, of the ops that make ``assets``."""
+    results = () if experiment is None else experiment.asset_names("result")
+    op = experiment and experiment.result_op
+    return list(dict.fromkeys(op if op and name in results else name for name in assets))
 
 
 def judged_assets(experiment: Experiment) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.experiments.registry import asked_experiments
+from contextcliff_dagster.experiments.registry import asked_experiments, partitioned
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
@@ -20,8 +20,7 @@ def study_sections(run: StudyRun) -> list[Section]:
     """
     return [
         section
-        for experiment in asked_experiments(run.study)
-        if experiment.host is None
+        for experiment in partitioned(run.study)
         for section in experiment.sections(run, experiment.read_results(run))
     ]
 

@@ -98,7 +98,10 @@ def test_next_to_a_length_profile_it_has_a_section_of_its_report(both: Study) ->
 
 
 def test_the_command_line_runs_and_prints_it(
-    alone: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    alone: Study,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = str(tmp_path / "sizes-alone.yaml")
     assert main(["profile", file]) == 0
@@ -111,6 +114,9 @@ def test_the_command_line_runs_and_prints_it(
     printed = json.loads(capsys.readouterr().out)
     assert printed["cliffs"] == []
     assert printed["sections"][0]["title"] == "Right answers by size"
+    monkeypatch.setattr("os.access", lambda *_: False)  # a store that cannot be written
+    assert main(["report", file]) == 0
+    assert "RIGHT ANSWERS BY SIZE" in capsys.readouterr().out
 
 
 def test_runs_of_the_command_line_say_what_they_are_for(

@@ -67,7 +67,9 @@ def _nothing_measured(store: Store, study: Study) -> StudyError:
 
 def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
     """The report as it stands in a store that cannot be written."""
-    campaigns = sorted(path.name for path in (store.study_dir(study.name) / "profiles").glob("*"))
+    folder = store.study_dir(study.name)
+    kinds = ("profiles", "results")  # of the length profile, and of every other experiment
+    campaigns = sorted({path.name for kind in kinds for path in (folder / kind).glob("*")})
     if not campaigns:
         raise _nothing_measured(store, study)
     name = campaign or campaigns[-1]

@@ -1,4 +1,4 @@
-"""The assets of any experiment: predictions, records and result."""
+"""The assets of any experiment, predictions, records and result, and the report over them all."""
 
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
@@ -16,23 +16,22 @@ from contextcliff_dagster.defs.asset_specs import (
     asset_key,
     described,
     group,
-    single_run_asset,
-    single_run_multi_asset,
+    single_run,
+    study_asset,
 )
-from contextcliff_dagster.defs.assets.report import CampaignConfig
 from contextcliff_dagster.defs.dagster_internals import (
     SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION,
 )
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.partitions import (
-    asked_partitions,
     cells_by_model,
     experiment_partitions,
     partition_key,
+    tagged_partitions,
 )
-from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.ui import calls as show
-from contextcliff_dagster.defs.ui import experiments as ui
+from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
+from contextcliff_dagster.defs.schedules import report_freshness
+from contextcliff_dagster.defs.ui import calls, results
 from contextcliff_dagster.defs.ui.progress_log import Narrator
 from contextcliff_dagster.experiments.common.code_version import experiment_version
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
@@ -42,7 +41,8 @@ from contextcliff_dagster.experiments.common.measurement import (
     write_predictions,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.registry import guests
+from contextcliff_dagster.experiments.registry import guests, partitioned
+from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress
@@ -50,7 +50,7 @@ from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.experiment_table import load_experiment
 
 
-class MeasureConfig(dg.Config):
+class MeasureConfig(CampaignConfig):
     """What to measure; everything empty means as the study says."""
 
     samples_per_bin: int | None = None
@@ -59,14 +59,15 @@ class MeasureConfig(dg.Config):
     """Examples by bin, as a targeted round asks for; bins not named are left as they are."""
     why: str | None = None
     """What a targeted round is for, shown with each bin it measures."""
-    campaign: str | None = None
-    """A dated measurement; the current one when empty."""
     budget_usd: float | None = None
     """Hard limit of the campaign in USD; the study's own when empty."""
     deadline_s: float | None = None
     """Seconds after which this run sends nothing more; the study's own when empty."""
     from_ledger_only: bool = False
     """Write the tables again from the call ledger and make no call."""
+
+
+_RESULT = "What follows from the records."
 
 
 def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
@@ -79,20 +80,20 @@ def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDef
 
 def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     (name,) = experiment.asset_names("predictions")
-    table = experiment.predictions
+    deps = _sample(study)
+    if experiment.host is not None:
+        # After its host: where the budget ends, it ends there.
+        deps += load_experiment(experiment.host).asset_names("predictions")
     code_version = experiment_version(study, experiment, "predictions")
 
-    @single_run_asset(
-        **described(
-            study,
-            name,
-            experiment.description,
-            # A guest after its host: where the budget ends, it ends there.
-            deps=[*_sample(study), *_host_predictions(experiment)],
-            kinds={"python", "parquet"},
-            table=table,
-            code_version=code_version,
-        ),
+    @study_asset(
+        study,
+        name,
+        experiment.description,
+        deps=deps,
+        kinds={"python", "parquet"},
+        table=experiment.predictions,
+        code_version=code_version,
         partitions_def=experiment_partitions(study, experiment),
         op_tags=device_tags(study),
         # Nothing passes through an IO manager: downstream reads the store.
@@ -112,11 +113,14 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
         deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
         control = RunControl(budget, deadline_after(deadline_s), watch.should_stop, on_wait=on_wait)
-        partitions = asked_partitions(context, study, experiment)
+        # Not `partition_keys` alone: a backfill of a job tags each run with its range and with the
+        # dimensions of the range's first partition, which is then all that they hold.
+        partitions = tagged_partitions(context.run.tags, study, experiment)
+        cells_of = cells_by_model(study, partitions or context.partition_keys)
         with StudyRun.open(study, store.open(), config.campaign) as run:
             measuring = _Measuring(context, config, watch, run, experiment, code_version)
-            for model, cells in cells_by_model(study, partitions).items():
-                _measure(measuring, model, cells, control)
+            for model, cells in cells_of.items():
+                measuring.measure(model, cells, control)
         # Each finished cell has logged its own materialization, so that a crash keeps those before
         # it. Downstream steps of this run wait for an output, but a plain one would record every
         # cell a second time: the mark tells Dagster that the events are out already.
@@ -125,31 +129,9 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     return predictions
 
 
-def _measure(measuring: "_Measuring", model: str, cells: list[str], control: RunControl) -> None:
-    """Measure one model, or write what the ledger has; one event a finished cell."""
-    config, run, experiment = measuring.config, measuring.run, measuring.experiment
-    cells = [cell for cell in cells if not config.samples or cell in config.samples]
-    if config.from_ledger_only:
-        for cell in cells:
-            if rows := write_predictions(run, experiment, model, cell):
-                measuring.finished(model, cell, rows, None)
-        return
-    narrator = measuring.narrator(model)
-    summary = measure_cells(
-        run,
-        experiment,
-        Asked(model, cells, config.samples_per_bin, config.samples or None),
-        replace(control, on_progress=narrator),
-        lambda cell, rows: measuring.finished(model, cell, rows, narrator.last),
-    )
-    before = measuring.watch.calls.get(model)
-    measuring.watch.calls[model] = summary if before is None else before.plus(summary)
-    narrator.end(summary)
-
-
 @dataclass(frozen=True)
 class _Measuring:
-    """A step that measures, and what it tells Dagster meanwhile."""
+    """A step that measures, and what it reports to Dagster meanwhile."""
 
     context: dg.AssetExecutionContext
     config: MeasureConfig
@@ -158,33 +140,52 @@ class _Measuring:
     experiment: Experiment
     code_version: str
 
-    def narrator(self, model: str) -> Narrator:
+    def measure(self, model: str, cells: list[str], control: RunControl) -> None:
+        """Measure one model, or write what the ledger has; one event a finished cell."""
+        config, run, experiment = self.config, self.run, self.experiment
+        cells = [cell for cell in cells if not config.samples or cell in config.samples]
+        if config.from_ledger_only:
+            for cell in cells:
+                if rows := write_predictions(run, experiment, model, cell):
+                    self._finished(model, cell, rows, None)
+            return
+
         def observe(metadata: dict[str, Any]) -> None:
-            shown = {**metadata, "campaign": self.run.campaign}
+            shown = {**metadata, "campaign": run.campaign}
             self.context.log_event(dg.AssetObservation(self.context.asset_key, metadata=shown))
 
-        return Narrator(model, self.context.log.info, observe, self.watch.on_progress)
+        narrator = Narrator(model, self.context.log.info, observe, self.watch.on_progress)
+        summary = measure_cells(
+            run,
+            experiment,
+            Asked(model, cells, config.samples_per_bin, config.samples or None),
+            replace(control, on_progress=narrator),
+            lambda cell, rows: self._finished(model, cell, rows, narrator.last),
+        )
+        before = self.watch.calls.get(model)
+        self.watch.calls[model] = summary if before is None else before.plus(summary)
+        narrator.end(summary)
 
-    def finished(self, model: str, cell: str, rows: Rows, progress: Progress | None) -> None:
+    def _finished(self, model: str, cell: str, rows: Rows, progress: Progress | None) -> None:
         run, experiment = self.run, self.experiment
         table = experiment.predictions.name
+        metadata = calls.bin_metadata(
+            run.campaign,
+            rows,
+            run.store.table_file(table, run.study.name, run.campaign, model, cell),
+            experiment.merged_cells(run).get(cell),
+            maybe_paid=run.ledger.maybe_paid(row["call_key"] for row in rows),
+            progress=progress,
+        )
+        if self.config.why:
+            metadata["round"] = self.config.why
         sample = run.manifest.sha256 if run.study.has_corpus else None
         self.context.log_event(
             dg.AssetMaterialization(
                 self.context.asset_key,
                 partition=partition_key(experiment, model, cell),
-                metadata={
-                    **show.bin_metadata(
-                        run.campaign,
-                        rows,
-                        run.store.table_file(table, run.study.name, run.campaign, model, cell),
-                        experiment.merged_cells(run).get(cell),
-                        maybe_paid=run.ledger.maybe_paid(row["call_key"] for row in rows),
-                        progress=progress,
-                    ),
-                    **({"round": self.config.why} if self.config.why else {}),
-                },
-                tags=show.version_tags(
+                metadata=metadata,
+                tags=calls.version_tags(
                     rows, self.code_version, asset_key(run.study, "manifest"), sample
                 ),
             )
@@ -195,18 +196,16 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     (name,) = experiment.asset_names("records")
     asked = [one for one in (experiment, *guests(experiment)) if one.is_asked(study)]
 
-    @single_run_asset(
-        **described(
-            study,
-            name,
-            "Every prediction scored: exact match, token F1, containment, and why it failed.",
-            deps=[asset for one in asked for asset in one.asset_names("predictions")],
-            kinds={"python", "parquet"},
-            table=experiment.records,
-            automation_condition=FOLLOW_RECORDS,
-            code_version=experiment_version(study, experiment, "records"),
-        ),
-        check_specs=checks.specs(study, experiment, "records"),
+    @study_asset(
+        study,
+        name,
+        "Every prediction scored: exact match, token F1, containment, and why it failed.",
+        deps=[asset for one in asked for asset in one.asset_names("predictions")],
+        kinds={"python", "parquet"},
+        table=experiment.records,
+        automation_condition=FOLLOW_RECORDS,
+        code_version=experiment_version(study, experiment, "records"),
+        check_specs=checks.specs(study, name, (c for c in experiment.checks if c.of == "records")),
     )
     def records(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
         with StudyRun.open(study, store.open(), config.campaign) as run:
@@ -215,8 +214,8 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
                 guest.score_campaign(run)
             outcomes = experiment.check_records(run, table)
         return dg.MaterializeResult(
-            metadata=ui.records_metadata(run, experiment, table),
-            check_results=checks.results(study, experiment, "records", outcomes),
+            metadata=results.records_metadata(run, experiment, table),
+            check_results=checks.results(study, name, outcomes),
         )
 
     return records
@@ -224,26 +223,24 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
 
 def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     names = experiment.asset_names("result")
-    sources = [*experiment.asset_names("records"), *_sample(study)]
-    code_version = experiment_version(study, experiment, "result")
+    described_by = experiment.result_descriptions
+    options: dict[str, Any] = {
+        "deps": [*experiment.asset_names("records"), *_sample(study)],
+        "kinds": {"python", "json"},
+        "automation_condition": FOLLOW_RECORDS,
+        "code_version": experiment_version(study, experiment, "result"),
+    }
 
-    @single_run_multi_asset(
+    @single_run(
+        dg.multi_asset,
         name=f"{group(study)}__{experiment.result_op or names[0]}",
         specs=[
-            dg.AssetSpec(
-                **described(
-                    study,
-                    name,
-                    experiment.result_descriptions.get(name, "What follows from the records."),
-                    deps=sources,
-                    kinds={"python", "json"},
-                    automation_condition=FOLLOW_RECORDS,
-                    code_version=code_version,
-                )
-            )
+            dg.AssetSpec(**described(study, name, described_by.get(name, _RESULT), **options))
             for name in names
         ],
-        check_specs=checks.specs(study, experiment, "result"),
+        check_specs=checks.specs(
+            study, names[-1], (c for c in experiment.checks if c.of == "result")
+        ),
     )
     def result(
         context: dg.AssetExecutionContext, config: CampaignConfig, store: StoreResource
@@ -256,25 +253,41 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             experiment.write_results(run, analysis)
         for channel in alert(study, run.store, analysis.alarm, context.log.warning):
             context.log.info(f"Alert sent to {channel}.")
-        outcomes = checks.results(study, experiment, "result", analysis.checks)
-        for number, (name, metadata) in enumerate(
-            ui.result_metadata(run, experiment, analysis).items(), 1
-        ):
+        outcomes = checks.results(study, names[-1], analysis.checks)
+        for name, metadata in results.result_metadata(run, experiment, analysis).items():
             yield dg.MaterializeResult(
                 asset_key(study, name),
                 metadata=metadata,
-                check_results=outcomes if number == len(names) else [],
+                check_results=outcomes if name == names[-1] else [],
             )
 
     return result
 
 
+def report_asset(study: Study) -> dg.AssetsDefinition:
+    """Return `report`: one page over all experiments of the study."""
+    asked = partitioned(study)
+    judged = [one.asset_names("result")[-1] for one in asked]
+    records = [name for one in asked for name in one.asset_names("records")]
+    versions = [experiment_version(study, one, "report") for one in asked]
+
+    @study_asset(
+        study,
+        "report",
+        "The report to read: Markdown, JSON and the picture of all models.",
+        deps=[*judged, *records],
+        kinds={"markdown", "matplotlib"},
+        automation_condition=FOLLOW_RECORDS,
+        freshness_policy=report_freshness(study),
+        code_version="-".join(versions),
+    )
+    def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+        with StudyRun.open(study, store.open(), config.campaign) as run:
+            files = write_study_report(run)
+            return dg.MaterializeResult(metadata=results.report_metadata(run, files))
+
+    return report
+
+
 def _sample(study: Study) -> list[str]:
     return ["manifest"] if study.has_corpus else []
-
-
-def _host_predictions(experiment: Experiment) -> tuple[str, ...]:
-    if experiment.host is None:
-        return ()
-    host: Experiment = load_experiment(experiment.host)
-    return host.asset_names("predictions")

@@ -7,8 +7,8 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, described, single_run_asset
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, study_asset
+from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource
 from contextcliff_dagster.defs.ui import calls
 from contextcliff_dagster.defs.ui import sampling as show
 from contextcliff_dagster.experiments.common import preparation as steps
@@ -16,6 +16,7 @@ from contextcliff_dagster.experiments.common.code_version import preparation_ver
 from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.registry import asked_experiments
+from contextcliff_dagster.sampling.manifest import load_manifest
 from contextcliff_dagster.studies import Study
 
 
@@ -30,34 +31,29 @@ class CorpusConfig(dg.Config):
 def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
     """`raw_corpus`, `length_map`, `distribution_audit` and `manifest` of ``study``."""
 
-    @single_run_asset(
-        **described(
-            study,
-            "raw_corpus",
-            "Questions over documents at their natural length, as the corpus adapter reads them.",
-            kinds={"python", "parquet"},
-            table=EXAMPLES,
-            code_version=preparation_version(study, "raw_corpus"),
-        ),
+    @study_asset(
+        study,
+        "raw_corpus",
+        "Questions over documents at their natural length, as the corpus adapter reads them.",
+        kinds={"python", "parquet"},
+        table=EXAMPLES,
+        code_version=preparation_version(study, "raw_corpus"),
     )
     def raw_corpus(config: CorpusConfig, store: StoreResource) -> dg.MaterializeResult:
-        where = store.open()
-        corpus = steps.prepare_corpus(study, where, reread=config.reread)
+        corpus = steps.prepare_corpus(study, store.open(), reread=config.reread)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(corpus.fingerprint),
             metadata=show.corpus_metadata(corpus),
         )
 
-    @single_run_asset(
-        **described(
-            study,
-            "length_map",
-            f"Tokens of every example's document under `{study.tokenizer}`.",
-            deps=["raw_corpus"],
-            kinds={"python", "parquet"},
-            table=LENGTH_MAP,
-            code_version=preparation_version(study, "length_map"),
-        ),
+    @study_asset(
+        study,
+        "length_map",
+        f"Tokens of every example's document under `{study.tokenizer}`.",
+        deps=["raw_corpus"],
+        kinds={"python", "parquet"},
+        table=LENGTH_MAP,
+        code_version=preparation_version(study, "length_map"),
     )
     def length_map(store: StoreResource) -> dg.MaterializeResult:
         where = store.open()
@@ -67,72 +63,59 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
             metadata=show.length_metadata(lengths),
         )
 
-    @single_run_asset(
-        **described(
-            study,
-            "distribution_audit",
-            "Does the corpus support the study? Histogram, coverage, starved bins, a verdict.",
-            deps=["length_map", "raw_corpus"],
-            kinds={"python", "json"},
-            code_version=preparation_version(study, "distribution_audit"),
-        ),
-        check_specs=checks.audit_checks(study),
+    @study_asset(
+        study,
+        "distribution_audit",
+        "Does the corpus support the study? Histogram, coverage, starved bins, a verdict.",
+        deps=["length_map", "raw_corpus"],
+        kinds={"python", "json"},
+        code_version=preparation_version(study, "distribution_audit"),
+        check_specs=checks.specs(study, "distribution_audit", checks.AUDIT),
     )
     def distribution_audit(store: StoreResource) -> dg.MaterializeResult:
         audit = steps.prepare_audit(study, store.open())
         return dg.MaterializeResult(
             metadata=show.audit_metadata(audit),
-            check_results=checks.check_audit(study, audit),
+            check_results=checks.audit_results(study, audit),
         )
 
-    @single_run_asset(
-        **described(
-            study,
-            "manifest",
-            "The frozen, self-contained sample; once it exists the corpus may be deleted.",
-            deps=["raw_corpus", "length_map", "distribution_audit"],
-            kinds={"python", "parquet"},
-            table=MANIFEST_EXAMPLES,
-            code_version=preparation_version(study, "manifest"),
-        ),
-        check_specs=checks.manifest_checks(study),
+    @study_asset(
+        study,
+        "manifest",
+        "The frozen, self-contained sample; once it exists the corpus may be deleted.",
+        deps=["raw_corpus", "length_map", "distribution_audit"],
+        kinds={"python", "parquet"},
+        table=MANIFEST_EXAMPLES,
+        code_version=preparation_version(study, "manifest"),
+        check_specs=checks.specs(study, "manifest", checks.MANIFEST),
     )
     def manifest(store: StoreResource) -> dg.MaterializeResult:
         where = store.open()
         frozen = steps.freeze_manifest(study, where)
-        found = steps.hash_on_disk(study, where)
+        on_disk = load_manifest(where.manifest_dir(study.name))
         return dg.MaterializeResult(
             # The hash, or an identical rerun would turn everything downstream stale.
             data_version=dg.DataVersion(frozen.sha256),
             metadata=show.manifest_metadata(study, where, frozen),
-            check_results=checks.check_manifest(study, frozen.sha256, found),
+            check_results=checks.manifest_results(study, frozen.sha256, on_disk.sha256),
         )
 
     return [raw_corpus, length_map, distribution_audit, manifest]
 
 
-class EstimateConfig(dg.Config):
-    """Which calls count as made already."""
-
-    campaign: str | None = None
-    """A dated measurement; the current one when empty."""
-
-
 def cost_estimate_asset(study: Study) -> dg.AssetsDefinition:
     """Return `cost_estimate`: what all experiments of the study would still cost."""
 
-    @single_run_asset(
-        **described(
-            study,
-            "cost_estimate",
-            "Tokens, money and time of the calls not yet made, per model and bin.",
-            deps=["manifest"] if study.has_corpus else [],
-            kinds={"python"},
-            automation_condition=FOLLOW_RECORDS,
-            code_version=preparation_version(study, "cost_estimate"),
-        ),
+    @study_asset(
+        study,
+        "cost_estimate",
+        "Tokens, money and time of the calls not yet made, per model and bin.",
+        deps=["manifest"] if study.has_corpus else [],
+        kinds={"python"},
+        automation_condition=FOLLOW_RECORDS,
+        code_version=preparation_version(study, "cost_estimate"),
     )
-    def cost_estimate(config: EstimateConfig, store: StoreResource) -> dg.MaterializeResult:
+    def cost_estimate(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
         with StudyRun.open(study, store.open(), config.campaign) as run:
             estimate = estimate_cost(run, asked_experiments(study))
         return dg.MaterializeResult(metadata=calls.estimate_metadata(run.campaign, estimate))

@@ -16,8 +16,10 @@ CONFIG_VARIABLE = "CONTEXTCLIFF_EXECUTOR_CONFIG"
 DEFAULT_EXECUTOR = "in_process"
 """A study is one chain with nothing to run side by side; a process per step costs seconds each."""
 
-_OURS = ("in_process", "multiprocess", "gpu")
-_INTEGRATIONS = {
+_EXECUTORS = {
+    "in_process": ("dagster", "in_process_executor"),
+    "multiprocess": ("dagster", "multiprocess_executor"),
+    "gpu": ("contextcliff_dagster.defs.executors.gpu", "gpu_executor"),
     "docker": ("dagster_docker", "docker_executor"),
     "k8s": ("dagster_k8s", "k8s_job_executor"),
     "celery": ("dagster_celery", "celery_executor"),
@@ -39,20 +41,12 @@ def chosen_executor() -> dg.ExecutorDefinition:
 
 
 def _find(name: str) -> dg.ExecutorDefinition:
-    if name == "in_process":
-        return dg.in_process_executor
-    if name == "multiprocess":
-        return dg.multiprocess_executor
-    if name == "gpu":
-        from contextcliff_dagster.defs.executors.gpu import gpu_executor
-
-        return gpu_executor
-    if name not in _INTEGRATIONS:
+    if name not in _EXECUTORS:
         raise StudyError(
-            f"{EXECUTOR_VARIABLE} is {name!r}; set it to one of "
-            f"{', '.join((*_OURS, *_INTEGRATIONS))}, or leave it out."
+            f"{EXECUTOR_VARIABLE} is {name!r}; set it to one of {', '.join(_EXECUTORS)}, or leave "
+            "it out."
         )
-    module, attribute = _INTEGRATIONS[name]
+    module, attribute = _EXECUTORS[name]
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:

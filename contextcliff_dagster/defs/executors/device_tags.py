@@ -34,7 +34,13 @@ CELERY_QUEUE = "contextcliff-gpu"
 
 def device_tags(study: Study) -> dict[str, Any]:
     """Tags of the step that runs the study's models; none where no model needs a device."""
-    wanted = _wanted_by_model(study)
+    try:
+        models = load_models()
+    except ContextCliffError:
+        return {}  # reported where a model is asked; a misspelt entry must not hide every study
+    wanted: dict[str, Gpus] = {
+        slug(name): models[name].gpus_wanted if name in models else 0 for name in study.models
+    }
     gpus = most(list(wanted.values()))
     if gpus == 0:
         return {}
@@ -47,18 +53,18 @@ def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> G
     Raises:
         ValueError: the tag is not what :data:`GPUS_TAG` says.
     """
-    said = step_tags.get(GPUS_TAG)
-    if said is None:
+    tag = step_tags.get(GPUS_TAG)
+    if tag is None:
         return 0
-    wanted = json.loads(said) if said != "auto" else said
+    wanted = json.loads(tag) if tag != "auto" else tag
     if not isinstance(wanted, dict):
         return _checked(wanted)
-    asked = _asked_models(run_tags)
-    if asked is None or not asked <= wanted.keys():
-        asked = set(wanted)
     # The range of a run goes over the models in the order of their partition keys.
+    names = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
+    ends = {run_tags[name].split("|")[0] for name in names if name in run_tags}
+    ends = ends or {run_tags.get(f"{MULTIDIMENSIONAL_PARTITION_PREFIX}{MODEL}", "")}
     ordered = list(wanted)
-    places = [ordered.index(model) for model in asked]
+    places = [ordered.index(model) for model in (ends if ends <= wanted.keys() else ordered)]
     return gpus_of_models(step_tags, ordered[min(places) : max(places) + 1])
 
 
@@ -78,31 +84,12 @@ def _checked(value: Any) -> Gpus:
     raise ValueError(f"tag {GPUS_TAG}: {value!r} is neither a number nor 'auto'")
 
 
-def _asked_models(run_tags: Mapping[str, str]) -> set[str] | None:
-    """First and last model of the run's partitions, or None where it does not say."""
-    names = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
-    if ends := {run_tags[name].split("|")[0] for name in names if name in run_tags}:
-        return ends
-    one = run_tags.get(f"{MULTIDIMENSIONAL_PARTITION_PREFIX}{MODEL}")
-    return None if one is None else {one}
-
-
-def _wanted_by_model(study: Study) -> dict[str, Gpus]:
-    try:
-        models = load_models()
-    except ContextCliffError:
-        return {}  # said where a model is asked; a misspelt entry must not hide every study
-    return {slug(name): models[name].gpus_wanted if name in models else 0 for name in study.models}
-
-
 def _for_executor(gpus: Gpus) -> dict[str, Any]:
     count = 1 if gpus == "auto" else gpus
-    executor = os.environ.get(EXECUTOR_VARIABLE)
-    if executor == "k8s":
-        limits = {"nvidia.com/gpu": str(count)}
-        return {"dagster-k8s/config": {"container_config": {"resources": {"limits": limits}}}}
-    if executor == "celery":
-        return {"dagster-celery/queue": CELERY_QUEUE}
-    if executor == "ray":
-        return {"dagster-ray/config": {"num_gpus": count}}
-    return {}
+    resources = {"limits": {"nvidia.com/gpu": str(count)}}
+    tags: dict[str, dict[str, Any]] = {
+        "k8s": {"dagster-k8s/config": {"container_config": {"resources": resources}}},
+        "celery": {"dagster-celery/queue": CELERY_QUEUE},
+        "ray": {"dagster-ray/config": {"num_gpus": count}},
+    }
+    return tags.get(os.environ.get(EXECUTOR_VARIABLE, ""), {})

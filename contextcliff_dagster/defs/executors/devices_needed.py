@@ -7,19 +7,19 @@ opens. A step that finds a call left all the same leases for itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.executors.device_tags import STUDY_TAG, gpus_of_models, gpus_of_step
 from contextcliff_dagster.defs.partitions import cells_by_model, tagged_partitions
+from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import models_left
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.registry import asked_experiments
 from contextcliff_dagster.inference.devices.discovery import Gpus
-from contextcliff_dagster.store import Store, slug
+from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study, find_study
 
 if TYPE_CHECKING:
@@ -44,14 +44,15 @@ def gpus_left(key: str, step_tags: Mapping[str, str], run: dg.DagsterRun) -> Gpu
 
 def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
     """Partition keys of the models with a call left; None where the run does not say enough."""
+    run_config: Any = run.run_config
+    root = run_config.get("resources", {}).get("store", {}).get("config", {}).get("root", "")
     experiment = _experiment_of(study, key)
-    store = _store(run.run_config)
-    if experiment is None:
+    if experiment is None or not isinstance(root, str):  # the environment names the store
         return None
     partitions = tagged_partitions(run.tags, study, experiment)
-    if partitions is None or store is None or not store.has_ledger:
+    store = StoreResource(root=root).open()
+    if partitions is None or not store.has_ledger:
         return None
-    run_config: Any = run.run_config
     config = run_config.get("ops", {}).get(key, {}).get("config", {})
     if config.get("from_ledger_only"):
         return []
@@ -67,11 +68,3 @@ def _experiment_of(study: Study, key: str) -> Experiment | None:
         if key in {f"{group(study)}__{name}" for name in experiment.asset_names("predictions")}:
             return experiment
     return None
-
-
-def _store(run_config: Mapping[str, Any]) -> Store | None:
-    """The store of `resources.StoreResource`, None where its root stands in the environment."""
-    root = run_config.get("resources", {}).get("store", {}).get("config", {}).get("root", "")
-    if not isinstance(root, str):
-        return None
-    return Store(Path(root)) if root else Store.default()

@@ -78,19 +78,17 @@ class _Started:
     process: subprocess.Popen[bytes]
     messages: int
     sentences: list[str] = field(default_factory=list)
-    found_dead: bool = False
+    ended: bool = False
 
 
 class LaunchedSteps(StepHandler):
     """Starts, watches and ends the processes of one run's steps."""
 
+    name = "GPU executor"
+
     def __init__(self) -> None:
         super().__init__()
         self._started: dict[str, _Started] = {}
-
-    @property
-    def name(self) -> str:
-        return "GPU executor"
 
     def launch_step(self, step_handler_context: StepHandlerContext) -> Iterator[dg.DagsterEvent]:
         context, key = step_handler_context, _step_key(step_handler_context)
@@ -121,16 +119,19 @@ class LaunchedSteps(StepHandler):
         key = _step_key(step_handler_context)
         if (started := self._started.get(key)) is None:
             return CheckStepHealthResult.unhealthy("its process belonged to an executor that ended")
-        for sentence in _read(started.messages):
+        messages = b""
+        with suppress(OSError):  # there is none yet, or the process has ended
+            messages = os.read(started.messages, 65536)
+        for sentence in messages.decode(errors="replace").splitlines():
             started.sentences.append(sentence)
             step_context = step_handler_context.get_step_context(key)
             dg.DagsterEvent.engine_event(step_context, sentence, EngineEventData())
         code = started.process.poll()
         if code is None or code == 0:
             return CheckStepHealthResult.healthy()
-        if not started.found_dead:
-            # Its last words may stand in the event log and be read before the next look.
-            started.found_dead = True
+        if not started.ended:
+            # Its last events may be in the log and be read before the next look.
+            started.ended = True
             return CheckStepHealthResult.healthy()
         return CheckStepHealthResult.unhealthy(_why(code, started.sentences))
 
@@ -152,17 +153,8 @@ class LaunchedSteps(StepHandler):
 
 
 def _step_key(context: StepHandlerContext) -> str:
-    keys = context.execute_step_args.step_keys_to_execute
-    assert keys is not None
-    assert len(keys) == 1
-    return keys[0]
-
-
-def _read(descriptor: int) -> list[str]:
-    try:
-        return os.read(descriptor, 65536).decode(errors="replace").splitlines()
-    except OSError:  # nothing said, or nobody there to say it
-        return []
+    (key,) = context.execute_step_args.step_keys_to_execute or ()
+    return key
 
 
 def _why(code: int, sentences: list[str]) -> str:

@@ -63,21 +63,23 @@ def bin_metadata(
     """One finished bin of predictions; ``progress`` of the run that finished it, if calls ran."""
     no_answer = Counter(row["no_answer"] for row in rows if row["no_answer"])
     lengths = [row["length_tokens"] for row in rows]
+
+    def total(name: str) -> int:
+        return sum(row.get(name) or 0 for row in rows)
+
     shown: dict[str, Any] = {
         "dagster/row_count": len(rows),
         "campaign": campaign,
-        "prompt_tokens": sum(row.get("prompt_tokens") or 0 for row in rows),
-        "completion_tokens": sum(row.get("completion_tokens") or 0 for row in rows),
-        **_reasoning(rows),
-        "cost_usd": float(sum(row.get("cost_usd") or 0.0 for row in rows)),
+        "prompt_tokens": total("prompt_tokens"),
+        "completion_tokens": total("completion_tokens"),
+        "cost_usd": float(total("cost_usd")),
         "retries": sum(max(row["attempts"] - 1, 0) for row in rows),
         **{f"no_answer/{kind}": count for kind, count in sorted(no_answer.items())},
-        **_cache_share(
-            sum(row.get("cached_tokens") or 0 for row in rows),
-            sum(row.get("prompt_tokens") or 0 for row in rows),
-            known=any(row.get("cached_tokens") is not None for row in rows),
-        ),
     }
+    if reasoning := total("reasoning_tokens"):
+        shown["reasoning_tokens"] = reasoning
+    if any(row.get("cached_tokens") is not None for row in rows):
+        shown |= _cache_share(total("cached_tokens"), shown["prompt_tokens"])
     if maybe_paid is not None:
         shown |= _perhaps(maybe_paid.requests, maybe_paid.usd)
     if progress is not None and (pace := progress.tokens_per_s) is not None:
@@ -88,12 +90,6 @@ def bin_metadata(
     if merged_into:
         shown["merged_into"] = merged_into
     return shown
-
-
-def _reasoning(rows: Rows) -> dict[str, int]:
-    """Shown only where a model reasons."""
-    tokens = sum(row.get("reasoning_tokens") or 0 for row in rows)
-    return {"reasoning_tokens": tokens} if tokens else {}
 
 
 def progress_metadata(progress: Progress) -> dict[str, Any]:
@@ -134,9 +130,9 @@ def summary_metadata(summary: RunSummary) -> dict[str, Any]:
     }
 
 
-def _cache_share(cached: int, prompt_tokens: int, *, known: bool = True) -> dict[str, float]:
+def _cache_share(cached: int, prompt_tokens: int) -> dict[str, float]:
     """Of the prompt tokens, those that the server took from a cache."""
-    return {"cache_share": cached / prompt_tokens} if known and prompt_tokens else {}
+    return {"cache_share": cached / prompt_tokens} if prompt_tokens else {}
 
 
 def _perhaps(requests: int, usd: float) -> dict[str, Any]:
@@ -148,23 +144,15 @@ def version_tags(
 ) -> dict[str, str]:
     """Tags of a materialization that is logged by hand: its versions, and that of its source.
 
-    ``source_version`` None: it is made of no other asset.
-
-    Without the source's, a manifest materialized again without any change would turn every bin
-    stale.
+    ``source_version`` None: it is made of no other asset. Without it, a manifest materialized again
+    without any change would turn every bin stale.
     """
-    versions = {"dagster/data_version": rows_version(rows), "dagster/code_version": code_version}
-    if source_version is None:
-        return versions
-    return {
-        **versions,
-        f"dagster/input_data_version/{source.to_user_string()}": source_version,
-        # Versions decide; which event brought them is not known here.
-        f"dagster/input_event_pointer/{source.to_user_string()}": NULL_EVENT_POINTER,
-    }
-
-
-def rows_version(rows: Rows) -> str:
-    """Data version of a bin: its calls and what came of them, times aside."""
+    # The bin's calls and what came of them, times aside.
     kept = [[row["call_key"], row["no_answer"], row.get("raw_output")] for row in rows]
-    return hashlib.sha256(json.dumps(sorted(kept, key=str)).encode()).hexdigest()
+    version = hashlib.sha256(json.dumps(sorted(kept, key=str)).encode()).hexdigest()
+    tags = {"dagster/data_version": version, "dagster/code_version": code_version}
+    if source_version is not None:
+        tags[f"dagster/input_data_version/{source.to_user_string()}"] = source_version
+        # Versions decide; which event brought them is not known here.
+        tags[f"dagster/input_event_pointer/{source.to_user_string()}"] = NULL_EVENT_POINTER
+    return tags

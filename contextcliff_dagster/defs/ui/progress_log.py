@@ -10,16 +10,9 @@ from typing import Any
 from contextcliff_dagster.defs.ui.calls import progress_metadata, summary_metadata
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 
-MOST_OFTEN_S, LEAST_OFTEN_S = 1.0, 10.0
-_OF_THE_TIME_SO_FAR = 1 / 60
-
-
-def pause_s(elapsed_s: float) -> float:
-    """Seconds until the next line: one in the first minute, ten from the tenth minute on.
-
-    Every event log keeps every line, and who watches a run of hours needs none every second.
-    """
-    return min(max(elapsed_s * _OF_THE_TIME_SO_FAR, MOST_OFTEN_S), LEAST_OFTEN_S)
+_LEAST_S, _MOST_S = 1.0, 10.0
+"""Seconds between two lines, in the first minute and from the tenth on: every event log keeps every
+line."""
 
 
 class Narrator:
@@ -38,7 +31,7 @@ class Narrator:
     ) -> None:
         self._model, self._log, self._observe = model, log, observe
         self._on_progress, self._clock = on_progress, clock
-        self._began = self._told = clock()
+        self._began = self._logged = clock()
         self.last: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -47,9 +40,9 @@ class Narrator:
         if self._on_progress is not None:
             self._on_progress(self._model, progress)
         now = self._clock()
-        if now - self._told < pause_s(now - self._began):
+        if now - self._logged < min(max((now - self._began) / 60, _LEAST_S), _MOST_S):
             return
-        self._told = now
+        self._logged = now
         self._log(f"{self._model}: {line(progress)}")
         self._observe({"model": self._model, **progress_metadata(progress)})
 

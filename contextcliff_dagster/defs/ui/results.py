@@ -1,48 +1,52 @@
-"""Metadata of what was measured and judged."""
+"""What the UI shows of an experiment's records, results and report."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.defs.ui.rendering import curve_line, inline, picture, table
-from contextcliff_dagster.store import Store, slug
-from contextcliff_dagster.studies import Study
+from contextcliff_dagster.experiments.common.experiment import Analysis, Experiment
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
+from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
     from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.reporting.report import ReportFiles
 
 Metadata = dict[str, Any]
+_SHOWN_FIELDS = 12
+"""Of a result of any experiment: the UI's tables scroll sideways beyond."""
 
 
-def records_metadata(folder: Path, campaign: str, records: pa.Table) -> Metadata:
-    """Counts, failures by tag, and which bins of which model are missing."""
-    cells: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    columns = ["model", "bin", "score", "failed", "failure"]
-    for row in records.select(columns).to_pylist():
-        cells.setdefault((row["model"], row["bin"]), []).append(row)
+def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -> Metadata:
+    """Counts, mean scores, failures by tag, and which cells of which model are missing."""
+    folder = run.store.campaign_dir(experiment.records.name, run.study.name, run.campaign)
+    columns = [([], "count_all"), ("score", "mean"), ("score", "count"), ("failed", "sum")]
+    cells = records.group_by(["model", "bin"]).aggregate(columns)
     summary = [
         {
-            "model": model,
-            "bin": bin,
-            "n": len(rows),
-            "mean score": _mean([row["score"] for row in rows if row["score"] is not None]),
-            "failed": sum(bool(row["failed"]) for row in rows),
-            "not scored": sum(row["score"] is None for row in rows),
+            "model": cell["model"],
+            "bin": cell["bin"],
+            "n": cell["count_all"],
+            "mean score": cell["score_mean"],
+            "failed": cell["failed_sum"] or 0,
+            "not scored": cell["count_all"] - cell["score_count"],
         }
-        for (model, bin), rows in sorted(cells.items())
+        for cell in cells.sort_by([("model", "ascending"), ("bin", "ascending")]).to_pylist()
     ]
-    tags = Counter(row["failure"] for rows in cells.values() for row in rows if row["failure"])
+    tags = Counter(filter(None, records["failure"].to_pylist()))
     return {
         "dagster/row_count": records.num_rows,
-        "campaign": campaign,
+        "campaign": run.campaign,
         "path": dg.MetadataValue.path(str(folder)),
         "by_model_and_bin": table(summary),
         "failures": table([{"failure": tag, "n": n} for tag, n in tags.most_common()]),
@@ -50,10 +54,51 @@ def records_metadata(folder: Path, campaign: str, records: pa.Table) -> Metadata
     }
 
 
-def metrics_metadata(
-    study: Study, store: Store, campaign: str, cliffs: Sequence[Cliffs]
-) -> Metadata:
-    """The per-bin table of all models."""
+def result_metadata(
+    run: StudyRun, experiment: Experiment, analysis: Analysis
+) -> dict[str, Metadata]:
+    """Asset -> its metadata, for each asset that the result has, in their order."""
+    if experiment.name == "length_profile":
+        rounds = analysis.extra["rounds"]
+        return {
+            "metrics": _metrics_metadata(run, analysis.results),
+            "cliffs": _cliffs_metadata(run, analysis.results) | _rounds_metadata(rounds),
+        }
+    path = run.store.results_file(run.study.name, run.campaign, experiment.name)
+    rows = [_scalars(result) for result in analysis.results]
+    shown = {
+        "dagster/row_count": len(rows),
+        "campaign": run.campaign,
+        "results": table(rows),
+        "path": dg.MetadataValue.path(str(path)),
+        **{
+            f"{name}/{slug(str(row.get('model', number)))}": value
+            for number, row in enumerate(rows)
+            for name, value in row.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        },
+    }
+    return dict.fromkeys(experiment.asset_names("result"), shown)
+
+
+def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
+    """The verdicts in place; the picture and the whole text behind a click."""
+    shown: Metadata = {
+        "report": dg.MetadataValue.md(files.md.read_text(encoding="utf-8")),
+        "campaign": run.campaign,
+        "path": dg.MetadataValue.path(str(files.md.parent)),
+    }
+    if files.png is None:
+        return shown
+    cliffs = LENGTH_PROFILE.read_results(run)
+    return {
+        "summary": inline(curve_line(result) for result in cliffs),
+        "picture": picture(files.png.read_bytes(), "report"),
+        **shown,
+    }
+
+
+def _metrics_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
     rows = [
         {
             "model": result.model,
@@ -73,15 +118,13 @@ def metrics_metadata(
     ]
     return {
         "dagster/row_count": len(rows),
-        "campaign": campaign,
-        "path": dg.MetadataValue.path(str(store.profiles_dir(study.name, campaign))),
+        "campaign": run.campaign,
+        "path": dg.MetadataValue.path(str(run.store.profiles_dir(run.study.name, run.campaign))),
         "bins": table(rows),
     }
 
 
-def cliffs_metadata(
-    study: Study, store: Store, campaign: str, cliffs: Sequence[Cliffs]
-) -> Metadata:
+def _cliffs_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
     """Verdict and cap per model; numbers under keys of their own, so that the UI plots them."""
     numbers: Metadata = {}
     for result in cliffs:
@@ -93,15 +136,15 @@ def cliffs_metadata(
         numbers[f"verdict/{model}"] = result.verdict.value
     return {
         "summary": inline(curve_line(result) for result in cliffs),
-        "campaign": campaign,
+        "campaign": run.campaign,
         "verdicts": table([_verdict_row(result) for result in cliffs]),
-        "path": dg.MetadataValue.path(str(store.profiles_dir(study.name, campaign))),
+        "path": dg.MetadataValue.path(str(run.store.profiles_dir(run.study.name, run.campaign))),
         "dagster/row_count": len(cliffs),
         **numbers,
     }
 
 
-def rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
+def _rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
     """What is asked next of each model and why; nothing for a study that is not measured so."""
     if not rounds:
         return {}
@@ -109,17 +152,6 @@ def rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
         "next_round": dg.MetadataValue.json({m: dict(of) for m, of in rounds.items()}),
         **{f"round/{slug(model)}": str(of["why"]) for model, of in rounds.items()},
         **{f"examples_asked/{slug(model)}": int(of["asked"]) for model, of in rounds.items()},
-    }
-
-
-def report_metadata(campaign: str, page: Path, png: Path, cliffs: Sequence[Cliffs]) -> Metadata:
-    """The verdicts in place; the picture and the whole text behind a click."""
-    return {
-        "summary": inline(curve_line(result) for result in cliffs),
-        "picture": picture(png.read_bytes(), "report"),
-        "report": dg.MetadataValue.md(page.read_text(encoding="utf-8")),
-        "campaign": campaign,
-        "path": dg.MetadataValue.path(str(page.parent)),
     }
 
 
@@ -139,5 +171,10 @@ def _verdict_row(result: Cliffs) -> dict[str, Any]:
     }
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _scalars(result: Any) -> dict[str, Any]:
+    scalars = (
+        (name, value)
+        for name, value in to_json(result).items()
+        if value is None or isinstance(value, str | int | float)
+    )
+    return dict(islice(scalars, _SHOWN_FIELDS))

@@ -23,15 +23,16 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 def corpus_metadata(corpus: CorpusSummary) -> Metadata:
     """Counts and fingerprint, and what became of each file where the corpus says so."""
-    account = {"account": dg.MetadataValue.json(dict(corpus.account))} if corpus.account else {}
-    return {
+    shown: Metadata = {
         "dagster/row_count": corpus.examples,
         "documents": corpus.documents,
         "text_bytes": corpus.text_bytes,
         "repeated_rows": corpus.repeated_rows,
         "fingerprint": corpus.fingerprint,
-        **account,
     }
+    if corpus.account:
+        shown["account"] = dg.MetadataValue.json(dict(corpus.account))
+    return shown
 
 
 def length_metadata(lengths: LengthMapSummary) -> Metadata:
@@ -79,21 +80,19 @@ def audit_metadata(audit: Mapping[str, Any]) -> Metadata:
 
 def manifest_metadata(study: Study, store: Store, manifest: Manifest) -> Metadata:
     """The bins and what was drawn from each."""
-    rows = []
-    for bin in manifest.bins:
-        drawn = manifest.planned(bin.bin, study.sampling.samples_per_bin)
-        rows.append(
-            {
-                "bin": bin.bin,
-                "from tokens": bin.edge_low,
-                "to tokens": bin.edge_high,
-                "median": bin.median_tokens,
-                "examples": bin.n,
-                "documents": bin.n_documents,
-                "drawn": len(drawn),
-                "merged into": bin.merged_into,
-            }
-        )
+    rows = [
+        {
+            "bin": bin.bin,
+            "from tokens": bin.edge_low,
+            "to tokens": bin.edge_high,
+            "median": bin.median_tokens,
+            "examples": bin.n,
+            "documents": bin.n_documents,
+            "drawn": len(manifest.planned(bin.bin, study.sampling.samples_per_bin)),
+            "merged into": bin.merged_into,
+        }
+        for bin in manifest.bins
+    ]
     return {
         "dagster/row_count": manifest.examples.num_rows,
         "sha256": manifest.sha256,

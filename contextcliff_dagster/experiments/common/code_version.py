@@ -38,7 +38,9 @@ def preparation_version(study: Study, asset: str) -> str:
         "distribution_audit": {
             **study.model_dump(mode="json", include={"bins", "target"}),
             "min_tokens": study.sampling.min_tokens,
-            "windows": {name: _window(entry) for name, entry in models_of(study).items()},
+            "windows": {
+                name: entry and entry["window_tokens"] for name, entry in models_of(study).items()
+            },
         },
         "manifest": study.model_dump(
             mode="json",
@@ -63,7 +65,7 @@ def experiment_version(study: Study, experiment: Experiment, step: Step) -> str:
     try:
         depends = dict(experiment.depends_on(study, step))
     except ContextCliffError as error:
-        # A prompt file is missing: the run says so, and a study that cannot run hides no other.
+        # A prompt file is missing: the run reports it, and a study that cannot run hides no other.
         depends = {"error": str(error)}
     if step == "predictions":
         depends["models"] = models_of(study)
@@ -77,15 +79,11 @@ def models_of(study: Study) -> dict[str, Any]:
     try:
         entries = load_models()
     except ContextCliffError:
-        return {}  # said where a model is asked; a misspelt entry must not hide every study
+        return {}  # reported where a model is asked; a misspelt entry must not hide every study
     return {
         name: entries[name].model_dump(mode="json", include=_SERVING) if name in entries else None
         for name in sorted(study.models)
     }
-
-
-def _window(entry: Mapping[str, Any] | None) -> Any:
-    return entry and entry["window_tokens"]
 
 
 def _recipe_hash(study: Study) -> str:

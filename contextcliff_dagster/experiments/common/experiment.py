@@ -63,7 +63,7 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """What a check found. ``error``: a failure is an error, not a warning.
+    """What a check came to. ``error``: a failure is an error, not a warning.
 
     ``values``: numbers and texts to show with it. ``rows``: tables to show, by name.
     """
@@ -78,7 +78,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class Alarm:
-    """What the study's alert channels are to be told, once for each ``subjects`` of a campaign.
+    """What the study's alert channels get, once for each ``subjects`` of a campaign.
 
     ``event`` names it for programs, ``sentence`` says it, ``details`` are JSON-ready.
     """
@@ -232,11 +232,7 @@ class Experiment(ABC):
         raise NotImplementedError
 
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
-        """Write what was concluded; `read_results` gives it back.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Write what was concluded; `read_results` gives it back."""
         from contextcliff_dagster.experiments.common.results import write_results
 
         write_results(run, self, analysis.results)
@@ -273,9 +269,12 @@ class Experiment(ABC):
         asset stale in Dagster, an edit of anything else does not. What an earlier step depends on
         need not be repeated.
         """
-        asked = study.model_dump(mode="json", include={self.name}).get(self.name)
         if step == "predictions":
-            return {"section": asked, "recipe": self.recipe(study).hash}
+            recipe = {"recipe": self.recipe(study).hash}
+            if self.section is None:
+                return recipe
+            asked = study.model_dump(mode="json", include={self.name}).get(self.name)
+            return {"section": asked, **recipe}
         if step == "records":
             return {"scoring": study.scoring.model_dump(mode="json")}
         if step == "result":

@@ -1,4 +1,4 @@
-"""The list of a corpus's files beside the frozen sample, with what only their lengths decide."""
+"""The list of a corpus's files next to the frozen sample, with what only their lengths decide."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -
     model = min(windows, key=lambda name: windows[name], default="")
     recipe = study.recipe()
     scaffold = sum(map(len, recipe.render("", "", 0).contents()))
-    beside = math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN) + recipe.max_output_tokens
+    overhead = math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN) + recipe.max_output_tokens
     least = study.sampling.min_tokens
     rows: list[dict[str, Any]] = []
     for row in read_rows(corpus / str(name)):
         length = tokens.get(row["document_id"]) if row["fate"] == "used" else None
         fate, reason = row["fate"], row["reason"]
-        if length is not None and model and length + beside > windows[model]:
+        if length is not None and model and length + overhead > windows[model]:
             fate = TOO_LONG
             reason = (
-                f"does not fit the window of {model} ({windows[model]:,} tokens, about {beside:,} "
-                "of them for prompt and answer) by the study's count"
+                f"does not fit the window of {model} ({windows[model]:,} tokens, about "
+                f"{overhead:,} of them for prompt and answer) by the study's count"
             )
         elif length is not None and length < least:
             fate, reason = TOO_SHORT, f"is shorter than sampling.min_tokens ({least:,})"

@@ -37,24 +37,16 @@ class GeneratedSamples:
     def planned(self, bin: str, n: int) -> list[PlannedExample]:
         """Return the first ``n`` examples of a cell."""
         if bin not in self._cells:
-            self._cells[bin] = [
-                self._planned(bin, rank, one) for rank, one in enumerate(self._make(bin))
-            ]
+            planned = []
+            for rank, one in enumerate(self._make(bin)):
+                document_id = hashlib.sha256(one.document.encode()).hexdigest()
+                self._texts[document_id] = one.document
+                name, metadata = f"{bin}-{rank:04d}", dict(one.metadata)
+                example = Example(name, document_id, one.question, one.answers, one.task, metadata)
+                planned.append(PlannedExample(example, self._count(one.document), bin, rank))
+            self._cells[bin] = planned
         return self._cells[bin][:n]
 
     def document_text(self, document_id: str) -> str:
         """Return a document's text; that of an example that was planned."""
         return self._texts[document_id]
-
-    def _planned(self, cell: str, rank: int, one: Made) -> PlannedExample:
-        document_id = hashlib.sha256(one.document.encode()).hexdigest()
-        self._texts[document_id] = one.document
-        example = Example(
-            f"{cell}-{rank:04d}",
-            document_id,
-            one.question,
-            one.answers,
-            one.task,
-            dict(one.metadata),
-        )
-        return PlannedExample(example, self._count(one.document), cell, rank)

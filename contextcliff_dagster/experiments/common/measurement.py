@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-    from contextcliff_dagster.inference.models.registry import ModelEntry
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
     from contextcliff_dagster.sampling.sample_source import PlannedSample, SampleSource
-    from contextcliff_dagster.studies import Study
 
 EVERYTHING = sys.maxsize
 """As a number of examples: all that a source has."""
@@ -58,17 +56,12 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
     """
     from contextcliff_dagster.inference.execution.cost_estimate import estimate
 
-    plans = [
-        (
-            " ".join(source.columns.values()) or None,
-            _call_plan(
-                *(run, experiment, source, experiment.cells(run.study)),
-                experiment.samples_per_cell(run.study),
-            ),
-        )
-        for experiment in experiments
-        for source in sources_of(run, experiment)
-    ]
+    plans = []
+    for one in experiments:
+        cells, n = one.cells(run.study), one.samples_per_cell(run.study)
+        for source in sources_of(run, one):
+            name = " ".join(source.columns.values()) or None
+            plans.append((name, _call_plan(run, one, source, cells, n)))
     return estimate(plans, [get_model(name) for name in run.study.models], run.ledger)
 
 
@@ -76,7 +69,7 @@ def measure_cells(
     run: StudyRun,
     experiment: Experiment,
     asked: Asked,
-    control: RunControl | None = None,
+    control: RunControl,
     on_cell: Callable[[str, Rows], None] | None = None,
 ) -> RunSummary:
     """Ask a model what it was not asked before, and write each finished cell's predictions.
@@ -93,9 +86,10 @@ def measure_cells(
     from contextcliff_dagster.inference.execution.measure import measure
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
 
-    control = control or RunControl()
     control = replace(control, budget=control.budget or Budget(usd=run.study.budget.usd))
-    entry, n = entry_of(run.study, asked.model), _samples(run, experiment, asked)
+    entry, n = get_model(asked.model), _samples(run, experiment, asked)
+    if (most := run.study.calls.concurrency) is not None:
+        entry = entry.model_copy(update={"concurrency": min(entry.concurrency, most)})
     sources = sources_of(run, experiment)
     # A cell is finished with the last source that asks something in it.
     cells_of = [
@@ -110,7 +104,7 @@ def measure_cells(
             if on_cell is not None and (rows or len(sources) == 1):
                 on_cell(cell, rows)
 
-    total: RunSummary | None = None
+    total = RunSummary(planned=0)
     for source, cells in zip(sources, cells_of, strict=True):
         if len(sources) == 1:
             cells = list(asked.cells)  # an empty cell says into which one it was merged
@@ -119,19 +113,17 @@ def measure_cells(
         if asked.samples is not None:
             source = replace(source, samples=PerCellLimit(source.samples, asked.samples))
         plan = _call_plan(run, experiment, source, cells, n)
-        summary = measure(plan, entry, run.ledger, control, on_bin=end_of)
-        total = summary if total is None else total.plus(summary)
+        total = total.plus(measure(plan, entry, run.ledger, control, on_bin=end_of))
         if total.stopped:
             break
-    return total or RunSummary(planned=0)
+    return total
 
 
 def _samples(run: StudyRun, experiment: Experiment, asked: Asked) -> int:
     most = experiment.samples_per_cell(run.study)
-    if asked.samples is not None:
-        n = max(asked.samples.values(), default=0) or most
-    else:
-        n = asked.samples_per_cell or most
+    by_cell = asked.samples
+    n = asked.samples_per_cell if by_cell is None else max(by_cell.values(), default=0)
+    n = n or most
     if n > most and experiment.host is None:
         raise StudyError(
             f"{n} examples a bin are asked for, but study {run.study.name!r} is sampled with "
@@ -139,19 +131,6 @@ def _samples(run: StudyRun, experiment: Experiment, asked: Asked) -> int:
             "measured stays measured)."
         )
     return min(n, most)
-
-
-def entry_of(study: Study, model: str) -> ModelEntry:
-    """Return the model's entry, at most as many calls at once as the study allows.
-
-    Raises:
-        StudyError: no such model.
-    """
-    entry = get_model(model)
-    if study.calls.concurrency is None:
-        return entry
-    fewer = min(entry.concurrency, study.calls.concurrency)
-    return entry.model_copy(update={"concurrency": fewer})
 
 
 class PerCellLimit:

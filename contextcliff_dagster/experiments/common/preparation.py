@@ -1,4 +1,4 @@
-"""From a corpus to the frozen manifest; each step is skipped where its result still stands.
+"""From a corpus to the frozen manifest; each step is skipped where its result is still valid.
 
 A frozen manifest that was drawn for the study's specification makes the corpus needless: then no
 source is opened, and the summaries come from the manifest's own header.
@@ -16,17 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError, StudyError
+from contextcliff_dagster.corpora.materialize import (
+    CorpusSummary,
+    materialize_corpus,
+    read_summary,
+)
 from contextcliff_dagster.experiments.common.file_list import keep_file_list
 from contextcliff_dagster.inference.models.registry import get_model
+from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
+from contextcliff_dagster.sampling.bins import cut_bins, make_bins
+from contextcliff_dagster.sampling.manifest import (
+    Manifest,
+    draw_manifest,
+    load_manifest,
+    save_manifest,
+)
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.corpora.materialize import CorpusSummary
     from contextcliff_dagster.sampling.length_map import LengthMapSummary
-    from contextcliff_dagster.sampling.manifest import Manifest
 
 
 def find_frozen(study: Study, store: Store) -> Manifest | None:
@@ -38,23 +49,15 @@ def find_frozen(study: Study, store: Store) -> Manifest | None:
     manifest = _on_disk(study, store)
     if manifest is None:
         return None
-    own = manifest.header
-    if own.get("spec_hash") != study.manifest_spec_hash():
-        return None
-    if int(own.get("samples_per_bin", 0)) < study.sampling.samples_per_bin:
-        return None
-    reread = _read_json(_reread_note(study, store))
-    if reread is not None and reread.get("fingerprint") != own["corpus"]["fingerprint"]:
-        return None
-    return manifest
+    own, reread = manifest.header, _read_json(_reread_note(study, store))
+    same = own.get("spec_hash") == study.manifest_spec_hash()
+    enough = int(own.get("samples_per_bin", 0)) >= study.sampling.samples_per_bin
+    current = reread is None or reread.get("fingerprint") == own["corpus"]["fingerprint"]
+    return manifest if same and enough and current else None
 
 
 def as_drawn(study: Study, store: Store) -> Study:
-    """The study with as many examples a bin as its frozen sample has, where it asks for more.
-
-    Raises:
-        StoreError: the manifest is damaged.
-    """
+    """The study with no more examples a bin than its frozen sample; raises like `find_frozen`."""
     manifest = _on_disk(study, store)
     asked = study.sampling.samples_per_bin
     drawn = asked if manifest is None else int(manifest.header.get("samples_per_bin", asked))
@@ -71,18 +74,15 @@ def _on_disk(study: Study, store: Store) -> Manifest | None:
 @lru_cache(maxsize=2)
 def _verified(folder: Path, stamps: tuple[object, ...]) -> Manifest:
     """Proven against its hashes once per process and version of the files: a run asks often."""
-    from contextcliff_dagster.sampling.manifest import load_manifest
-
     del stamps
     return load_manifest(folder)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
+    return None
 
 
 def load_frozen(study: Study, store: Store) -> Manifest:
@@ -116,11 +116,6 @@ def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> Corpu
     Raises:
         CorpusError: the source is missing or malformed.
     """
-    from contextcliff_dagster.corpora.materialize import (
-        CorpusSummary,
-        materialize_corpus,
-        read_summary,
-    )
     from contextcliff_dagster.corpora.registry import open_corpus
 
     if not reread and (frozen := find_frozen(study, store)) is not None:
@@ -132,7 +127,7 @@ def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> Corpu
         summary = read_summary(folder)
     if summary is None or summary.fingerprint != corpus.fingerprint():
         summary = materialize_corpus(corpus, folder)
-    # The source was opened: what an earlier reading found no longer counts, of other options least.
+    # The source was opened: what an earlier reading noted no longer counts.
     if reread or _reread_note(study, store).exists():
         write_json(_reread_note(study, store), {"fingerprint": summary.fingerprint})
     return summary
@@ -145,8 +140,6 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
         StudyError: there is no such tokenizer.
         StoreError: the corpus was not materialized.
     """
-    from contextcliff_dagster.corpora.materialize import read_summary
-    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
     from contextcliff_dagster.sampling.length_map import LengthMapSummary, build_length_map
 
     if (frozen := find_frozen(study, store)) is not None:
@@ -155,8 +148,7 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
     corpus = read_summary(corpus_dir(study, store)).fingerprint
     path = length_map_file(study, store)
     note = path.with_suffix(".json")
-    known = _read_json(note)
-    if known is not None and path.exists() and known.get("corpus") == corpus:
+    if (known := _read_json(note)) and path.exists() and known.get("corpus") == corpus:
         summary = LengthMapSummary(**known["summary"])
         if summary.tokenizer_fingerprint == tokenizer.fingerprint:
             return summary
@@ -173,19 +165,20 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         StudyError: a model of the study is not in the registry.
         StoreError: the length map was not built.
     """
-    from contextcliff_dagster.corpora.materialize import read_summary
     from contextcliff_dagster.sampling.audit import Requirements, audit_lengths
-    from contextcliff_dagster.sampling.bins import cut_bins
 
     if (frozen := find_frozen(study, store)) is not None:
         if (kept := _read_json(_kept_audit(study, store))) is not None:
             return dict(kept)
-        # Somebody deleted it: what is left to audit is the sample.
+        # It was deleted: what is left to audit is the sample.
         lengths, questions = frozen.examples.select(LENGTH_MAP.column_names), frozen.examples
-        account = frozen.header["corpus"].get("account", {})
     else:
-        lengths, questions = _lengths(study, store), _questions(study, store)
-        account = read_summary(corpus_dir(study, store)).account
+        import pyarrow.parquet as pq
+
+        lengths = _lengths(study, store)
+        with pq.ParquetFile(corpus_dir(study, store) / "examples.parquet") as file:
+            questions = file.read(columns=["document_id", "question"])
+    account = _corpus(study, store).account
     windows = [window for name in study.models if (window := get_model(name).window_tokens)]
     audit = audit_lengths(
         lengths,
@@ -200,8 +193,8 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         cautions=account.get("cautions", ()),
     )
     # Through JSON and back: the same object as one that was kept.
-    found: dict[str, Any] = json.loads(json.dumps(audit.to_dict()))
-    return found
+    as_kept: dict[str, Any] = json.loads(json.dumps(audit.to_dict()))
+    return as_kept
 
 
 def freeze_manifest(study: Study, store: Store) -> Manifest:
@@ -211,11 +204,6 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         CorpusError: the corpus does not support the study; the sentence is the audit's advice.
         StoreError: corpus or length map were not made, or the manifest cannot be written.
     """
-    from contextcliff_dagster.corpora.materialize import read_summary
-    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
-    from contextcliff_dagster.sampling.bins import make_bins
-    from contextcliff_dagster.sampling.manifest import draw_manifest, load_manifest, save_manifest
-
     if (frozen := find_frozen(study, store)) is not None:
         return frozen
     audit = prepare_audit(study, store)
@@ -240,7 +228,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         lambda: open_any_tokenizer(study.tokenizer_name),
     )
     folder = store.manifest_dir(study.name)
-    # Beside the manifest, not in it: its windows are the models', and the sample is not.
+    # Next to the manifest, not in it: its windows are the models', and the sample is not.
     write_json(_kept_audit(study, store), audit)
     keep_file_list(study, store, corpus_dir(study, store), length_map_file(study, store))
     store.mark()
@@ -248,28 +236,9 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     return load_manifest(folder)
 
 
-def hash_on_disk(study: Study, store: Store) -> str:
-    """SHA-256 of the manifest as it lies on disk at this moment.
-
-    Raises:
-        StoreError: it is damaged.
-    """
-    from contextcliff_dagster.sampling.manifest import load_manifest
-
-    return load_manifest(store.manifest_dir(study.name)).sha256
-
-
 def lengths_version(study: Study, store: Store, lengths: LengthMapSummary) -> str:
     """Data version of the length map: which texts were counted, and with which vocabulary."""
-    from contextcliff_dagster.corpora.materialize import read_summary
-
-    frozen = find_frozen(study, store)
-    corpus = (
-        frozen.header["corpus"]["fingerprint"]
-        if frozen is not None
-        else read_summary(corpus_dir(study, store)).fingerprint
-    )
-    both = f"{corpus} {lengths.tokenizer_fingerprint}"
+    both = f"{_corpus(study, store).fingerprint} {lengths.tokenizer_fingerprint}"
     return hashlib.sha256(both.encode()).hexdigest()
 
 
@@ -290,6 +259,13 @@ def _reread_note(study: Study, store: Store) -> Path:
     return store.preparation_dir(study.name) / "reread.json"
 
 
+def _corpus(study: Study, store: Store) -> CorpusSummary:
+    """As the frozen manifest has it, else as it was materialized."""
+    if (frozen := find_frozen(study, store)) is not None:
+        return CorpusSummary(**frozen.header["corpus"])
+    return read_summary(corpus_dir(study, store))
+
+
 def _lengths(study: Study, store: Store) -> pa.Table:
     from contextcliff_dagster.sampling.length_map import read_length_map
 
@@ -300,16 +276,8 @@ def _columns(lengths: pa.Table) -> tuple[list[int], list[str]]:
     return lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
 
 
-def _questions(study: Study, store: Store) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(corpus_dir(study, store) / "examples.parquet") as file:
-        return file.read(columns=["document_id", "question"])
-
-
 def _read_json(path: Path) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+    with suppress(OSError, ValueError):
+        if isinstance(value := json.loads(path.read_bytes()), dict):
+            return value
+    return None

@@ -14,17 +14,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def table_files(store: Store, table: Table, study: str, campaign: str) -> list[Path]:
-    """Return the files of one table and campaign, of every model and cell."""
-    return sorted(store.campaign_dir(table.name, study, campaign).glob("model=*/bin=*/*.parquet"))
+def table_files(
+    store: Store, table: Table, study: str, campaign: str, model: str = "*"
+) -> list[Path]:
+    """Return the files of one table and campaign, of every cell; ``model``: a slug."""
+    folder = store.campaign_dir(table.name, study, campaign)
+    return sorted(folder.glob(f"model={model}/bin=*/*.parquet"))
 
 
 def read_record_table(table: Table, study: Study, store: Store, campaign: str) -> pa.Table:
-    """Return all records of a campaign, of every model and cell.
-
-    Raises:
-        StoreError: there are none, or a table is damaged.
-    """
+    """Return all records of a campaign; raises like `Experiment.read_record_table`."""
     import pyarrow as pa
 
     files = table_files(store, table, study.name, campaign)
@@ -37,11 +36,7 @@ def read_record_table(table: Table, study: Study, store: Store, campaign: str) -
 
 
 def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
-    """Return the evaluation records of a campaign.
-
-    Raises:
-        StoreError: there are none, or a table is damaged.
-    """
+    """Return the evaluation records of a campaign; raises like `read_record_table`."""
     records: pd.DataFrame = read_record_table(EVAL_RECORDS, study, store, campaign).to_pandas()
     return records
 

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_results(run: StudyRun, experiment: Experiment, results: Sequence[Any]) -> None:
-    """Write ``results``, with the version of the method that gave them.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Write ``results`` for `Experiment.write_results`, with the version of the method."""
     write_json(
         run.store.results_file(run.study.name, run.campaign, experiment.name),
         {
@@ -43,22 +39,20 @@ def read_results(run: StudyRun, experiment: Experiment) -> list[Any]:
     again = f"run `contextcliff report {run.study.name}`"
     try:
         kept = json.loads(path.read_bytes())
-        version, results = kept["version"], list(kept["results"])
+        if kept["version"] != experiment.version:
+            raise StoreError(
+                f"{path} was written by version {kept['version']} of {experiment.name} (here: "
+                f"{experiment.version}); {again}."
+            )
+        if experiment.result is dict:
+            return list(kept["results"])
+        return [from_json(experiment.result, result) for result in kept["results"]]
     except FileNotFoundError:
         raise StoreError(
             f"Study {run.study.name!r} has no result of {experiment.name} in campaign "
             f"{run.campaign} yet; {again}."
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is damaged ({error}); delete it and {again}.") from error
-    if version != experiment.version:
-        raise StoreError(
-            f"{path} was written by version {version} of {experiment.name} (here: "
-            f"{experiment.version}); {again}."
-        )
-    if experiment.result is dict:
-        return results
-    try:
-        return [from_json(experiment.result, result) for result in results]
     except ResultError as error:
         raise StoreError(f"{path} cannot be read: {error}; {again}.") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is damaged ({error}); delete it and {again}.") from error

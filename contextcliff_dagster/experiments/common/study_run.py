@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
-
 
 Made = TypeVar("Made")
 
@@ -34,23 +33,13 @@ class StudyRun:
     @classmethod
     @contextmanager
     def open(cls, study: Study, store: Store, campaign: str | None = None) -> Iterator[StudyRun]:
-        """Open the ledger for a while; ``campaign`` None is the study's current one.
-
-        Raises:
-            StudyError: see `campaign_of`.
-            StoreError: the ledger cannot be opened.
-        """
+        """Open the ledger for a while; ``campaign``, and what is raised, as in `campaign_of`."""
         with open_ledger(store) as ledger:
             yield cls(study, store, ledger, campaign_of(ledger, study, campaign))
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The frozen sample.
-
-        Raises:
-            StudyError: there is none, or the study was changed since it was drawn.
-            StoreError: it is damaged.
-        """
+        """The frozen sample; raises like `preparation.load_frozen`."""
         from contextcliff_dagster.experiments.common.preparation import load_frozen
 
         return load_frozen(self.study, self.store)
@@ -64,9 +53,8 @@ class StudyRun:
 
     def measured_models(self) -> list[str]:
         """Return the models with calls in this campaign, the study's own first and in its order."""
-        rank = {model: number for number, model in enumerate(self.study.models)}
         models = self.ledger.measured_models(self.study.name, self.campaign)
-        return sorted(models, key=lambda model: (rank.get(model, len(rank)), model))
+        return in_order(self.study, models)
 
     def identified_models(self) -> list[str]:
         """Return the models with a serving identity in this campaign, by name.
@@ -74,6 +62,12 @@ class StudyRun:
         More than those with calls: answers that another study paid are shared.
         """
         return self.ledger.identified_models(self.study.name, self.campaign)
+
+
+def in_order(study: Study, models: Iterable[str]) -> list[str]:
+    """``models`` with the study's own first, in its order, then the others by name."""
+    rank = {model: number for number, model in enumerate(study.models)}
+    return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
 
 
 def open_ledger(store: Store) -> Ledger:

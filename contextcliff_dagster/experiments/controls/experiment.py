@@ -28,15 +28,13 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 
-def _named_once(controls: tuple[Control, ...]) -> tuple[Control, ...]:
-    return tuple(control for control in CONTROLS if control in controls)
-
-
 class Controls(Experiment):
     """`no_context` asks without the document, `oracle` over the pieces of evidence alone."""
 
     name = "controls"
-    section: ClassVar[Any] = Annotated[tuple[Control, ...], AfterValidator(_named_once)]
+    section: ClassVar[Any] = Annotated[
+        tuple[Control, ...], AfterValidator(lambda named: tuple(c for c in CONTROLS if c in named))
+    ]
     host = "length_profile"
     dimension = "tokens"
     predictions = CONTROL_PREDICTIONS
@@ -66,16 +64,15 @@ class Controls(Experiment):
         if not rows:
             return []
         whole = {
-            sample.example.example_id: sample
+            sample.example.example_id: {
+                "document_id": sample.example.document_id,
+                "length_tokens": sample.length_tokens,
+            }
             for cell in self.cells(run.study)
             for sample in run.manifest.planned(cell, EVERYTHING)
         }
         return [
-            {
-                **record,
-                "document_id": whole[record["example_id"]].example.document_id,
-                "length_tokens": whole[record["example_id"]].length_tokens,
-            }
+            record | whole[record["example_id"]]
             for record in score_by_answers(self, run, source, rows)
         ]
 
@@ -97,11 +94,7 @@ class Controls(Experiment):
         """Return the scored controls of ``model``, one item for each control that has any."""
         from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
 
-        files = [
-            file
-            for file in table_files(run.store, self.records, run.study.name, run.campaign)
-            if file.parents[1].name == f"model={slug(model)}"
-        ]
+        files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
         if not files:
             return []
         import pyarrow as pa
@@ -112,8 +105,7 @@ class Controls(Experiment):
             own = records[records["control"] == control]
             if len(own):
                 askable = frozenset(examples_of(_source(run, control), self.cells(run.study)))
-                records_only = own.drop(columns="control")
-                answers.append(ControlAnswers(control, records_only, askable))
+                answers.append(ControlAnswers(control, own.drop(columns="control"), askable))
         return answers
 
 

@@ -13,10 +13,7 @@ from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from contextcliff_dagster.analysis.design.sampling_rounds import Round, Target
-    from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.sampling.manifest import Manifest
 
 
@@ -29,7 +26,7 @@ def plan_rounds(
     they were made of is in the ledger, and asking for it again costs nothing.
     """
     from contextcliff_dagster.analysis.design.sampling_rounds import plan_round
-    from contextcliff_dagster.analysis.records.samples import clean_records
+    from contextcliff_dagster.analysis.records.samples import Documents, clean_records
 
     planned = {
         b.bin: manifest.planned(b.bin, study.sampling.samples_per_bin)
@@ -41,20 +38,24 @@ def plan_rounds(
         for bin, samples in planned.items()
     }
     bin_of = {s.example.example_id: bin for bin, samples in planned.items() for s in samples}
-    records = _records(study, store, campaign)
+    records = None
+    with suppress(StoreError):  # none is written yet
+        records = read_records(study, store, campaign)
+    nothing = Documents(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), True)
+    settings = study.analysis_settings()
+    recipe = study.recipe().hash
     rounds = {}
     for model in study.models:
-        own = None if records is None else records[records["model"] == model]
-        # What was measured of another sample or request is no part of this one.
-        if own is not None:
-            own = own[own["example_id"].isin(bin_of) & (own["recipe_hash"] == study.recipe().hash)]
-        if own is None or own.empty:
-            asked, documents = {}, _none()
-        else:
-            ids = own["example_id"].drop_duplicates()
-            asked = {str(k): int(n) for k, n in ids.map(bin_of).value_counts().items()}
-            documents = clean_records(own, manifest.bins).documents()
-        settings = study.analysis_settings()
+        asked: dict[str, int] = {}
+        documents = nothing
+        if records is not None:
+            # What was measured of another sample or request is no part of this one.
+            current = records["example_id"].isin(bin_of) & (records["recipe_hash"] == recipe)
+            own = records[current & (records["model"] == model)]
+            if len(own):
+                ids = own["example_id"].drop_duplicates()
+                asked = {str(k): int(n) for k, n in ids.map(bin_of).value_counts().items()}
+                documents = clean_records(own, manifest.bins).documents()
         rounds[model] = plan_round(documents, candidates, asked, target, settings)
     return rounds
 
@@ -74,17 +75,3 @@ def next_rounds(
         model: {**plan.to_dict(), "why": plan.sentence(plan.number(target))}
         for model, plan in plans.items()
     }
-
-
-def _records(study: Study, store: Store, campaign: str) -> pd.DataFrame | None:
-    """The campaign's records; none where none is written yet."""
-    with suppress(StoreError):
-        return read_records(study, store, campaign)
-    return None
-
-
-def _none() -> Documents:
-    from contextcliff_dagster.analysis.records.samples import Documents
-
-    nothing = np.zeros(0)
-    return Documents(nothing.astype(np.int64), nothing, nothing, True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
 from contextcliff_dagster.experiments.common.experiment import CheckOutcome, CheckSpec
 from contextcliff_dagster.scoring.truncation import COLUMNS as TRUNCATION_COLUMNS
-from contextcliff_dagster.scoring.truncation import Truncation, refusal, truncations
+from contextcliff_dagster.scoring.truncation import refusal, truncations
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
@@ -75,16 +75,10 @@ def check_records(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[Check
     ]
 
 
-def silently_truncated_models(study: Study, rows: Iterable[Mapping[str, Any]]) -> list[Truncation]:
-    """Return the study's models whose servers cut more than a few prompts.
-
-    Models that the study does not name any more are left out: taking one out of it is a way on.
-    """
-    return [one for one in truncations(rows) if one.too_many and one.model in study.models]
-
-
 def _check_truncation(study: Study, rows: Sequence[Mapping[str, Any]]) -> CheckOutcome:
-    cut = silently_truncated_models(study, rows)
+    every = truncations(rows)
+    # Models that the study does not name any more are left out: taking one out of it is a way on.
+    cut = [one for one in every if one.too_many and one.model in study.models]
     why = " ".join(refusal(model, study.name) for model in cut)
     return CheckOutcome(
         "no_silent_truncation",
@@ -102,7 +96,7 @@ def _check_truncation(study: Study, rows: Sequence[Mapping[str, Any]]) -> CheckO
                     "no usage reported": model.without_usage,
                     "no count of our own": model.without_own_count,
                 }
-                for model in truncations(rows)
+                for model in every
             ]
         },
     )

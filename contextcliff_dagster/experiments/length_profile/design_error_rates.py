@@ -1,4 +1,4 @@
-"""Error rates of a study's design: kept beside it, and quoted by its report while they hold.
+"""Error rates of a study's design: kept next to it, and quoted by its report while they hold.
 
 `<study>/calibration.json` holds for the sample, the tolerance, the confidence and the code that
 were simulated.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError
+from contextcliff_dagster.experiments.length_profile.profile_files import version_of
 from contextcliff_dagster.experiments.length_profile.simulated_design import frozen_sample
 from contextcliff_dagster.store import PACKAGE, Store, write_json
 from contextcliff_dagster.studies import Study
@@ -50,7 +51,7 @@ def as_result(
 
 
 def keep(store: Store, study: Study, result: Mapping[str, Any]) -> Path:
-    """Write ``result`` beside the study.
+    """Write ``result`` next to the study.
 
     Raises:
         StoreError: it cannot be written.
@@ -66,28 +67,22 @@ def quoted(study: Study, store: Store, manifest: Manifest, cliffs: Sequence[Clif
 
     try:
         result = json.loads(store.calibration_file(study.name).read_bytes())
-        holds = _holds(result, study, manifest, cliffs)
-        return [quote(result)] if holds else []
+        return [quote(result)] if _holds(result, study, manifest, cliffs) else []
     except (OSError, ValueError, KeyError, TypeError, StopIteration, ContextCliffError):
         return []  # none, or a damaged one: the report does without
 
 
 def _holds(
-    result: Mapping[str, Any],
-    study: Study,
-    manifest: Manifest,
-    cliffs: Sequence[Cliffs],
+    result: Mapping[str, Any], study: Study, manifest: Manifest, cliffs: Sequence[Cliffs]
 ) -> bool:
     from contextcliff_dagster.analysis.design.error_rates import Plan, describe
     from contextcliff_dagster.analysis.design.simulation import Design
 
     design, analysis = result["design"], study.analysis
-    if result["versions"] != versions() or (result["tolerance"], result["confidence"]) != (
-        analysis.tolerance,
-        analysis.confidence,
-    ):
+    settings = (result["versions"], result["tolerance"], result["confidence"])
+    if settings != (versions(), analysis.tolerance, analysis.confidence):
         return False
-    now = Design(
+    same = Design(
         bins=study.bins.count,
         per_bin=design["per_bin"],
         questions=(1, study.sampling.questions_per_document),
@@ -95,8 +90,8 @@ def _holds(
         binary=design["binary"],
         replicates=study.prompt.replicates,
     )
-    sample, stretched = frozen_sample(manifest, now.per_bin)
-    if stretched or describe(Plan(now, 0.5, sample))["sha256"] != design["sha256"]:
+    sample, stretched = frozen_sample(manifest, same.per_bin)
+    if stretched or describe(Plan(same, 0.5, sample))["sha256"] != design["sha256"]:
         return False
     examples = design["examples"]
     return all(abs(of.n - examples) <= _NEARLY * examples for of in cliffs)
@@ -105,13 +100,8 @@ def _holds(
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """What the rates hold for: the program, and the code of its analysis by hash."""
-    from importlib.metadata import PackageNotFoundError, version
-
     digest = hashlib.sha256()
     for path in sorted((PACKAGE / "analysis").rglob("*.py")):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + path.read_bytes())
-    try:
-        program = version("contextcliff-dagster")
-    except PackageNotFoundError:  # run from a source tree that was not installed
-        program = "unknown"
+    program = version_of("contextcliff-dagster") or "unknown"
     return {"contextcliff-dagster": program, "analysis": digest.hexdigest()[:16]}

@@ -67,11 +67,9 @@ class LengthProfile(Experiment):
 
     def score_campaign(self, run: StudyRun) -> pa.Table:
         """Score the bins that are predicted; those of an earlier sample or request are replaced."""
-        from contextcliff_dagster.experiments.length_profile.profile_and_report import (
-            score_campaign,
-        )
+        from contextcliff_dagster.experiments.length_profile import profile_and_report
 
-        return score_campaign(run, self)
+        return profile_and_report.score_campaign(run, self)
 
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
         return checks.check_records(run.study, records.select(checks.COLUMNS).to_pylist())
@@ -86,10 +84,7 @@ class LengthProfile(Experiment):
         )
         from contextcliff_dagster.experiments.length_profile.regression import judge_regression
 
-        def contributed(model: str) -> dict[str, Any]:
-            return {name: one.contribution(run, model) for name, one in contributions.items()}
-
-        profiles = profile_campaign(run, records, contributed)
+        profiles = profile_campaign(run, records, contributions)
         regression = judge_regression(run.study, run.store, run.manifest, run.campaign)
         cliffs = [profile.cliffs for profile in profiles]
         return Analysis(
@@ -108,25 +103,19 @@ class LengthProfile(Experiment):
         return read_cliffs(run.study, run.store, run.campaign)
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        from contextcliff_dagster.experiments.length_profile.profile_and_report import (
-            report_campaign,
-        )
+        from contextcliff_dagster.experiments.length_profile import profile_and_report
 
-        return report_campaign(run, others)
+        return profile_and_report.report_campaign(run, others)
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
-        if step == "predictions":
-            return {"recipe": study.recipe().hash}
-        if step == "records":
-            return {"scoring": study.scoring.model_dump(mode="json")}
         if step == "result":
             names = {"analysis", "targeted", "regression"}
             return study.model_dump(mode="json", include=names)
-        return {"description": study.description}
+        return super().depends_on(study, step)
 
 
 def shrink_alarm(regression: Regression) -> Alarm | None:
-    """Return what the alert channels are to be told; None where no model has become worse."""
+    """Return what the alert channels get; None where no model has become worse."""
     if not regression.shrunk:
         return None
     return Alarm(

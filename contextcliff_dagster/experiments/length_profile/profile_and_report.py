@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import (
     EVAL_RECORDS,
     PREDICTIONS,
+    ContextCliffError,
     StoreError,
     conform,
 )
@@ -21,17 +23,16 @@ from contextcliff_dagster.experiments.common.record_tables import (
     table_files,
 )
 from contextcliff_dagster.experiments.common.records import scoring_rules
-from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.profile_files import (
-    in_order,
     notes_on,
     outdated,
     provenance,
     read_cliffs,
 )
-from contextcliff_dagster.experiments.length_profile.prompt_overhead import with_prompt_overhead
 from contextcliff_dagster.store import read_table, write_result, write_table
+from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.reporting.report import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
-
+    from contextcliff_dagster.sampling.manifest import Manifest
 
 Place = tuple[Any, ...]
 _PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
@@ -50,7 +51,7 @@ _PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
 def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
     """Score every prediction of the campaign that belongs to the sample; the records written.
 
-    However many examples a bin the study asks for: a smaller run shrinks nobody's results.
+    However many examples a bin the study asks for: a smaller run shrinks no results.
     Predictions of an earlier manifest or another recipe are replaced by what the ledger has for
     this one. Where that is nothing they are left out, and their records removed.
 
@@ -74,10 +75,12 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
     emptied: list[Path] = []
     for path in table_files(store, PREDICTIONS, study.name, campaign):
         rows = [row for row in read_table(path, PREDICTIONS).to_pylist() if _place(row) in places]
-        target = _records_beside(path)
-        if _texts_are_gone(rows):
-            # Judged while they were there; judged now, what was said would pass for nothing said.
-            if rows := [row for row in _judged(target) if _place(row) in places]:
+        target = _sibling(path, EVAL_RECORDS.name)
+        # Outputs were pruned: an empty answer is an empty text, never none.
+        if any(row["raw_output"] is None and row["no_answer"] is None for row in rows):
+            # Judged while they were there; judged now, an answer would pass for none.
+            judged = read_table(target, EVAL_RECORDS).to_pylist() if target.exists() else []
+            if rows := [row for row in judged if _place(row) in places]:
                 scored.append(conform(rows, EVAL_RECORDS))
             continue
         if not rows:
@@ -94,13 +97,13 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
         )
     # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
     for records_file in table_files(store, EVAL_RECORDS, study.name, campaign):
-        if records_file in emptied or not _predictions_beside(records_file).exists():
+        if records_file in emptied or not _sibling(records_file, PREDICTIONS.name).exists():
             records_file.unlink(missing_ok=True)
     return pa.concat_tables(scored)
 
 
 def renew_predictions(run: StudyRun, experiment: Experiment, places: Collection[Place]) -> None:
-    """Write again, without a call, what stands or was profiled for another sample or request.
+    """Write again, without a call, what was predicted or profiled for another sample or request.
 
     Of models that are not of the run, too: the ledger may have more or other answers of theirs to
     this sample. ``places``: those of the current one.
@@ -119,7 +122,7 @@ def renew_predictions(run: StudyRun, experiment: Experiment, places: Collection[
 
 
 def profile_campaign(
-    run: StudyRun, records: pd.DataFrame, contributions: Callable[[str], Mapping[str, Any]]
+    run: StudyRun, records: pd.DataFrame, guests: Mapping[str, Experiment]
 ) -> list[ModelProfile]:
     """Analyse each model's records and write its ``metrics.json`` and ``cliffs.json``.
 
@@ -136,7 +139,7 @@ def profile_campaign(
     from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
-    records = with_prompt_overhead(study, manifest, records)
+    records = _with_prompt_overhead(study, manifest, records)
     entries = load_models()
     account = manifest.header["corpus"].get("account", {})
     profiles = []
@@ -159,14 +162,10 @@ def profile_campaign(
             primary=study.scoring.primary,
             provenance=provenance(study, manifest, own, fields),
             warnings=[
-                *(_as_sentence(sentence) for sentence in account.get("cautions", ())),
-                *(
-                    sentence
-                    for found in truncations(record_rows(own))
-                    for sentence in unchecked(found)
-                ),
+                *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
+                *(line for cut in truncations(record_rows(own)) for line in unchecked(cut)),
             ],
-            controls=contributions(model).get("controls") or [],
+            controls=guests["controls"].contribution(run, model) if "controls" in guests else [],
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
         folder = store.profile_dir(study.name, campaign, model)
@@ -174,17 +173,16 @@ def profile_campaign(
         write_result(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)
     for folder in outdated(run):
-        shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what stays
+        shutil.rmtree(folder, ignore_errors=True)  # `read_cliffs` leaves out what remains
     return profiles
 
 
 def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFiles:
     """Write the campaign's report over all its models.
 
-    ``sections``: those of other experiments of the study, shown after its own.
-
-    Notes give the design's error rates where they were simulated (`contextcliff calibrate`), and
-    name the models left out because they were measured with another sample or request.
+    ``sections``: those of other experiments of the study, shown after its own. Notes give the
+    design's error rates where they were simulated (`contextcliff calibrate`), and name the models
+    left out because they were measured with another sample or request.
 
     Raises:
         StoreError: nothing is profiled yet, or the report cannot be written.
@@ -209,29 +207,34 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     )
 
 
-def _as_sentence(clause: str) -> str:
-    return f"{clause[:1].upper()}{clause[1:]}."
+def _with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame) -> pd.DataFrame:
+    """``records`` with a column ``scaffold_tokens``: what a request adds, in the study's tokenizer.
 
+    Without it where no server reported its prompt tokens, or the tokenizer is not to be had: a
+    report is made without a server, and without the file it once was.
+    """
+    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
-def _texts_are_gone(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether outputs were pruned: an empty answer is an empty text, never none."""
-    return any(row["raw_output"] is None and row["no_answer"] is None for row in rows)
-
-
-def _judged(records: Path) -> list[dict[str, Any]]:
-    return read_table(records, EVAL_RECORDS).to_pylist() if records.exists() else []
+    if study.tokenizer.startswith("server:") or not records["prompt_tokens"].notna().any():
+        return records
+    try:
+        tokenizer = open_any_tokenizer(study.tokenizer_name)
+    except ContextCliffError:
+        return records
+    recipe = study.recipe()
+    columns = (manifest.examples[name].to_pylist() for name in ("example_id", "question"))
+    questions = dict(zip(*columns, strict=True))
+    asked = list(zip(records["example_id"], records["replicate"], strict=True))
+    counts: dict[tuple[str, int], float] = {}
+    for example, replicate in dict.fromkeys(asked):
+        if example in questions and 0 <= replicate < recipe.replicates:
+            texts = recipe.render("", questions[example], int(replicate)).contents()
+            counts[example, replicate] = sum(tokenizer.count_many([t for t in texts if t]))
+    return records.assign(scaffold_tokens=[counts.get(one, math.nan) for one in asked])
 
 
 def _place(row: Mapping[str, Any]) -> Place:
     return tuple(row[name] for name in _PLACE)
-
-
-def _records_beside(predictions: Path) -> Path:
-    return _sibling(predictions, "eval_records")
-
-
-def _predictions_beside(records: Path) -> Path:
-    return _sibling(records, "predictions")
 
 
 def _sibling(file: Path, table: str) -> Path:

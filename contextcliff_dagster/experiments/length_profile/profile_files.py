@@ -1,7 +1,7 @@
 """The profiles of a campaign: those of the study as it is now, and the models that have none.
 
 A profile holds for one sample and one request. Where either was changed (another tokenizer, bins,
-prompt or output limit), what was profiled before would stand on another axis: it is never compared.
+prompt or output limit), what was profiled before is on another axis: it is never compared.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError
+from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
 
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.sampling.manifest import Manifest
 
 _NO_PREFIX_CACHE = (
     "Measured with `prefix_cache: off`: questions about one document were not sent in a row, and "
     "engines that support it reused nothing of earlier calls, so times are those of whole prompts."
 )
+
+
+_PACKAGES = ("contextcliff-dagster", "numpy", "scipy", "pandas")
 
 
 def hashes_of(study: Study, manifest_sha256: str | None) -> dict[str, str | None]:
@@ -50,10 +53,7 @@ def provenance(
         "identity": dict(identity),
         "seeds": {"sampling": study.sampling.seed},
         "versions": {
-            **{
-                name: _version(name)
-                for name in ("contextcliff-dagster", "numpy", "scipy", "pandas")
-            },
+            **{name: version_of(name) for name in _PACKAGES},
             "python": platform.python_version(),
             "schema": SCHEMA_VERSION,
         },
@@ -73,17 +73,14 @@ def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
     from contextcliff_dagster.contracts.results import Cliffs
 
     hashes = hashes_of(study, _manifest_hash(study, store))
-    found: dict[str, Cliffs] = {}
-    for path in _files(study, store, campaign):
-        cliffs = read_result(path, Cliffs)
-        if _is_made_of(cliffs, hashes):
-            found[cliffs.model] = cliffs
-    if not found:
+    every = [read_result(path, Cliffs) for path in _files(study, store, campaign)]
+    current = {cliffs.model: cliffs for cliffs in every if _is_made_of(cliffs, hashes)}
+    if not current:
         raise StoreError(
             f"Study {study.name!r} has no profile of its current sample and request in campaign "
             f"{campaign} yet; run `contextcliff report {study.name}`."
         )
-    return [found[model] for model in in_order(study, found)]
+    return [current[model] for model in in_order(study, current)]
 
 
 def outdated(run: StudyRun) -> dict[Path, str]:
@@ -91,16 +88,16 @@ def outdated(run: StudyRun) -> dict[Path, str]:
     from contextcliff_dagster.contracts.results import Cliffs
 
     hashes = hashes_of(run.study, run.manifest.sha256)
-    found: dict[Path, str] = {}
+    folders: dict[Path, str] = {}
     for path in _files(run.study, run.store, run.campaign):
         try:
             cliffs = read_result(path, Cliffs)
         except StoreError:
-            found[path.parent] = ""
+            folders[path.parent] = ""
             continue
         if not _is_made_of(cliffs, hashes):
-            found[path.parent] = cliffs.model
-    return found
+            folders[path.parent] = cliffs.model
+    return folders
 
 
 def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
@@ -137,8 +134,7 @@ def notes_on(run: StudyRun, profiled: Sequence[str]) -> list[str]:
         command += ["--model", model]
     if campaign != current_campaign(run.ledger, study.name):
         command += ["--campaign", campaign]
-    those = "which was" if len(models) == 1 else "which were"
-    again = "it" if len(models) == 1 else "them"
+    those, again = ("which was", "it") if len(models) == 1 else ("which were", "them")
     return [
         *notes,
         f"Left out: {', '.join(models)}, {those} measured in campaign {campaign} with another "
@@ -154,13 +150,8 @@ def read_notes(report: Path) -> tuple[str, ...]:
         return ()
 
 
-def in_order(study: Study, models: Sequence[str] | Mapping[str, Any] | Any) -> list[str]:
-    """``models`` with the study's own first, in its order, then the others by name."""
-    rank = {model: number for number, model in enumerate(study.models)}
-    return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
-
-
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the installed version of ``package``; None where it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
 from contextcliff_dagster.experiments.common.record_tables import read_records
-from contextcliff_dagster.experiments.length_profile.profile_files import in_order, read_cliffs
+from contextcliff_dagster.experiments.common.study_run import in_order
+from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
 
@@ -57,7 +58,7 @@ class Regression:
     @property
     def shrunk(self) -> list[str]:
         """The models that became worse."""
-        return [model for model, found in self.shrinks.items() if found.shrunk]
+        return [model for model, shrink in self.shrinks.items() if shrink.shrunk]
 
     @property
     def sentence(self) -> str:
@@ -65,9 +66,7 @@ class Regression:
             return "No baseline is pinned (`contextcliff baseline set`): nothing to compare with."
         if self.baseline == self.campaign:
             return f"Campaign {self.campaign} is the pinned baseline itself."
-        sentences = [
-            _sentence_of(model, found, self.baseline) for model, found in self.shrinks.items()
-        ]
+        sentences = [_sentence_of(model, self.baseline, one) for model, one in self.shrinks.items()]
         sentences += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
         return " ".join(sentences) or f"No model of the baseline {self.baseline} was measured."
 
@@ -77,7 +76,7 @@ class Regression:
             "baseline": self.baseline,
             "campaign": self.campaign,
             "shrunk": self.shrunk,
-            "models": {model: found.to_dict() for model, found in self.shrinks.items()},
+            "models": {model: shrink.to_dict() for model, shrink in self.shrinks.items()},
             "unjudged": dict(self.unjudged),
             "sentence": self.sentence,
         }
@@ -107,9 +106,9 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
     """
     path = store.baseline_file(study.name)
     try:
-        found = json.loads(path.read_bytes())
+        kept = json.loads(path.read_bytes())
         return Baseline(
-            str(found["study"]), str(found["campaign"]), str(found["set_at"]), dict(found["models"])
+            str(kept["study"]), str(kept["campaign"]), str(kept["set_at"]), dict(kept["models"])
         )
     except FileNotFoundError:
         return None
@@ -159,18 +158,13 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
 
 
 def require_baseline(study: Study, store: Store) -> Baseline:
-    """The pinned baseline.
-
-    Raises:
-        StudyError: there is none.
-    """
-    pinned = read_baseline(study, store)
-    if pinned is None:
-        raise StudyError(
-            f"Study {study.name!r} has no pinned baseline; pin one with `contextcliff baseline set "
-            f"{study.name}`."
-        )
-    return pinned
+    """The pinned baseline, as `read_baseline`; StudyError where there is none."""
+    if (pinned := read_baseline(study, store)) is not None:
+        return pinned
+    raise StudyError(
+        f"Study {study.name!r} has no pinned baseline; pin one with `contextcliff baseline set "
+        f"{study.name}`."
+    )
 
 
 def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
@@ -181,17 +175,15 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
     return None
 
 
-def _sentence_of(model: str, found: Shrink, baseline: str) -> str:
-    means = f"mean score {found.before:.2f} before, {found.now:.2f} now, n = {found.n:,}"
-    if not found.shrunk:
+def _sentence_of(model: str, baseline: str, shrink: Shrink) -> str:
+    means = f"mean score {shrink.before:.2f} before, {shrink.now:.2f} now, n = {shrink.n:,}"
+    if not shrink.shrunk:
         return (
             f"{model} is not worse than in {baseline} beyond noise ({means}; "
-            f"p = {found.p_value:.2g}, limit {found.alpha:.2g})."
+            f"p = {shrink.p_value:.2g}, limit {shrink.alpha:.2g})."
         )
-    where = ""
-    if found.from_tokens is not None:
-        where = (
-            f": between {found.from_tokens:,} and {found.to_tokens:,} tokens {found.lost} of "
-            f"{found.right} right answers turned wrong and {found.gained} turned right"
-        )
-    return f"{model} has declined against {baseline}{where} ({means}; p = {found.p_value:.2g})."
+    return (
+        f"{model} has declined against {baseline}: between {shrink.from_tokens:,} and "
+        f"{shrink.to_tokens:,} tokens {shrink.lost} of {shrink.right} right answers turned wrong "
+        f"and {shrink.gained} turned right ({means}; p = {shrink.p_value:.2g})."
+    )

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import LengthBin, StudyError
 from contextcliff_dagster.experiments.common.measurement import Asked, measure_cells
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.record_tables import read_records
-from contextcliff_dagster.experiments.common.study_run import StudyRun, open_ledger
+from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.length_profile.profile_and_report import score_campaign
-from contextcliff_dagster.experiments.length_profile.profile_files import in_order, read_cliffs
+from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
     require_baseline,
@@ -105,18 +106,9 @@ def run_sentinel(
             ensure_campaign(ledger, study.name, campaign)
         run = StudyRun(study, store, ledger, campaign)
         for model in in_order(study, caps):
-
-            def progress(found: Progress, model: str = model) -> None:
-                if on_progress is not None:
-                    on_progress(model, found)
-
-            bins = [bin_of(caps[model], list(manifest.bins))]
-            measure_cells(
-                run,
-                LENGTH_PROFILE,
-                Asked(model, bins, n),
-                replace(control, on_progress=progress),
-            )
+            asked = Asked(model, [bin_of(caps[model], list(manifest.bins))], n)
+            progress = None if on_progress is None else partial(on_progress, model)
+            measure_cells(run, LENGTH_PROFILE, asked, replace(control, on_progress=progress))
         score_campaign(run, LENGTH_PROFILE)
     then, after = read_records(study, store, pinned.campaign), read_records(study, store, campaign)
     rates = RegressionSettings(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.sampling.manifest import Manifest
 
-BASELINE, CORRELATION = 0.55, 0.15
-"""Where nothing is measured and nothing is said."""
+BASELINE = 0.55
+"""Where nothing is measured and nothing given; for the rest `Design` has defaults."""
 LEAST_BASELINE, MOST_BASELINE = 0.10, 0.99
 _POOL = 2_000
 
@@ -55,7 +56,7 @@ class DesignBasis:
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """What the records of a campaign say of scores: means over its models."""
+    """The scores of a campaign's records: means over its models."""
 
     campaign: str
     models: tuple[str, ...]
@@ -71,16 +72,10 @@ def plain_plan(overrides: DesignOverrides) -> DesignBasis:
     from contextcliff_dagster.analysis.design.error_rates import Plan
     from contextcliff_dagster.analysis.design.simulation import Design
 
-    per_bin, bins = overrides.per_bin or 20, overrides.bins or 10
-    design = Design(
-        bins=bins,
-        per_bin=per_bin,
-        questions=overrides.questions or (1, 1),
-        pool=max(_POOL, 2 * bins * per_bin),
-        binary=True if overrides.binary is None else overrides.binary,
-        correlation=CORRELATION if overrides.correlation is None else overrides.correlation,
-    )
-    baseline = BASELINE if overrides.baseline is None else overrides.baseline
+    given = {name: value for name, value in asdict(overrides).items() if value is not None}
+    baseline = given.pop("baseline", BASELINE)
+    design = Design(**{"binary": True, **given})
+    design = replace(design, pool=max(_POOL, 2 * design.bins * design.per_bin))
     sources = {
         "sample": "log-normal lengths",
         "baseline": "assumed" if overrides.baseline is None else "given",
@@ -106,9 +101,7 @@ def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> Design
             f"{LEAST_BASELINE:.2f} every verdict is `floor`, whatever the design; fix the task or "
             "give --baseline."
         )
-    binary = study.scoring.primary != "f1"
-    if pilot is not None:
-        binary = pilot.binary
+    binary = study.scoring.primary != "f1" if pilot is None else pilot.binary
     overridden = replace(
         overrides,
         per_bin=overrides.per_bin or study.sampling.samples_per_bin,
@@ -117,9 +110,8 @@ def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> Design
         binary=binary if overrides.binary is None else overrides.binary,
     )
     basis = plain_plan(overridden)
-    design = replace(basis.plan.design, replicates=study.prompt.replicates)
-    sources = dict(basis.sources)
-    baseline = basis.plan.baseline
+    design, sources = replace(basis.plan.design, replicates=study.prompt.replicates), basis.sources
+    baseline, sample = basis.plan.baseline, None
     if pilot is not None and overrides.baseline is None:
         baseline = min(pilot.baseline, MOST_BASELINE)
         sources["baseline"] = (
@@ -130,24 +122,22 @@ def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> Design
         sources["correlation"] = pilot.correlation_words
         if pilot.correlation is not None:
             design = replace(design, correlation=pilot.correlation)
-    sample, stretched = None, False
-    if manifest is not None:
-        if overrides.bins is None and overrides.questions is None:
-            sample, stretched = frozen_sample(manifest, design.per_bin)
-            sources["sample"] = "the study's frozen sample" + (
-                ", its lengths spread over more documents" if stretched else ""
-            )
-        else:
-            lengths = np.array(manifest.examples["length_tokens"].to_pylist(), np.float64)
-            design = replace(design, log_sd=float(np.log(np.maximum(lengths, 1.0)).std()))
-            sources["sample"] = "log-normal lengths as spread as the study's frozen sample"
-    as_planned = overrides.bins is None and overrides.questions is None and design.binary == binary
+    same_documents = overrides.bins is None and overrides.questions is None
+    own = same_documents and design.binary == binary
     if manifest is None:
-        enough = design.per_bin == study.sampling.samples_per_bin
+        own = own and design.per_bin == study.sampling.samples_per_bin
+    elif same_documents:
+        sample, stretched = frozen_sample(manifest, design.per_bin)
+        own = own and not stretched
+        sources["sample"] = "the study's frozen sample" + (
+            ", its lengths spread over more documents" if stretched else ""
+        )
     else:
-        enough = sample is not None and not stretched
+        lengths = np.array(manifest.examples["length_tokens"].to_pylist(), np.float64)
+        design = replace(design, log_sd=float(np.log(np.maximum(lengths, 1.0)).std()))
+        sources["sample"] = "log-normal lengths as spread as the study's frozen sample"
     plan = replace(basis.plan, design=design, baseline=baseline, sample=sample)
-    return DesignBasis(plan, sources, own=as_planned and enough, frozen=manifest is not None)
+    return DesignBasis(plan, sources, own, frozen=manifest is not None)
 
 
 def frozen_sample(manifest: Manifest, per_bin: int) -> tuple[Sample, bool]:
@@ -162,14 +152,11 @@ def frozen_sample(manifest: Manifest, per_bin: int) -> tuple[Sample, bool]:
     documents: list[tuple[int, int]] = []
     for bin in dict.fromkeys(row["bin"] for row in rows):
         taken = [row for row in rows if row["bin"] == bin and row["rank"] < per_bin]
-        counted: dict[str, list[int]] = {}
-        for row in taken:
-            counted.setdefault(row["document_id"], [row["length_tokens"], 0])[1] += 1
-        found = sorted((length, n) for length, n in counted.values())
-        documents += _stretch(found, per_bin) if stretched else found
-    documents.sort()
-    lengths, questions = zip(*documents, strict=True)
-    return (tuple(max(int(n), 1) for n in lengths), tuple(int(n) for n in questions)), stretched
+        questions_on = Counter((row["length_tokens"], row["document_id"]) for row in taken)
+        own = sorted((length, n) for (length, _), n in questions_on.items())
+        documents += _stretch(own, per_bin) if stretched else own
+    lengths, questions = zip(*sorted(documents), strict=True)
+    return (tuple(max(int(n), 1) for n in lengths), tuple(map(int, questions))), stretched
 
 
 def _stretch(documents: Sequence[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
@@ -182,7 +169,7 @@ def _stretch(documents: Sequence[tuple[int, int]], wanted: int) -> list[tuple[in
 
 
 def read_pilot(study: Study, store: Store, manifest: Manifest | None) -> Pilot | None:
-    """What the newest campaign with records says; None without any answers of this sample."""
+    """The newest campaign with records as a pilot; None without any answers of this sample."""
     from contextcliff_dagster.experiments.common.record_tables import read_records
 
     campaign = _newest_records(study, store)
@@ -212,18 +199,18 @@ def pilot_of(
         sample = clean_records(own, manifest.bins)
         if not len(sample.examples):
             continue
-        found = sample.examples
+        answered = sample.examples
         models.append(str(model))
         baseline = baseline_of(sample.documents(), settings).mean
         assert baseline is not None  # there are examples
         means.append(baseline)
-        examples += len(found)
+        examples += len(answered)
         scores = sample.calls.loc[sample.calls["answered"], "score"]
         binary = binary and bool(scores.isin([0.0, 1.0]).all())
         one = intraclass_correlation(
-            found["document"].to_numpy(np.int64),
-            found["score"].to_numpy(np.float64),
-            found["bin_index"].to_numpy(np.int64),
+            answered["document"].to_numpy(np.int64),
+            answered["score"].to_numpy(np.float64),
+            answered["bin_index"].to_numpy(np.int64),
         )
         if one is not None:
             likeness.append(one)
@@ -252,8 +239,8 @@ def _newest_records(study: Study, store: Store) -> str | None:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
     folder = store.campaign_dir("eval_records", study.name, "x").parent
-    there = {path.name.removeprefix("campaign=") for path in folder.glob("campaign=*")}
-    there = {name for name in there if not name.startswith(SENTINEL)}
+    names = (path.name.removeprefix("campaign=") for path in folder.glob("campaign=*"))
+    there = {name for name in names if not name.startswith(SENTINEL)}
     if not there or not store.has_ledger:
         return max(there, default=None)
     with Ledger.open(store.ledger) as ledger:
