@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from contextcliff_dagster.contracts import EngineError
@@ -115,7 +115,7 @@ class PromptCount:
     """
 
     tokens: int
-    exact: bool = field(default=True)
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)

