@@ -65,6 +65,7 @@ class EngineSpec:
 
 
 _ENGINES = "contextcliff_dagster.inference.engines"
+_LOCAL_ONLY = ("attention", "threads", "vllm")
 _VLLM = EngineSpec(
     "vllm",
     load=f"{_ENGINES}.vllm.in_process:VllmEngine",
@@ -83,9 +84,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             load=f"{_ENGINES}.reference:ReferenceEngine",
             declared_identity=f"{_ENGINES}.reference:reference_identity",
             in_process=True,
-            ignores=tuple(
-                "quantization kv_cache_dtype rope_scaling attention threads vllm".split()
-            ),
+            ignores=("quantization", "kv_cache_dtype", "rope_scaling", *_LOCAL_ONLY),
             # The NumPy runtime on one core, at some thousand tokens.
             call_s=0.01,
             prompt_token_s=6e-5,
@@ -95,7 +94,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             load=f"{_ENGINES}.openai.engine:OpenAIEngine",
             declared_identity=f"{_ENGINES}.openai.engine:declared_openai_identity",
             remote=True,
-            ignores=("weights", "attention", "threads", "vllm"),
+            ignores=("weights", *_LOCAL_ONLY),
         ),
         EngineSpec(
             "llamacpp",
