@@ -74,8 +74,8 @@ def leased(
 
 
 def lease_descriptors() -> tuple[int, ...]:
-    """For ``subprocess.Popen(..., pass_fds=...)`` of a server that works on our devices: it then
-    holds them, too, and they stay leased until it has ended, even where we are killed before."""
+    """For ``subprocess.Popen(..., pass_fds=...)`` of a server that works on our devices: they then
+    stay leased until it has ended, even where we are killed before."""
     if _held is not None:
         return _held.descriptors
     pid, _, listed = os.environ.get(DESCRIPTORS_VARIABLE, "").partition(":")

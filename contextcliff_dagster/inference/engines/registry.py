@@ -12,21 +12,13 @@ from contextcliff_dagster.inference.models.registry import ModelEntry
 
 
 def open_engine(entry: ModelEntry) -> Engine:
-    """Return the engine of ``entry``, not yet started.
-
-    Raises:
-        EngineError: what it runs on is not installed or not there.
-    """
+    """The engine of ``entry``, not yet started; EngineError where what it runs on is missing."""
     engine: Engine = _resolved(engine_spec(entry.engine).load)(entry)
     return engine
 
 
 def declared_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Return what is known of the serving identity without a start (in process: nearly all).
-
-    Raises:
-        EngineError: what it runs on is not installed or not there.
-    """
+    """What is known of the serving identity without a start; EngineError as `open_engine`."""
     return dict(_resolved(engine_spec(entry.engine).declared_identity)(entry))
 
 

@@ -39,11 +39,7 @@ _DEFAULT_ATTENTION = "sdpa"
 
 
 def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides the answers, but for the device; nothing is loaded for it.
-
-    Raises:
-        EngineError: a library or the weights are missing, or a setting is not known here.
-    """
+    """All that decides the answers, but for the device; nothing is loaded for it."""
     path = model_path(entry)
     names = ("torch", "transformers", *(("gguf",) if path.is_file() else ()))
     runtime = " ".join(f"{name} {installed_version(name, entry, 'transformers')}" for name in names)
@@ -61,11 +57,7 @@ def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def model_path(entry: ModelEntry) -> Path:
-    """The folder with config.json, tokenizer and weights, or a GGUF file.
-
-    Raises:
-        EngineError: it is not there, or not whole.
-    """
+    """The folder with config.json, tokenizer and weights, or a GGUF file; else EngineError."""
     path = find_weights(entry)
     if path.is_dir() and not (path / "config.json").is_file():
         raise EngineError(
@@ -210,11 +202,7 @@ class TransformersEngine(NoEmbeddings):
         return PromptCount(len(await asyncio.to_thread(self.encode, prompt)))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the prompt as it will be read.
-
-        Raises:
-            EngineError: the tokenizer has no chat template, or one that refuses these turns.
-        """
+        """Token ids of the prompt as it will be read; EngineError if the template refuses it."""
         assert self._tokenizer is not None, "start() comes first"
         if prompt.mode == "completion":
             ids: list[int] = self._tokenizer(prompt.text)["input_ids"]

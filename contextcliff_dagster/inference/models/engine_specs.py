@@ -133,11 +133,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
 
 
 def engine_spec(name: str) -> EngineSpec:
-    """Return the engine called ``name``: built in, or of another package.
-
-    Raises:
-        EngineError: there is none, or its package cannot be imported.
-    """
+    """The engine called ``name``, built in or of another package, else EngineError."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     point = engine_entry_points().get(name)
@@ -156,12 +152,12 @@ def engine_spec(name: str) -> EngineSpec:
 
 
 def engine_names() -> list[str]:
-    """Return the names of all engines: the built-in ones, then those of other packages."""
+    """The names of all engines: the built-in ones, then those of other packages."""
     return [*BUILT_IN, *sorted(engine_entry_points().keys() - BUILT_IN.keys())]
 
 
 def engine_entry_points() -> dict[str, EntryPoint]:
-    """Return the engines of other packages by name; one named like a built-in is never used."""
+    """The engines of other packages by name; one named like a built-in is never used."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}

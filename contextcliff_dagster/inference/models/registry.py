@@ -199,11 +199,7 @@ class ModelEntry(_Strict):
         return self.call_deadline_s or 3 * self.timeout_s
 
     def resolved_base_url(self) -> str:
-        """``base_url`` with its environment variables filled in.
-
-        Raises:
-            EngineError: a variable is not set and has no default, or the result is no address.
-        """
+        """``base_url`` with its environment variables filled in; EngineError if that fails."""
         return resolved(self.name, self.base_url or "")
 
 
@@ -246,11 +242,7 @@ def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
 
 
 def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> ModelEntry:
-    """The entry called ``name``.
-
-    Raises:
-        StudyError: there is none; the sentence lists those that are.
-    """
+    """The entry called ``name``; without one, a StudyError that lists those that there are."""
     models = load_models() if models is None else models
     if name not in models:
         raise StudyError(

@@ -56,10 +56,11 @@ class RequestLog:
                 f"The request log {path} cannot be written ({error.strerror}); give another path."
             ) from error
 
-    def write(self, line: Mapping[str, Any], *, flush: bool) -> None:
+    def write(self, event: str, number: int, **more: str) -> None:
         """Append one line."""
-        os.write(self._fd, (json.dumps({"at": utc_now(), **line}) + "\n").encode())
-        if flush:
+        line = {"at": utc_now(), "event": event, "number": number, **more}
+        os.write(self._fd, (json.dumps(line) + "\n").encode())
+        if event == "received":
             os.fsync(self._fd)
 
 
@@ -102,8 +103,7 @@ class _Service:
         number = next(self._numbers)
         if self._log:
             path = request.url.path
-            line = {"event": "received", "number": number, "path": path, "prompt_hash": prompt.hash}
-            self._log.write(line, flush=True)
+            self._log.write("received", number, path=path, prompt_hash=prompt.hash)
         decoding = Decoding(await self._fitting_limit(body, prompt))
         await asyncio.sleep(self._delay_s)
         reply = Reply(self._name, number, chat=chat)
@@ -130,7 +130,7 @@ class _Service:
 
     def _log_answer(self, number: int) -> None:
         if self._log:
-            self._log.write({"event": "answered", "number": number}, flush=False)
+            self._log.write("answered", number)
 
     async def _events(
         self, prompt: Prompt, decoding: Decoding, number: int, reply: Reply, *, with_usage: bool

@@ -46,13 +46,7 @@ _ERRORS_ONLY = 1
 
 
 def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides the answers; the model is not loaded for it.
-
-    Threads are not in it, nor is concurrency: they change speed.
-
-    Raises:
-        EngineError: xllamacpp or the weights are missing, or a setting is not llama.cpp's.
-    """
+    """All that decides the answers, without loading the model; threads and concurrency do not."""
     version = installed_version("xllamacpp", entry, "local")
     path = weights_file(entry)
     return {

@@ -79,11 +79,7 @@ class Probes:
 
 
 async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
-    """The dialect of a server whose ``/v1/models`` has ``listed`` for our model.
-
-    Raises:
-        TransportError: see `Probes.ask`.
-    """
+    """The dialect of a server whose ``/v1/models`` has ``listed`` for our model."""
     answer = await probes.ask("/api/extra/version")
     if answer.get("result") == "KoboldCpp":
         window = await probes.ask("/api/extra/true_max_context_length")

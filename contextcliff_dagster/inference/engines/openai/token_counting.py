@@ -53,13 +53,7 @@ class ServerCount:
             ) from None
 
     async def once(self, prompt: Prompt) -> PromptCount | None:
-        """As `tokens`, in one attempt.
-
-        Raises:
-            TransportError: worth another attempt.
-            RejectedError: it refuses this prompt.
-            EngineError: no further request makes sense.
-        """
+        """As `tokens`, in one attempt; raises as `base.Engine.stream`."""
         try:
             return await _count(self._way, self._entry, prompt, self._ask)
         except Exception as raised:
@@ -90,11 +84,7 @@ def counting_way(dialect: Dialect, listed: Mapping[str, Any]) -> Way | None:
 async def find_server_count(
     dialect: Dialect, listed: Mapping[str, Any], entry: ModelEntry, probes: Probes
 ) -> ServerCount | None:
-    """How to have prompts counted there, tried out on one letter; None where that cannot be.
-
-    Raises:
-        TransportError, EngineError: see `Probes.ask`.
-    """
+    """How to have prompts counted there, tried out on one letter; None where that cannot be."""
     if (way := counting_way(dialect, listed)) is None:
         return None
     for trial in _TRIALS:

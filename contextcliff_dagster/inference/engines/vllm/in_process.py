@@ -100,11 +100,7 @@ class VllmEngine(NoEmbeddings):
         return PromptCount(len(ids))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the prompt under the model's chat template.
-
-        Raises:
-            EngineError: the model has no chat template, or it refuses the messages.
-        """
+        """Token ids of the prompt as it will be read; EngineError if the template refuses it."""
         with self._one_at_a_time:
             if prompt.mode == "completion":
                 return list(self._tokenizer.encode(prompt.text, add_special_tokens=True))

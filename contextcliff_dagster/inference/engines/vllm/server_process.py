@@ -43,11 +43,7 @@ class VllmProcess:
         self.address = ""
 
     async def start(self) -> None:
-        """Start it and wait until it answers.
-
-        Raises:
-            EngineError: it ended or did not answer in time; with the last that it said.
-        """
+        """Start it and wait until it answers; an EngineError quotes the end of its log."""
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
