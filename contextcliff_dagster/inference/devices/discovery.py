@@ -1,4 +1,4 @@
-"""Which accelerators this machine has, and by what names they are told apart and shown to CUDA."""
+"""Which accelerators this machine has, by what names they are distinguished and shown to CUDA."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _folder() -> Path:
         ) from error
     if not own and (not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid()):
         raise EngineError(
-            f"{folder}, the folder of device leases, belongs to somebody else: remove it, or point "
+            f"{folder}, the folder of device leases, belongs to another user: remove it, or point "
             f"{FOLDER_VARIABLE} at another."
         )
     return folder

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         type=lambda text: text if text == "auto" else int(text),
         help="how many whole devices; auto: one, or none",
     )
-    parser.add_argument("--for", dest="purpose", default="", help="what others who wait are told")
+    parser.add_argument("--for", dest="purpose", default="", help="reported to others that wait")
     parser.add_argument("--tell", type=int, default=2, help="descriptor that messages go to")
     parser.add_argument("--with-parent", type=int, help="end when the process of this id ends")
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -54,15 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.getppid() != asked.with_parent:  # it ended before this call
             raise SystemExit(143)
 
-    def tell(sentence: str) -> None:
+    def report(sentence: str) -> None:
         with suppress(OSError):  # its reader may have ended
             os.write(asked.tell, f"{sentence}\n".encode())
 
     if os.environ.get(LEASED_VARIABLE) is None and asked.gpus != 0:
         try:
-            held = lease(asked.gpus, asked.purpose or Path(command[0]).name, on_wait=tell)
+            held = lease(asked.gpus, asked.purpose or Path(command[0]).name, on_wait=report)
         except ContextCliffError as error:
-            tell(str(error))
+            report(str(error))
             raise SystemExit(2) from None
         os.environ.update(environment_of(held))
         os.environ[DESCRIPTORS_VARIABLE] = f"{os.getpid()}:{','.join(map(str, held.descriptors))}"
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         os.execvp(command[0], command)
     except OSError as error:
-        tell(f"Cannot run {command[0]}: {error.strerror}.")
+        report(f"Cannot run {command[0]}: {error.strerror}.")
         raise SystemExit(127) from None
 
 

@@ -37,7 +37,7 @@ class _Strict(pydantic.BaseModel):
 
 
 class Price(_Strict):
-    """US dollars per million tokens. ``as_of`` says when somebody last looked, ``source`` where."""
+    """US dollars per million tokens. ``as_of``: when they were last checked, ``source`` where."""
 
     input_usd_per_mtok: float = Field(ge=0)
     output_usd_per_mtok: float = Field(ge=0)
@@ -86,11 +86,11 @@ class ModelEntry(_Strict):
 
     ``weights`` is a folder (engine ``reference``; default: the shipped weights of ``model_id``)
     a GGUF file (engine ``llamacpp``) or either (``transformers``).
-    ``threads`` and ``attention`` are of these two: processor threads, all cores unless said; and
+    ``threads`` and ``attention`` are of these two: processor threads (default: all cores), and
     the attention implementation of ``transformers``.
     ``tokenizer`` names the model's own tokenizer where the endpoint is not asked for one:
     with it, prompts are counted before sending and silent truncation is noticed.
-    ``revision`` says which weights stand behind an endpoint; where it is given, the endpoint's
+    ``revision`` names the weights of an endpoint; where it is given, the endpoint's
     address is not part of the serving identity (the server may move).
     ``base_url`` may hold ``${VARIABLE}`` or ``${VARIABLE:-default}``.
 
@@ -139,7 +139,7 @@ class ModelEntry(_Strict):
         given = dict(data)
         if not given.get("model_id") and isinstance(given.get("name"), str):
             given["model_id"] = given["name"]
-        with suppress(EngineError):  # said of the key `engine`
+        with suppress(EngineError):  # reported for the key `engine`
             if engine_spec(str(given.get("engine"))).serial:
                 given.setdefault("concurrency", 1)
         return given

@@ -34,8 +34,8 @@ class VllmOptions(pydantic.BaseModel):
 
     ``eager``: no compilation and no CUDA graphs (default: on the CPU, where they take a minute
     and gain little). ``gpu_memory_utilization`` and ``kv_cache_gib`` bound the memory and
-    are not part of the serving identity. ``engine_args`` are handed to vLLM as they stand, and all
-    of them are. ``start_timeout_s``, ``restarts``: how long a server may take to start, and how
+    are not part of the serving identity. ``engine_args`` go to vLLM unchanged, and all of them
+    are. ``start_timeout_s``, ``restarts``: how long a server may take to start, and how
     often it is started again after it died (``vllm_server`` only).
     """
 

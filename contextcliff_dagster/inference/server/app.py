@@ -179,7 +179,6 @@ def serve(
     *,
     request_log: Path | None = None,
     delay_ms: float = 0.0,
-    concurrency: int = 2,
     on_ready: Callable[[str], None] = print,
 ) -> None:
     """Serve a model until interrupted. ``port`` 0 takes a free one; ``on_ready`` is given the
@@ -195,7 +194,7 @@ def serve(
             f"Model {entry.name!r} is served by {written_url(entry.base_url or entry.engine)} "
             "already; `serve` is for models of engine 'reference'."
         )
-    engine = open_engine(entry.model_copy(update={"concurrency": concurrency}))
+    engine = open_engine(entry.model_copy(update={"concurrency": 2}))
     log = RequestLog(request_log) if request_log else None
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

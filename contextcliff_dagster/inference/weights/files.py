@@ -117,7 +117,7 @@ def gguf_parts(path: Path) -> list[Path]:
     if missing := [part.name for part in parts if not part.is_file()]:
         raise EngineError(
             f"{path} is the first of {count} parts of a model, and {', '.join(missing)} is not "
-            "beside it; fetch the missing parts."
+            "next to it; fetch the missing parts."
         )
     return parts
 

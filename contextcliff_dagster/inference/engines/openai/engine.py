@@ -172,7 +172,7 @@ class OpenAIEngine:
         return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
     def identity(self) -> Identity:
-        """What the entry declares and the server tells."""
+        """What the entry declares and the server reports."""
         fields = declared_openai_identity(self._entry)
         for name, value in {**self._listed, **self.dialect.reported}.items():
             fields[f"server_{name}"] = self._without_secrets(value)

@@ -191,8 +191,8 @@ def _wanted_setting(error: Mapping[str, Any], message: str, quirks: Quirks) -> s
 
 
 def _refuses(message: str, parameter: str, refusal: str) -> bool:
-    # Errors may quote the prompt: what is said about the parameter stands near its name, within
-    # fewer characters where the name is a bare word.
+    # Errors may quote the prompt: only words near the parameter's name count, within fewer
+    # characters where the name is not in quotes.
     for name, near in ((f"['\"`]{parameter}['\"`]", 90), (rf"\b{parameter}\b", 30)):
         gap = rf"\W(?:.{{0,{near}}}\W)?"
         pattern = rf"{name}{gap}(?:{refusal})|(?:{_UNKNOWN}|invalid){gap}{name}"

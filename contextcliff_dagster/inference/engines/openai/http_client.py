@@ -93,7 +93,7 @@ class Endpoint:
         await self._session.close()
 
     def _request(
-        self, path: str, parts: Sequence[bytes], *, beside: bool = False
+        self, path: str, parts: Sequence[bytes], *, under_v1: bool = True
     ) -> aiohttp.client._RequestContextManager:
         base, mark, query = self._base_url.partition("?")  # an API version or a key stays the query
         base = base.rstrip("/")
@@ -101,7 +101,7 @@ class Endpoint:
         is_long = size > _WRITE_BYTES
         return self._session.request(
             "POST" if parts else "GET",
-            f"{base.removesuffix('/v1') if beside else base}{path}{mark}{query}",
+            f"{base if under_v1 else base.removesuffix('/v1')}{path}{mark}{query}",
             # Short bodies in one piece, so that they leave in one; a long document is not copied.
             data=_written(parts) if is_long else b"".join(parts) or None,
             headers={"Content-Length": str(size)} if is_long else None,
@@ -111,14 +111,14 @@ class Endpoint:
         )
 
     async def ask(
-        self, path: str, parts: Sequence[bytes] = (), *, within_s: float, beside: bool = False
+        self, path: str, parts: Sequence[bytes] = (), *, within_s: float, under_v1: bool = True
     ) -> Reply:
         """One request and its whole answer, whatever the status; a POST where there are ``parts``.
 
-        ``beside``: ``path`` is not under the ``/v1`` of the base URL but next to it, where servers
-        keep what is not OpenAI's.
+        ``under_v1`` False: ``path`` is next to the ``/v1`` of the base URL, not under it.
         """
-        async with asyncio.timeout(within_s), self._request(path, parts, beside=beside) as response:
+        request = self._request(path, parts, under_v1=under_v1)
+        async with asyncio.timeout(within_s), request as response:
             data = await response.content.read(_MOST_OF_AN_ANSWER)
             while more := await response.content.read(_MOST_OF_AN_ANSWER):
                 data += more

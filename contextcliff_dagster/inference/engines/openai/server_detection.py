@@ -1,15 +1,14 @@
 """What kind of server answers at an OpenAI-compatible address, by asking at its own endpoints.
 
-Names prove nothing: gateways rename models and vendors. What a server tells that decides its
-answers (which software, which window, which template) goes into the serving identity. That must not
-depend on luck, so a probe that meets a hiccup is sent again, and one that stays without an answer
-is an error, not a "no".
+Names prove nothing: gateways rename models and vendors. What a server reports that decides its
+answers (software, window, template) goes into the serving identity. That must not depend on luck,
+so a probe is sent again to a busy server, and one without an answer is an error, not a "no".
 
 - KoboldCpp: ``/api/extra/version``, ``/api/extra/true_max_context_length``. Asked first, because it
   answers to much of llama.cpp's interface, too.
 - NVIDIA NIM: ``/v1/version`` with ``release`` and ``api``; ``/v1/metadata``.
 - llama.cpp: ``/props``.
-- vLLM: ``/version``, beside the ``max_model_len`` of ``/v1/models``.
+- vLLM: ``/version``, and the ``max_model_len`` of ``/v1/models``.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Probes:
         self.endpoint, self.errors = endpoint, errors
 
     async def ask(
-        self, path: str, parts: Sequence[bytes] = (), *, beside: bool = True
+        self, path: str, parts: Sequence[bytes] = (), *, under_v1: bool = False
     ) -> dict[str, Any]:
         """The JSON object there; {} where there is none.
 
@@ -63,7 +62,9 @@ class Probes:
 
         async def once() -> dict[str, Any]:
             try:
-                reply = await self.endpoint.ask(path, parts, within_s=PROBE_SECONDS, beside=beside)
+                reply = await self.endpoint.ask(
+                    path, parts, within_s=PROBE_SECONDS, under_v1=under_v1
+                )
                 if reply.status in _HICCUPS:
                     raise StatusError(reply)
             except Exception as error:
@@ -87,9 +88,9 @@ async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
         model, window_tokens = _text(listed.get("id")), _count(window.get("value"))
         software = _software("koboldcpp", answer)
         return _dialect("koboldcpp", software=software, model=model, window_tokens=window_tokens)
-    answer = await probes.ask("/version", beside=False)
+    answer = await probes.ask("/version", under_v1=True)
     if isinstance(answer.get("release"), str) and isinstance(answer.get("api"), str):
-        metadata = await probes.ask("/metadata", beside=False)
+        metadata = await probes.ask("/metadata", under_v1=True)
         infos = metadata.get("modelInfo")
         models = [
             [_text(info.get("shortName")), public_url(_text(info.get("modelUrl")) or "")]

@@ -64,7 +64,7 @@ class ServerCount:
 
     async def _ask(self, path: str, parts: Sequence[bytes]) -> dict[str, Any]:
         within_s = self._entry.timeout_s
-        reply = await self._probes.endpoint.ask(path, parts, within_s=within_s, beside=True)
+        reply = await self._probes.endpoint.ask(path, parts, within_s=within_s, under_v1=False)
         if reply.status != 200:
             raise StatusError(reply)
         return reply.json()

@@ -37,7 +37,7 @@ def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:
     import orjson
 
     if prompt.document and prompt.outline:
-        with suppress(ValueError):  # somebody asks about the mark itself
+        with suppress(ValueError):  # the question holds the mark itself
             return prompt.document.within(orjson.dumps(body(prompt.outline)))
     return [orjson.dumps(body(prompt))]
 

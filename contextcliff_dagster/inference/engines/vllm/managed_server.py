@@ -121,7 +121,7 @@ class VllmServerEngine(NoEmbeddings):
             raise
 
     async def _raise_if_dead(self, remote: OpenAIEngine, error: TransportError) -> None:
-        """Raise what stands for ``error`` where the server of ``remote`` has died.
+        """Raise TransportError from ``error`` where the server of ``remote`` has died.
 
         One that is about to end answers 500 before it answers nothing.
         """
@@ -141,7 +141,7 @@ class VllmServerEngine(NoEmbeddings):
                     f"Model {self._entry.name!r}: its vLLM server died, and was started again "
                     f"{self._restarts} times already (`vllm: restarts`); everything measured is "
                     "kept, so give it more memory or a smaller window and run the same command to "
-                    f"go on. The last that it said: {self._process.last_words()}"
+                    f"go on. Its last messages: {self._process.last_words()}"
                 )
             self._restarts += 1
             await self._stop()

@@ -92,7 +92,7 @@ class VllmProcess:
             if why:
                 raise EngineError(
                     f"Model {self._entry.name!r}: its vLLM server {why}; correct its entry in "
-                    f"models.yaml. The last that it said: {self.last_words()}"
+                    f"models.yaml. Its last messages: {self.last_words()}"
                 )
             await asyncio.sleep(_POLL_SECONDS)
 
