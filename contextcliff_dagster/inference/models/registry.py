@@ -237,7 +237,12 @@ def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
     """
     entries: dict[str, ModelEntry] = {}
     for path in model_files() if paths is None else paths:
-        entries.update(_load_file(path.resolve(), _stamp(path)))
+        try:
+            stat = path.stat()
+            stamp = stat.st_mtime_ns, stat.st_size
+        except OSError:
+            stamp = 0, 0
+        entries.update(_load_file(path.resolve(), stamp))
     return entries
 
 
@@ -250,14 +255,6 @@ def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> Mode
             "Add it to ./models.yaml (or the file that CONTEXTCLIFF_MODELS names)."
         )
     return models[name]
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        stat = path.stat()
-    except OSError:
-        return (0, 0)
-    return (stat.st_mtime_ns, stat.st_size)
 
 
 @cache

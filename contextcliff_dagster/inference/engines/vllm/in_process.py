@@ -122,6 +122,9 @@ class VllmEngine(NoEmbeddings):
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come, with vLLM's own times at the end."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
         steps = self._steps
         assert steps is not None, "start() comes first"
         ids = self._counted.pop(prompt.hash, []) or await asyncio.to_thread(self.encode, prompt)
@@ -139,7 +142,14 @@ class VllmEngine(NoEmbeddings):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(pieces.put_nowait, (piece, time.perf_counter()))
 
-        request = Request(ids, _sampling(decoding), put)
+        sampling = SamplingParams(
+            temperature=decoding.temperature,
+            seed=0,
+            max_tokens=decoding.max_output_tokens,
+            **({} if decoding.prefix_cache else {"skip_reading_prefix_cache": True}),
+            output_kind=RequestOutputKind.DELTA,
+        )
+        request = Request(ids, sampling, put)
         steps.ask(request)
         ended, out = False, 0
         try:
@@ -180,19 +190,6 @@ class VllmEngine(NoEmbeddings):
             "so run the same command to go on, with a smaller `concurrency` or window if memory "
             "ran out."
         )
-
-
-def _sampling(decoding: Decoding) -> Any:
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    return SamplingParams(
-        temperature=decoding.temperature,
-        seed=0,
-        max_tokens=decoding.max_output_tokens,
-        **({} if decoding.prefix_cache else {"skip_reading_prefix_cache": True}),
-        output_kind=RequestOutputKind.DELTA,
-    )
 
 
 def _timing(metrics: Any, asked_at: float) -> Timing | None:

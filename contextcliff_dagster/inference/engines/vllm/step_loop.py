@@ -85,7 +85,10 @@ class StepLoop:
         try:
             while self._follow_orders(engine):
                 for output in engine.step():
-                    self._pass_on(output)
+                    key = output.request_id
+                    request = self._take(key) if output.finished else self._asked.get(key)
+                    if request is not None:
+                        request.report(output)
         except BaseException as broken:
             error = broken
         finally:
@@ -118,12 +121,6 @@ class StepLoop:
         except Exception as error:  # of this prompt alone: the others go on
             self._take(request.key)
             request.report(error)
-
-    def _pass_on(self, output: Any) -> None:
-        key = output.request_id
-        request = self._take(key) if output.finished else self._asked.get(key)
-        if request is not None:
-            request.report(output)
 
     def _take(self, key: str) -> Request | None:
         with self._lock:
