@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from contextcliff_dagster.inference.engines.numpy_llama import LlamaModel, _Cache
+from contextcliff_dagster.inference.engines.numpy_llama import LlamaModel
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 from contextcliff_dagster.reference.tokenizer import END, render_chat
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
@@ -58,7 +58,7 @@ def by_vllm(name: str, prompts: list[list[int]]) -> list[list[int]]:
 
 def gap(model: LlamaModel, ids: list[int]) -> float:
     """How far the two largest logits after `ids` are apart."""
-    low, high = np.sort(model._logits(np.array(ids), 0, _Cache(model.config, len(ids))))[-2:]
+    low, high = np.sort(model._logits(np.array(ids), 0, model.new_cache(len(ids))))[-2:]
     return float(high - low)
 
 

@@ -1,4 +1,4 @@
-"""Which accelerators this machine has, and by what names they are told apart and shown to CUDA."""
+"""Which accelerators this machine has, by what names they are distinguished and shown to CUDA."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 class Device:
     """``name`` is what ``CUDA_VISIBLE_DEVICES`` is given, ``key`` what the device is leased by.
 
-    The key is the UUID where the driver tells one, so that processes which see the machine through
-    different masks still mean the same device. The name is the index all the same: vLLM before 0.24
-    takes nothing else (``int('GPU-...')``).
+    The key is the UUID where the driver reports one, the same through different masks. The name is
+    the index all the same: vLLM before 0.24 takes nothing else (``int('GPU-...')``).
     """
 
     name: str
@@ -33,7 +32,7 @@ class Device:
 
 CPU_LANE = Device("", "cpu")
 """What is leased where there is no device. One lane a machine: an engine on the CPU takes every
-core, so a second one beside it would be measured, and would measure the first, at half speed."""
+core, so two at a time would be measured at half speed."""
 
 
 def machine_devices() -> tuple[Device, ...]:
@@ -51,19 +50,17 @@ def machine_devices() -> tuple[Device, ...]:
 
 
 def _listed(listed: str, known: Mapping[str, str]) -> tuple[Device, ...]:
-    names = [name.strip() for name in listed.split(",")]
     devices: dict[str, Device] = {}
-    for name in names:
+    for name in map(str.strip, listed.split(",")):
         if name in ("", "none", "-1", "NoDevFiles"):
-            break  # CUDA, too, sees nothing behind the first name that is none
-        whole = next((i for i, uuid in known.items() if name == i or _short_for(name, uuid)), None)
-        device = Device(name, name) if whole is None else Device(whole, known[whole])
+            break  # CUDA, too, sees nothing after the first name that is none
+        device = Device(name, name)
+        for index, uuid in known.items():
+            if name == index or (name.startswith("GPU-") and uuid.startswith(name)):
+                device = Device(index, uuid)
+                break
         devices.setdefault(device.key, device)
     return tuple(devices.values())
-
-
-def _short_for(name: str, uuid: str) -> bool:
-    return name.startswith("GPU-") and uuid.startswith(name)
 
 
 @cache

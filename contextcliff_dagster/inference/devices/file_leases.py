@@ -4,8 +4,8 @@ A device is one file of a folder that all programs of the machine share (not of 
 stores share a machine). Its holder has an exclusive `flock` on it; when the last process that
 inherited it has ended, however it ended, the kernel frees it. No heartbeat, no timeout.
 
-Who must wait stands in line by a numbered ticket, a locked file, too. Only the first in line takes
-devices, one by one as they fall free, so that a request for many is not starved by small ones.
+Processes that wait form a line by numbered tickets, locked files, too. Only the first takes
+devices, one by one as they become free, so that a request for many is not starved by small ones.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _POLL_SECONDS = 0.1
 
 
 class WaitStopped(Exception):
-    """A wait for a device was stopped before one fell free."""
+    """A wait for a device was stopped before one became free."""
 
 
 @dataclass
 class Lease:
     """Devices held until `close`, and on by every process that has inherited ``descriptors``.
 
-    Descriptors pass to forked children but not to programs that are started, unless they are handed
-    on (``subprocess.Popen(..., pass_fds=lease.descriptors)``): a server that works on the devices
-    should have them, or they would count as free while it still runs.
+    Forked children inherit them, programs that are started only by ``subprocess.Popen(...,
+    pass_fds=lease.descriptors)``: a server that works on the devices should have them, or they
+    would count as free while it still runs.
     """
 
     devices: tuple[Device, ...]
@@ -71,46 +71,45 @@ def lease(
 ) -> Lease:
     """Wait for ``gpus`` whole devices, or for the CPU lane, and take them.
 
-    ``purpose`` is what others who wait are told. ``on_wait`` is called once, where there is a wait,
-    with what is waited for and who holds it. ``should_stop`` is asked while waiting.
+    ``purpose`` is reported to other processes that wait. ``on_wait`` is called once, where there is
+    a wait, with what is waited for and who holds it. ``should_stop`` is asked while waiting.
 
     Raises:
         EngineError: the machine has fewer devices, or the folder of leases cannot be written.
-        WaitStopped: ``should_stop`` said so.
+        WaitStopped: ``should_stop`` returned True.
     """
     require_devices(gpus, purpose)
     candidates = machine_devices()
     if gpus == "auto":
-        count, candidates = 1, candidates or (CPU_LANE,)
-    else:
-        count = gpus
-    if count == 0:
+        gpus, candidates = 1, candidates or (CPU_LANE,)
+    if gpus == 0:
         return Lease((), ())
     folder = _folder()
+    taken: dict[Device, int] = {}
     try:
-        with _ticket(folder) as (first_in_line, ahead):
-            taken: dict[Device, int] = {}
-            waiting = False
-            try:
-                while True:
-                    with _locked(folder / "line.lock"):
-                        if first_in_line():
-                            _take(folder, candidates, count, taken, purpose)
-                    if len(taken) == count:
-                        # Cleaners of temporary folders leave one alone that somebody has locked.
-                        whole = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-                        fcntl.flock(whole, fcntl.LOCK_SH)
-                        return Lease(tuple(taken), (*taken.values(), whole))
-                    if on_wait is not None and not waiting:
-                        on_wait(_waiting(folder, candidates, count, purpose, ahead()))
-                        waiting = True
-                    if should_stop is not None and should_stop():
-                        raise WaitStopped
-                    time.sleep(_POLL_SECONDS)
-            except BaseException:
-                Lease(tuple(taken), tuple(taken.values())).close()
-                raise
-    except OSError as error:
+        with _ticket(folder) as ticket:
+            while True:
+                with _line_locked(folder):
+                    earlier = _earlier(ticket)
+                    first = next(earlier, None)
+                    if first is None:
+                        _take(folder, candidates, gpus, taken, purpose)
+                    ahead = 1 + len(list(earlier)) if first and on_wait else 0
+                if len(taken) == gpus:
+                    # Cleaners of temporary folders leave a locked one alone.
+                    whole = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+                    fcntl.flock(whole, fcntl.LOCK_SH)
+                    return Lease(tuple(taken), (*taken.values(), whole))
+                if on_wait is not None:
+                    on_wait(_waiting(folder, candidates, gpus, purpose, ahead))
+                    on_wait = None
+                if should_stop is not None and should_stop():
+                    raise WaitStopped
+                time.sleep(_POLL_SECONDS)
+    except BaseException as error:
+        Lease(tuple(taken), tuple(taken.values())).close()
+        if not isinstance(error, OSError):
+            raise
         raise EngineError(
             f"Cannot lease a device through {folder} ({error.strerror}); point {FOLDER_VARIABLE} "
             "at a folder on a local disk that you may write."
@@ -119,8 +118,8 @@ def lease(
 
 def holders() -> dict[str, str]:
     """Key of each leased device -> who holds it."""
-    folder = _folder()
-    return {path.stem: _holder(path) for path in sorted(folder.glob("*.device")) if _is_held(path)}
+    paths = sorted(_folder().glob("*.device"))
+    return {path.stem: holder for path in paths if (holder := _holder(path))}
 
 
 def _folder() -> Path:
@@ -130,13 +129,14 @@ def _folder() -> Path:
     Not below TMPDIR, which differs between the processes of one user.
 
     Raises:
-        EngineError: it cannot be made, or it is somebody else's.
+        EngineError: it cannot be made, or it is another user's.
     """
     own = os.environ.get(FOLDER_VARIABLE)
     folder = Path(own) if own else Path("/tmp") / f"contextcliff-leases-{os.getuid()}"
+    mode = 0o777 if own else 0o700
     try:
-        folder.mkdir(mode=0o777 if own else 0o700, parents=True, exist_ok=True)
-        (folder / "line").mkdir(mode=0o777 if own else 0o700, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
+        (folder / "line").mkdir(mode, exist_ok=True)
         status = folder.lstat()
     except OSError as error:
         raise EngineError(
@@ -145,7 +145,7 @@ def _folder() -> Path:
         ) from error
     if not own and (not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid()):
         raise EngineError(
-            f"{folder}, the folder of device leases, belongs to somebody else: remove it, or point "
+            f"{folder}, the folder of device leases, belongs to another user: remove it, or point "
             f"{FOLDER_VARIABLE} at another."
         )
     return folder
@@ -169,7 +169,7 @@ def _try_lock(path: Path) -> int | None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):
-                # A file that was deleted meanwhile is locked for nobody to see.
+                # The lock of a file that was deleted meanwhile is seen by no other process.
                 if path.stat().st_ino == os.fstat(descriptor).st_ino:
                     return descriptor
         except BlockingIOError:
@@ -182,9 +182,9 @@ def _try_lock(path: Path) -> int | None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _line_locked(folder: Path) -> Iterator[None]:
     """Alone for the few system calls within."""
-    descriptor = _open(path)
+    descriptor = _open(folder / "line.lock")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -193,43 +193,36 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _ticket(folder: Path) -> Iterator[tuple[Callable[[], bool], Callable[[], int]]]:
-    """Stand in line. Yields: whether nobody alive stands before us; how many do."""
+def _ticket(folder: Path) -> Iterator[Path]:
+    """A place at the end of the line, given up on exit."""
     line = folder / "line"
-    with _locked(folder / "line.lock"):
+    with _line_locked(folder):
         last = max((int(path.stem) for path in line.glob("*.ticket")), default=0)
         own = line / f"{last + 1:012d}.ticket"
         descriptor = _try_lock(own)
-    assert descriptor is not None  # nobody else makes tickets while the line is locked
-
-    def before() -> Iterator[Path]:
-        for path in sorted(line.glob("*.ticket")):
-            if path == own:
-                return
-            if (gone := _try_lock(path)) is None:
-                yield path
-            else:  # whoever had it is dead
-                path.unlink()
-                os.close(gone)
-
-    def ahead() -> int:
-        with _locked(folder / "line.lock"):
-            return len(list(before()))
-
+    assert descriptor is not None  # tickets are made only while the line is locked
     try:
-        yield lambda: not any(True for _ in before()), ahead
+        yield own
     finally:
         with suppress(OSError):
             own.unlink()
         os.close(descriptor)
 
 
+def _earlier(own: Path) -> Iterator[Path]:
+    """The tickets before ``own`` of processes that live; those of dead ones are removed."""
+    for path in sorted(own.parent.glob("*.ticket")):
+        if path == own:
+            return
+        if (descriptor := _try_lock(path)) is None:
+            yield path
+        else:
+            path.unlink()
+            os.close(descriptor)
+
+
 def _take(
-    folder: Path,
-    candidates: Sequence[Device],
-    count: int,
-    taken: dict[Device, int],
-    purpose: str,
+    folder: Path, candidates: Sequence[Device], count: int, taken: dict[Device, int], purpose: str
 ) -> None:
     """Add free devices to ``taken`` until there are ``count``."""
     for device in candidates:
@@ -248,14 +241,13 @@ def _path(folder: Path, device: Device) -> Path:
     return folder / f"{plain}.device"
 
 
-def _is_held(path: Path) -> bool:
-    descriptor = _try_lock(path)
-    if descriptor is not None:
+def _holder(path: Path) -> str | None:
+    """Who holds a device; None where it is free."""
+    if not path.exists():
+        return None
+    if (descriptor := _try_lock(path)) is not None:
         os.close(descriptor)
-    return descriptor is None
-
-
-def _holder(path: Path) -> str:
+        return None
     try:
         record = json.loads(path.read_bytes())
         return f"{record['purpose']} (pid {record['pid']})"
@@ -266,11 +258,10 @@ def _holder(path: Path) -> str:
 def _waiting(
     folder: Path, candidates: Sequence[Device], count: int, purpose: str, ahead: int
 ) -> str:
-    paths = {device: _path(folder, device) for device in candidates}
     held = [
-        f"{f'GPU {device.name}' if device.name else 'it'} is held by {_holder(path)}"
-        for device, path in paths.items()
-        if path.exists() and _is_held(path)
+        f"{f'GPU {device.name}' if device.name else 'it'} is held by {holder}"
+        for device in candidates
+        if (holder := _holder(_path(folder, device)))
     ]
     if candidates[0] == CPU_LANE:
         wanted = "the CPU lane of this machine"

@@ -18,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.devices.file_leases import lease
 from contextcliff_dagster.inference.devices.process_lease import (
     DESCRIPTORS_VARIABLE,
@@ -36,8 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: 2 after a sentence on stderr, where the devices cannot be had.
     """
     parser = argparse.ArgumentParser(prog="python -m contextcliff_dagster.inference.devices.launch")
-    parser.add_argument("gpus", type=_gpus, help="how many whole devices; auto: one, or none")
-    parser.add_argument("--for", dest="purpose", default="", help="what others who wait are told")
+    parser.add_argument(
+        "gpus",
+        type=lambda text: text if text == "auto" else int(text),
+        help="how many whole devices; auto: one, or none",
+    )
+    parser.add_argument("--for", dest="purpose", default="", help="reported to others that wait")
     parser.add_argument("--tell", type=int, default=2, help="descriptor that messages go to")
     parser.add_argument("--with-parent", type=int, help="end when the process of this id ends")
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -45,18 +48,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked, command = parser.parse_args(given[:end]), given[end + 1 :]
     if not command:
         parser.error("write -- and the program to run after the options")
-    if asked.with_parent is not None:
-        _end_with(asked.with_parent)
+    if asked.with_parent is not None and sys.platform == "linux":
+        # The kernel is to end this process, exec or not, when the parent ends.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != asked.with_parent:  # it ended before this call
+            raise SystemExit(143)
 
-    def tell(sentence: str) -> None:
-        with suppress(OSError):  # nobody listens any more
+    def report(sentence: str) -> None:
+        with suppress(OSError):  # its reader may have ended
             os.write(asked.tell, f"{sentence}\n".encode())
 
     if os.environ.get(LEASED_VARIABLE) is None and asked.gpus != 0:
         try:
-            held = lease(asked.gpus, asked.purpose or Path(command[0]).name, on_wait=tell)
+            held = lease(asked.gpus, asked.purpose or Path(command[0]).name, on_wait=report)
         except ContextCliffError as error:
-            tell(str(error))
+            report(str(error))
             raise SystemExit(2) from None
         os.environ.update(environment_of(held))
         os.environ[DESCRIPTORS_VARIABLE] = f"{os.getpid()}:{','.join(map(str, held.descriptors))}"
@@ -67,21 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         os.execvp(command[0], command)
     except OSError as error:
-        tell(f"Cannot run {command[0]}: {error.strerror}.")
+        report(f"Cannot run {command[0]}: {error.strerror}.")
         raise SystemExit(127) from None
-
-
-def _gpus(text: str) -> Gpus:
-    return "auto" if text == "auto" else int(text)
-
-
-def _end_with(parent: int) -> None:
-    """Have the kernel end us, exec or not, when the parent ends; Linux only."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it ended before we asked
-        raise SystemExit(143)
 
 
 if __name__ == "__main__":

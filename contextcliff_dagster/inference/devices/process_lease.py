@@ -17,8 +17,8 @@ from contextcliff_dagster.inference.devices.discovery import CPU_LANE, Gpus
 from contextcliff_dagster.inference.devices.file_leases import Lease, WaitStopped, lease
 
 LEASED_VARIABLE = "CONTEXTCLIFF_LEASED"
-"""Names of the devices that were leased for this process by whoever started it; ``cpu`` for the
-lane. Set it yourself where a batch system has given you devices already."""
+"""Names of the devices that were leased for this process before it started; ``cpu`` for the lane.
+Set it yourself where a batch system has given you devices already."""
 
 DESCRIPTORS_VARIABLE = "CONTEXTCLIFF_LEASE_DESCRIPTORS"
 """``pid:fd,fd``: the locked files that the launcher has left open across ``exec``."""
@@ -37,24 +37,35 @@ def leased(
 ) -> Iterator[None]:
     """Within, this process has ``gpus`` whole devices, and CUDA sees these only.
 
-    Nothing is leased where whoever started the process has done so, or where the calling thread
-    already has a lease. Other threads wait for their turn.
+    Nothing is leased where devices were leased for this process at its start, or where the calling
+    thread already has a lease. Other threads wait for their turn.
 
     Raises:
         EngineError: more devices are wanted than there are, than were leased for this process, or
             than it holds already.
-        WaitStopped: ``should_stop`` said so while waiting.
+        WaitStopped: ``should_stop`` returned True while waiting.
     """
+    global _held
     if gpus == 0:
         yield
         return
     with _turn(should_stop):
-        if (names := _given()) is not None:
-            _require_devices(gpus, names, purpose)
+        lease_descriptors()  # those of the launcher are no longer inherited
+        if (listed := os.environ.get(LEASED_VARIABLE)) is not None:
+            names = [name for name in listed.split(",") if name not in ("", CPU_LANE.key)]
+            if isinstance(gpus, int) and gpus > len(names):
+                raise EngineError(
+                    f"{purpose} needs {gpus} GPU{'s' * (gpus > 1)}, and this process already has "
+                    f"{', '.join(names) or 'the CPU lane'}, which it cannot exchange: measure that "
+                    "model in a run of its own (after a change of models.yaml, reload the code "
+                    "location)."
+                )
             yield
             return
-        before = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", *_OURS)}
-        _hold(lease(gpus, purpose, on_wait=on_wait, should_stop=should_stop))
+        ours = ("CUDA_VISIBLE_DEVICES", LEASED_VARIABLE, "CUDA_DEVICE_ORDER")
+        before = {name: os.environ.get(name) for name in ours}
+        _held = lease(gpus, purpose, on_wait=on_wait, should_stop=should_stop)
+        os.environ.update(environment_of(_held))
         try:
             yield
         finally:
@@ -63,8 +74,8 @@ def leased(
 
 
 def lease_descriptors() -> tuple[int, ...]:
-    """For ``subprocess.Popen(..., pass_fds=...)`` of a server that works on our devices: it then
-    holds them, too, and they stay leased until it has ended, even where we are killed before."""
+    """For ``subprocess.Popen(..., pass_fds=...)`` of a server that works on our devices: they then
+    stay leased until it has ended, even where we are killed before."""
     if _held is not None:
         return _held.descriptors
     pid, _, listed = os.environ.get(DESCRIPTORS_VARIABLE, "").partition(":")
@@ -72,13 +83,10 @@ def lease_descriptors() -> tuple[int, ...]:
         return ()
     descriptors = tuple(int(number) for number in listed.split(",") if number)
     for descriptor in descriptors:
-        # Open across the launcher's exec; programs that we start are no holders unless told so.
+        # Open across the launcher's exec; programs that we start hold only what is passed to them.
         with suppress(OSError):
             os.set_inheritable(descriptor, False)
     return descriptors
-
-
-_OURS = (LEASED_VARIABLE, "CUDA_DEVICE_ORDER")
 
 
 def environment_of(held: Lease) -> dict[str, str]:
@@ -90,12 +98,6 @@ def environment_of(held: Lease) -> dict[str, str]:
     }
 
 
-def _hold(held: Lease) -> None:
-    global _held
-    os.environ.update(environment_of(held))
-    _held = held
-
-
 def _let_go(before: dict[str, str | None]) -> None:
     global _held
     for name, value in before.items():
@@ -105,23 +107,6 @@ def _let_go(before: dict[str, str | None]) -> None:
     if _held is not None:
         _held.close()
         _held = None
-
-
-def _given() -> list[str] | None:
-    """Names of the devices that this process has, or None where it has no lease."""
-    lease_descriptors()
-    listed = os.environ.get(LEASED_VARIABLE)
-    return None if listed is None else [name for name in listed.split(",") if name]
-
-
-def _require_devices(gpus: Gpus, names: list[str], purpose: str) -> None:
-    devices = [name for name in names if name != CPU_LANE.key]
-    if isinstance(gpus, int) and gpus > len(devices):
-        raise EngineError(
-            f"{purpose} needs {gpus} GPU{'s' * (gpus > 1)}, and this process already has "
-            f"{', '.join(devices) or 'the CPU lane'}, which it cannot exchange: measure that model "
-            "in a run of its own (after a change of models.yaml, reload the code location)."
-        )
 
 
 @contextmanager

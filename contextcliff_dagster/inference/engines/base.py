@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from contextcliff_dagster.contracts import EngineError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts by the server; None where it does not tell.
+    """Token counts by the server; None where it reports none.
 
     ``reasoning_tokens`` are part of ``completion_tokens``, ``cached_tokens`` of ``prompt_tokens``.
     """
@@ -33,8 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times in ms by the engine's own clock: until it took the call up, and from then on to the
-    first token."""
+    """Times in ms by the engine's clock: until it took the call up, and then to the first token."""
 
     queue_ms: float
     ttft_ms: float
@@ -44,11 +43,10 @@ class Timing:
 class Delta:
     """A piece of a streamed answer; ``at``: its `time.perf_counter()`, where known.
 
-    ``timing`` comes with the last pieces, where the engine measures it: calls that waited for
-    their turn inside the engine are then not taken for slow ones. ``whole``: the answer came in
-    one piece, which says nothing about the time to its first token. ``extra``: what the engine
-    measures next to the answer, JSON scalars by name; kept with the answer as they are, whatever
-    their names, and a later piece's value takes the place of an earlier one's.
+    ``timing`` comes with the last pieces, where the engine measures it, so that calls that waited
+    inside the engine are not taken for slow ones. ``whole``: the answer came in one piece, so the
+    time to its first token is not known. ``extra``: what the engine measures next to the answer,
+    JSON scalars by name; kept with the answer, of each name the latest.
     """
 
     text: str = ""
@@ -63,11 +61,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How the answer is to be generated.
-
-    ``prefix_cache`` False: nothing that an earlier call left behind is to be reused, where the
-    engine has a way to say so.
-    """
+    """How to generate the answer; ``prefix_cache`` False: reuse nothing of earlier calls, where
+    the engine has a switch for it."""
 
     max_output_tokens: int
     temperature: float = 0.0
@@ -75,10 +70,10 @@ class Decoding:
 
 
 class TransportError(TransientError):
-    """A fault of the way to the model, not of its answer; worth another attempt.
+    """The model was not reached, or its answer not received; worth another attempt.
 
-    ``kind`` names it (connect, timeout, drop, http_429, ...). ``maybe_paid``: the model may have
-    worked, and charged, before the fault. The message holds no secret.
+    ``kind`` names the error (connect, timeout, drop, http_429, ...). ``maybe_paid``: the model may
+    have worked, and charged, before it. The message holds no secret.
     """
 
     def __init__(
@@ -95,10 +90,9 @@ class TransportError(TransientError):
 
 
 class RejectedError(Exception):
-    """The server refused this one request (400, 413, 422): final, another attempt would fare no
-    better.
+    """The server refused this one request for good (400, 413, 422).
 
-    ``overflow`` is true where the refusal says that the prompt is longer than the window.
+    ``overflow``: because the prompt is longer than the window.
     """
 
     def __init__(self, message: str, *, status: int | None = None, overflow: bool = False) -> None:
@@ -108,19 +102,16 @@ class RejectedError(Exception):
 
 @dataclass(frozen=True)
 class PromptCount:
-    """A prompt's tokens by the model's own count.
-
-    ``exact``: with the chat template and all; otherwise the texts alone, a lower bound of what the
-    server should see.
-    """
+    """A prompt's tokens by the model's own count; ``exact``: with the chat template, otherwise of
+    the texts alone, a lower bound of what the server should see."""
 
     tokens: int
-    exact: bool = field(default=True)
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """``vectors`` (texts, dimensions), in the order of the texts; tokens read, where told."""
+    """``vectors`` (texts, dimensions), in the order of the texts; tokens read, where reported."""
 
     vectors: NDArray[np.float32]
     prompt_tokens: int | None = None
@@ -131,7 +122,7 @@ class Engine(Protocol):
 
     @property
     def window_tokens(self) -> int | None:
-        """The longest prompt + output (after `start`), or None where nobody says."""
+        """The longest prompt + output (after `start`), or None where it is not known."""
         ...
 
     async def start(self) -> None:

@@ -71,28 +71,11 @@ class LlamaConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """Weights of one layer, projections transposed to (in, out)."""
-
-    attention_norm: Array
-    query: Array
-    key: Array
-    value: Array
-    output: Array
-    mlp_norm: Array
-    gate: Array
-    up: Array
-    down: Array
-
-
-class _Cache:
-    """Keys and values of one generation: two (kv_heads, capacity, head_dim) arrays a layer."""
-
-    def __init__(self, config: LlamaConfig, capacity: int) -> None:
-        shape = (config.kv_heads, capacity, config.head_dim)
-        self.keys = [np.empty(shape, np.float32) for _ in range(config.layers)]
-        self.values = [np.empty(shape, np.float32) for _ in range(config.layers)]
+_PROJECTIONS = (
+    *("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
+    *("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+)
+_NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 class LlamaModel:
@@ -107,28 +90,15 @@ class LlamaModel:
                 raise ValueError(f"The weights hold no tensor {name}.")
             return tensors[name].astype(np.float32)
 
-        def linear(name: str) -> Array:
-            return np.ascontiguousarray(read(name + ".weight").T)
-
         self._embedding = read("model.embed_tokens.weight")
         self._head = self._embedding if config.tied else read("lm_head.weight")
         self._norm = read("model.norm.weight")
-        self._layers = []
-        for prefix in (f"model.layers.{n}." for n in range(config.layers)):
-            attention, mlp = prefix + "self_attn.", prefix + "mlp."
-            self._layers.append(
-                _Layer(
-                    attention_norm=read(prefix + "input_layernorm.weight"),
-                    query=linear(attention + "q_proj"),
-                    key=linear(attention + "k_proj"),
-                    value=linear(attention + "v_proj"),
-                    output=linear(attention + "o_proj"),
-                    mlp_norm=read(prefix + "post_attention_layernorm.weight"),
-                    gate=linear(mlp + "gate_proj"),
-                    up=linear(mlp + "up_proj"),
-                    down=linear(mlp + "down_proj"),
-                )
-            )
+        self._layers: list[dict[str, Array]] = []
+        for n in range(config.layers):
+            layer = {name: read(f"model.layers.{n}.{name}.weight") for name in _NORMS}
+            for name in _PROJECTIONS:  # transposed to (in, out)
+                layer[name] = np.ascontiguousarray(read(f"model.layers.{n}.{name}.weight").T)
+            self._layers.append(layer)
         exponent = np.arange(0, config.head_dim, 2, dtype=np.float32) / config.head_dim
         self._frequency = (1.0 / config.rope_theta**exponent).astype(np.float32)
 
@@ -164,7 +134,7 @@ class LlamaModel:
         return self._generate(ids, min(max_new_tokens, window - ids.size), stop_ids)
 
     def _generate(self, ids: NDArray[np.int64], room: int, stop: Collection[int]) -> Iterator[int]:
-        cache = _Cache(self.config, ids.size + room)
+        cache = self.new_cache(ids.size + room)
         start = 0
         for _ in range(room):
             token = int(self._logits(ids, start, cache).argmax())
@@ -174,31 +144,33 @@ class LlamaModel:
             start += ids.size
             ids = np.array([token])
 
-    def _logits(self, ids: NDArray[np.int64], start: int, cache: _Cache) -> Array:
-        """Logits (vocabulary,) after the tokens `ids`, which stand at `start` and on."""
+    def new_cache(self, capacity: int) -> Array:
+        """Room for keys and values: (layers, 2, kv_heads, capacity, head_dim)."""
+        c = self.config
+        return np.empty((c.layers, 2, c.kv_heads, capacity, c.head_dim), np.float32)
+
+    def _logits(self, ids: NDArray[np.int64], start: int, cache: Array) -> Array:
+        """Logits (vocabulary,) after the tokens `ids`, whose positions begin at `start`."""
         x = self._embedding[ids]
         position = np.arange(start, start + ids.size, dtype=np.float32)
         angle = position[:, None] * self._frequency
         rotation = np.cos(angle), np.sin(angle)
         for n, layer in enumerate(self._layers):
-            h = self._rms_norm(x, layer.attention_norm)
-            keys, values = cache.keys[n], cache.values[n]
+            h = self._rms_norm(x, layer["input_layernorm"])
+            keys, values = cache[n]
             end = start + ids.size
-            keys[:, start:end] = self._rotate(self._split(h @ layer.key), rotation)
-            values[:, start:end] = self._split(h @ layer.value)
+            keys[:, start:end] = self._rotate(self._split(h @ layer["self_attn.k_proj"]), rotation)
+            values[:, start:end] = self._split(h @ layer["self_attn.v_proj"])
             # Of the last layer nothing but the last position is ever read.
             first = ids.size - 1 if n == len(self._layers) - 1 else 0
             out = np.empty_like(x[first:])
             for low in range(first, ids.size, QUERY_BLOCK):
                 rows = slice(low, min(low + QUERY_BLOCK, ids.size))
-                query = self._rotate(
-                    self._split(h[rows] @ layer.query), (rotation[0][rows], rotation[1][rows])
-                )
+                query = self._split(h[rows] @ layer["self_attn.q_proj"])
+                query = self._rotate(query, (rotation[0][rows], rotation[1][rows]))
                 seen = start + rows.stop
                 attended = self._attend(query, keys[:, :seen], values[:, :seen])
-                out[low - first : rows.stop - first] = self._finish(
-                    x[rows], attended @ layer.output, layer
-                )
+                out[low - first : rows.stop - first] = self._finish(x[rows], attended, layer)
             x = out
         logits: Array = self._head @ self._rms_norm(x[-1], self._norm)
         return logits
@@ -223,15 +195,15 @@ class LlamaModel:
         result: Array = by_position.reshape(q, heads * width)
         return result
 
-    def _finish(self, x: Array, attended: Array, layer: _Layer) -> Array:
-        """Residual and SwiGLU feed-forward."""
-        x = x + attended
-        h = self._rms_norm(x, layer.mlp_norm)
-        gate = h @ layer.gate
+    def _finish(self, x: Array, attended: Array, layer: dict[str, Array]) -> Array:
+        """Output projection, residual and SwiGLU feed-forward."""
+        x = x + attended @ layer["self_attn.o_proj"]
+        h = self._rms_norm(x, layer["post_attention_layernorm"])
+        gate = h @ layer["mlp.gate_proj"]
         # Written over exp(-|gate|) so that no large gate overflows.
         small = np.exp(-np.abs(gate))
         sigmoid = np.where(gate >= 0, np.float32(1), small) / (1 + small)
-        result: Array = x + (gate * sigmoid * (h @ layer.up)) @ layer.down
+        result: Array = x + (gate * sigmoid * (h @ layer["mlp.up_proj"])) @ layer["mlp.down_proj"]
         return result
 
     def _rms_norm(self, x: Array, weight: Array) -> Array:

@@ -7,28 +7,19 @@ weights' tokenizer carries, rendered without Jinja.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import (
-    Decoding,
-    Delta,
-    NoEmbeddings,
-    PromptCount,
-    Usage,
-)
-from contextcliff_dagster.inference.engines.thread_stream import stream_from
+from contextcliff_dagster.inference.engines.base import Decoding, Delta, NoEmbeddings, PromptCount
+from contextcliff_dagster.inference.engines.thread_stream import stream_from, text_pieces
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.weights.files import file_sha256
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 from contextcliff_dagster.reference.tokenizer import END, render_chat
 
@@ -42,20 +33,15 @@ RUNTIME = "numpy-llama/1"
 
 
 def weights_folder(entry: ModelEntry) -> Path:
-    """The folder with config.json, model.safetensors and tokenizer.json.
-
-    Raises:
-        EngineError: there is none.
-    """
+    """The folder with config.json, model.safetensors and tokenizer.json, else EngineError."""
     if entry.weights:
         folder = Path(entry.weights)
     elif entry.model_id in REFERENCE_MODELS:
         folder = weights_path(entry.model_id)
     else:
         raise EngineError(
-            f"Model {entry.name!r} has engine 'reference' but no weights: give `weights:` a "
-            "folder in models.yaml, "
-            f"or as `model_id` one of {', '.join(REFERENCE_MODELS)}."
+            f"Model {entry.name!r} has engine 'reference' but no weights: give `weights:` a folder "
+            f"in models.yaml, or as `model_id` one of {', '.join(REFERENCE_MODELS)}."
         )
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         if not (folder / name).is_file():
@@ -69,29 +55,17 @@ def weights_folder(entry: ModelEntry) -> Path:
 def reference_identity(entry: ModelEntry) -> dict[str, Any]:
     """Hashes of all that decides the answers; nothing is loaded for it."""
     folder = weights_folder(entry)
+    template = folder / "chat_template.jinja"
     return {
         "engine": "reference",
         "runtime": RUNTIME,
-        "weights_sha256": _file_hash(folder / "model.safetensors"),
-        "config_sha256": _file_hash(folder / "config.json"),
-        "tokenizer_sha256": _file_hash(folder / "tokenizer.json"),
-        "chat_template_sha256": _file_hash(folder / "chat_template.jinja"),
+        "weights_sha256": file_sha256(folder / "model.safetensors"),
+        "config_sha256": file_sha256(folder / "config.json"),
+        "tokenizer_sha256": file_sha256(folder / "tokenizer.json"),
+        "chat_template_sha256": file_sha256(template) if template.is_file() else None,
         "dtype": "float32",
         "window_tokens": _window(entry, folder),
     }
-
-
-def _file_hash(path: Path) -> str | None:
-    if not path.is_file():
-        return None
-    stat = path.stat()
-    return _hash_once(path, stat.st_mtime_ns, stat.st_size)
-
-
-@cache
-def _hash_once(path: Path, changed_ns: int, size: int) -> str:
-    del changed_ns, size
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _window(entry: ModelEntry, folder: Path) -> int:
@@ -164,10 +138,8 @@ class ReferenceEngine(NoEmbeddings):
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
         """Exact: the prompt is tokenised as it will be read."""
         ids = self.encode(prompt)
-        if (
-            len(self._counted) > 2 * self._entry.concurrency + 8
-        ):  # calls that were counted and never sent
-            self._counted.clear()
+        if len(self._counted) > 2 * self._entry.concurrency + 8:
+            self._counted.clear()  # calls that were counted and never sent
         self._counted[prompt.hash] = ids
         return PromptCount(len(ids))
 
@@ -180,31 +152,15 @@ class ReferenceEngine(NoEmbeddings):
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
-    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+    def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come."""
         assert self._threads is not None, "start() comes first"
-        pieces = stream_from(self._threads, lambda: self._generate(prompt, decoding))
-        async with aclosing(pieces) as stream:  # type: ignore[type-var]
-            async for delta in stream:
-                yield delta
+        return stream_from(self._threads, lambda: self._generate(prompt, decoding))
 
     def _generate(self, prompt: Prompt, decoding: Decoding) -> Iterator[Delta]:
         assert self._model is not None
         assert self._tokenizer is not None
         ids = self._counted.pop(prompt.hash, None) or self.encode(prompt)
-        tokens: list[int] = []
-        shown = ""
-        for token in self._model.generate(ids, decoding.max_output_tokens, {self._end}):
-            tokens.append(token)
-            text = self._tokenizer.decode(tokens)
-            # A character may span tokens; its bytes are held back until they are whole.
-            if not text.endswith("\ufffd"):
-                yield Delta(text[len(shown) :], at=time.perf_counter())
-                shown = text
-        rest = self._tokenizer.decode(tokens)[len(shown) :] if tokens else ""
-        yield Delta(
-            rest,
-            finish_reason="length" if len(tokens) >= decoding.max_output_tokens else "stop",
-            usage=Usage(prompt_tokens=len(ids), completion_tokens=len(tokens), cached_tokens=0),
-            at=time.perf_counter(),
-        )
+        limit = decoding.max_output_tokens
+        tokens = self._model.generate(ids, limit, {self._end})
+        return text_pieces(tokens, self._tokenizer.decode, len(ids), limit)

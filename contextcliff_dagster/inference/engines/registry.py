@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any, TypeVar
+from pkgutil import resolve_name
+from typing import Any
 
 from contextcliff_dagster.inference.engines.base import Engine
 from contextcliff_dagster.inference.models.engine_specs import engine_spec
 from contextcliff_dagster.inference.models.registry import ModelEntry
 
-T = TypeVar("T")
-
 
 def open_engine(entry: ModelEntry) -> Engine:
-    """Return the engine of ``entry``, not yet started.
-
-    Raises:
-        EngineError: what it runs on is not installed or not there.
-    """
-    return _resolved(engine_spec(entry.engine).load)(entry)
+    """The engine of ``entry``, not yet started; EngineError where what it runs on is missing."""
+    engine: Engine = _resolved(engine_spec(entry.engine).load)(entry)
+    return engine
 
 
 def declared_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Return what is known of the serving identity without a start (in process: nearly all).
-
-    Raises:
-        EngineError: what it runs on is not installed or not there.
-    """
+    """What is known of the serving identity without a start; EngineError as `open_engine`."""
     return dict(_resolved(engine_spec(entry.engine).declared_identity)(entry))
 
 
-def _resolved(target: str | Callable[[ModelEntry], T]) -> Callable[[ModelEntry], T]:
-    if not isinstance(target, str):
-        return target
-    module, _, name = target.partition(":")
-    resolved: Callable[[ModelEntry], T] = getattr(import_module(module), name)
-    return resolved
+def _resolved(target: str | Callable[[ModelEntry], Any]) -> Callable[[ModelEntry], Any]:
+    return resolve_name(target) if isinstance(target, str) else target

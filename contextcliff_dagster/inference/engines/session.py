@@ -11,7 +11,6 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, TypeVar
 
 from contextcliff_dagster.inference.engines.base import Engine
@@ -25,8 +24,7 @@ T = TypeVar("T")
 class EngineSession:
     """Context manager: the engine of ``entry`` is started on enter and stopped on exit.
 
-    Raises:
-        EngineError: on enter, where the engine cannot start.
+    Raises EngineError on enter, where the engine cannot start.
     """
 
     def __init__(self, entry: ModelEntry, engine: Engine | None = None) -> None:
@@ -48,12 +46,7 @@ class EngineSession:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -1,13 +1,38 @@
-"""A blocking generator as an asynchronous one: it runs in a worker thread, piece by piece."""
+"""Generated tokens as an asynchronous stream of text, computed in a worker thread."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Executor
 
-from contextcliff_dagster.inference.engines.base import Delta
+from contextcliff_dagster.inference.engines.base import Delta, Usage
+
+
+def text_pieces(
+    tokens: Iterable[int], decode: Callable[[list[int]], str], prompt_tokens: int, limit: int
+) -> Iterator[Delta]:
+    """The text of ``tokens`` piece by piece; the last piece has finish reason and usage.
+
+    ``limit``: the most tokens that were asked for, which ends an answer of so many by ``length``.
+    """
+    read: list[int] = []
+    shown = ""
+    for token in tokens:
+        read.append(token)
+        text = decode(read)
+        # A character may span tokens; its bytes are held back until they are whole.
+        if not text.endswith("\ufffd"):
+            yield Delta(text[len(shown) :], at=time.perf_counter())
+            shown = text
+    yield Delta(
+        decode(read)[len(shown) :],
+        finish_reason="length" if len(read) >= limit else "stop",
+        usage=Usage(prompt_tokens, completion_tokens=len(read), cached_tokens=0),
+        at=time.perf_counter(),
+    )
 
 
 async def stream_from(

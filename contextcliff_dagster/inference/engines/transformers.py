@@ -6,23 +6,17 @@ like from the model's folder. The slowest engine here, and the one whose inside 
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import (
-    Decoding,
-    Delta,
-    NoEmbeddings,
-    PromptCount,
-    Usage,
-)
-from contextcliff_dagster.inference.engines.thread_stream import stream_from
+from contextcliff_dagster.inference.engines.base import Decoding, Delta, NoEmbeddings, PromptCount
+from contextcliff_dagster.inference.engines.thread_stream import stream_from, text_pieces
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
@@ -45,11 +39,7 @@ _DEFAULT_ATTENTION = "sdpa"
 
 
 def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides the answers, but for the device; nothing is loaded for it.
-
-    Raises:
-        EngineError: a library or the weights are missing, or a setting is not known here.
-    """
+    """All that decides the answers, but for the device; nothing is loaded for it."""
     path = model_path(entry)
     names = ("torch", "transformers", *(("gguf",) if path.is_file() else ()))
     runtime = " ".join(f"{name} {installed_version(name, entry, 'transformers')}" for name in names)
@@ -67,11 +57,7 @@ def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def model_path(entry: ModelEntry) -> Path:
-    """The folder with config.json, tokenizer and weights, or a GGUF file.
-
-    Raises:
-        EngineError: it is not there, or not whole.
-    """
+    """The folder with config.json, tokenizer and weights, or a GGUF file; else EngineError."""
     path = find_weights(entry)
     if path.is_dir() and not (path / "config.json").is_file():
         raise EngineError(
@@ -140,7 +126,6 @@ class TransformersEngine(NoEmbeddings):
         self._model: Any = None
         self._tokenizer: Any = None
         self._device = ""
-        self._ends: frozenset[int] = frozenset()
 
     @property
     def window_tokens(self) -> int | None:
@@ -149,8 +134,6 @@ class TransformersEngine(NoEmbeddings):
 
     async def start(self) -> None:
         """Import torch (seconds) and load the weights."""
-        import asyncio
-
         self._threads = ThreadPoolExecutor(
             self._entry.concurrency, thread_name_prefix="transformers-engine"
         )
@@ -198,13 +181,10 @@ class TransformersEngine(NoEmbeddings):
             ) from error
         ends = self._model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
-        end_ids = {*listed, self._tokenizer.eos_token_id} - {None}
-        self._ends = frozenset(int(end) for end in end_ids)
+        self._ends = {*listed, self._tokenizer.eos_token_id}
 
     async def stop(self) -> None:
         """Let the threads end and the memory go."""
-        import asyncio
-
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
@@ -219,16 +199,10 @@ class TransformersEngine(NoEmbeddings):
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
         """Exact: the weights' own chat template and tokenizer."""
-        import asyncio
-
         return PromptCount(len(await asyncio.to_thread(self.encode, prompt)))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the prompt as it will be read.
-
-        Raises:
-            EngineError: the tokenizer has no chat template, or one that refuses these turns.
-        """
+        """Token ids of the prompt as it will be read; EngineError if the template refuses it."""
         assert self._tokenizer is not None, "start() comes first"
         if prompt.mode == "completion":
             ids: list[int] = self._tokenizer(prompt.text)["input_ids"]
@@ -249,31 +223,15 @@ class TransformersEngine(NoEmbeddings):
             ) from error
         return ids
 
-    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+    def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come."""
         assert self._threads is not None, "start() comes first"
-        pieces = stream_from(self._threads, lambda: self._generate(prompt, decoding))
-        async with aclosing(pieces) as stream:  # type: ignore[type-var]
-            async for delta in stream:
-                yield delta
+        return stream_from(self._threads, lambda: self._generate(prompt, decoding))
 
     def _generate(self, prompt: Prompt, decoding: Decoding) -> Iterator[Delta]:
-        ids = self.encode(prompt)
-        tokens: list[int] = []
-        shown, finish_reason = "", "length"
-        for token in self._tokens(ids, decoding.max_output_tokens):
-            if token in self._ends:
-                finish_reason = "stop"
-                break
-            tokens.append(token)
-            text = self._tokenizer.decode(tokens, skip_special_tokens=True)
-            # A character may span tokens; its bytes are held back until they are whole.
-            if not text.endswith("\ufffd"):
-                yield Delta(text[len(shown) :], at=time.perf_counter())
-                shown = text
-        rest = self._tokenizer.decode(tokens, skip_special_tokens=True)[len(shown) :]
-        usage = Usage(prompt_tokens=len(ids), completion_tokens=len(tokens), cached_tokens=0)
-        yield Delta(rest, finish_reason=finish_reason, usage=usage, at=time.perf_counter())
+        ids, limit = self.encode(prompt), decoding.max_output_tokens
+        decode = partial(self._tokenizer.decode, skip_special_tokens=True)
+        return text_pieces(self._tokens(ids, limit), decode, len(ids), limit)
 
     def _tokens(self, ids: list[int], most: int) -> Iterator[int]:
         import torch
@@ -285,5 +243,7 @@ class TransformersEngine(NoEmbeddings):
             with torch.inference_mode():
                 out = self._model(read, past_key_values=cache, use_cache=True, logits_to_keep=1)
                 token = out.logits[:, -1:].argmax(-1)
+            if int(token) in self._ends:
+                return
             yield int(token)
             read = token

@@ -1,12 +1,16 @@
-"""The address of an endpoint as models.yaml writes it, its environment variables filled in."""
+"""An endpoint's address and the headers of its requests, environment variables filled in."""
 
 from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.contracts import EngineError, StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.models.registry import ModelEntry
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
@@ -23,8 +27,7 @@ def resolved(model: str, written: str) -> str:
         value = os.environ.get(match["name"]) or match["default"]
         if value is None:
             raise EngineError(
-                f"Model {model!r} takes its address from the environment variable "
-                f"{match['name']}, "
+                f"Model {model!r} takes its address from the environment variable {match['name']}, "
                 "which is not set; set it, or write the address into models.yaml."
             )
         return value
@@ -35,7 +38,12 @@ def resolved(model: str, written: str) -> str:
             f"Model {model!r}: `base_url` should begin with http:// or https://; correct "
             "models.yaml."
         )
-    if not _names_a_host(url):
+    try:
+        parts = urlsplit(url)
+        names_a_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        names_a_host = False
+    if not names_a_host:
         raise EngineError(
             f"Model {model!r}: `base_url` names no host, or a port that there is not; correct "
             "models.yaml."
@@ -43,9 +51,24 @@ def resolved(model: str, written: str) -> str:
     return url
 
 
-def _names_a_host(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+def request_headers(
+    entry: ModelEntry, subject: str, refusal: type[EngineError | StudyError]
+) -> dict[str, str]:
+    """The headers that the entry names, their values from the environment; no other key is sent.
+
+    Raises:
+        EngineError, StudyError: as ``refusal`` says: a variable that ``subject`` takes is not set.
+    """
+
+    def secret(variable: str, what: str) -> str:
+        if value := os.environ.get(variable, "").strip():
+            return value
+        raise refusal(
+            f"{subject} takes {what} from the environment variable {variable}, which is not set; "
+            "set it."
+        )
+
+    headers = {name: secret(var, f"header {name}") for name, var in entry.headers_env.items()}
+    if entry.api_key_env:
+        headers.setdefault("Authorization", f"Bearer {secret(entry.api_key_env, 'its key')}")
+    return headers

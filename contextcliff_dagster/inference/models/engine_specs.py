@@ -7,7 +7,7 @@ the group `contextcliff.engines` (docs/inference.md shows one).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
@@ -42,8 +42,8 @@ class EngineSpec:
         needs_devices: it is leased a GPU where the machine has one, unless the model says `gpus`.
         serial: one call at a time unless the model says `concurrency`: a second would take
             processor time from the first, and spoil its times.
-        ignores: settings of a model that have no effect on it. They are refused: whoever gives one
-            believes that it was measured.
+        ignores: settings of a model that have no effect on it. They are refused, or one would
+            believe that they were measured.
         call_s, prompt_token_s: seconds a call and seconds a prompt token, for the cost estimate of
             a model that was never measured.
     """
@@ -65,6 +65,17 @@ class EngineSpec:
 
 
 _ENGINES = "contextcliff_dagster.inference.engines"
+_LOCAL_ONLY = ("attention", "threads", "vllm")
+_VLLM = EngineSpec(
+    "vllm",
+    load=f"{_ENGINES}.vllm.in_process:VllmEngine",
+    declared_identity=f"{_ENGINES}.vllm.engine_args:declared_vllm_identity",
+    package="vllm",
+    extra="vllm",
+    use="serves models on this machine",
+    needs_devices=True,
+    ignores=("attention", "threads"),
+)
 BUILT_IN: Mapping[str, EngineSpec] = {
     spec.name: spec
     for spec in (
@@ -73,10 +84,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             load=f"{_ENGINES}.reference:ReferenceEngine",
             declared_identity=f"{_ENGINES}.reference:reference_identity",
             in_process=True,
-            ignores=(
-                *("quantization", "kv_cache_dtype", "rope_scaling", "attention", "threads"),
-                "vllm",
-            ),
+            ignores=("quantization", "kv_cache_dtype", "rope_scaling", *_LOCAL_ONLY),
             # The NumPy runtime on one core, at some thousand tokens.
             call_s=0.01,
             prompt_token_s=6e-5,
@@ -86,7 +94,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             load=f"{_ENGINES}.openai.engine:OpenAIEngine",
             declared_identity=f"{_ENGINES}.openai.engine:declared_openai_identity",
             remote=True,
-            ignores=("weights", "attention", "threads", "vllm"),
+            ignores=("weights", *_LOCAL_ONLY),
         ),
         EngineSpec(
             "llamacpp",
@@ -118,57 +126,19 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             call_s=0.5,
             prompt_token_s=3e-3,
         ),
-        EngineSpec(
-            "vllm",
-            load=f"{_ENGINES}.vllm.in_process:VllmEngine",
-            declared_identity=f"{_ENGINES}.vllm.engine_args:declared_vllm_identity",
-            package="vllm",
-            extra="vllm",
-            use="serves models on this machine",
-            needs_devices=True,
-            ignores=("attention", "threads"),
-        ),
-        EngineSpec(
-            "vllm_server",
-            load=f"{_ENGINES}.vllm.managed_server:VllmServerEngine",
-            declared_identity=f"{_ENGINES}.vllm.engine_args:declared_vllm_identity",
-            package="vllm",
-            extra="vllm",
-            use="serves models on this machine",
-            needs_devices=True,
-            ignores=("attention", "threads"),
-        ),
+        _VLLM,
+        replace(_VLLM, name="vllm_server", load=f"{_ENGINES}.vllm.managed_server:VllmServerEngine"),
     )
 }
 
 
 def engine_spec(name: str) -> EngineSpec:
-    """Return the engine called ``name``: built in, or of another package.
-
-    Raises:
-        EngineError: there is none, or its package cannot be imported.
-    """
+    """The engine called ``name``, built in or of another package, else EngineError."""
     if name in BUILT_IN:
         return BUILT_IN[name]
-    others = engine_entry_points()
-    if name not in others:
+    point = engine_entry_points().get(name)
+    if point is None:
         raise EngineError(f"There is no engine {name!r}; there are {', '.join(engine_names())}.")
-    return _load(others[name])
-
-
-def engine_names() -> list[str]:
-    """Return the names of all engines: the built-in ones, then those of other packages."""
-    return [*BUILT_IN, *sorted(engine_entry_points().keys() - BUILT_IN.keys())]
-
-
-def engine_entry_points() -> dict[str, EntryPoint]:
-    """Return the engines of other packages by name; one called as a built-in is never used."""
-    from importlib.metadata import entry_points
-
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
-
-
-def _load(point: EntryPoint) -> EngineSpec:
     where = f"Engine {point.name!r} ({point.value})"
     try:
         spec = point.load()
@@ -179,3 +149,15 @@ def _load(point: EntryPoint) -> EngineSpec:
     if not isinstance(spec, EngineSpec) or spec.name != point.name:
         raise EngineError(f"{where} is no EngineSpec of that name; mend its package.")
     return spec
+
+
+def engine_names() -> list[str]:
+    """The names of all engines: the built-in ones, then those of other packages."""
+    return [*BUILT_IN, *sorted(engine_entry_points().keys() - BUILT_IN.keys())]
+
+
+def engine_entry_points() -> dict[str, EntryPoint]:
+    """The engines of other packages by name; one named like a built-in is never used."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}

@@ -23,14 +23,10 @@ class Identity:
     @property
     def window_tokens(self) -> int | None:
         """The window: the smallest of those that the entry, the weights and the server state."""
-        meta = self.fields.get("server_meta")
-        stated = (
-            self.fields.get("window_tokens"),
-            self.fields.get("declared_window_tokens"),
-            self.fields.get("server_max_model_len"),
-            self.fields.get("server_window_tokens"),
-            meta.get("n_ctx") if isinstance(meta, Mapping) else None,
-        )
+        names = "window_tokens declared_window_tokens server_max_model_len server_window_tokens"
+        stated = [self.fields.get(name) for name in names.split()]
+        if isinstance(meta := self.fields.get("server_meta"), Mapping):
+            stated.append(meta.get("n_ctx"))
         return min((n for n in stated if isinstance(n, int) and n > 0), default=None)
 
     def differences(self, other: Identity) -> list[str]:
@@ -44,14 +40,11 @@ class Identity:
 def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """The fields that are not the same, by name, with both values (None where there is none).
 
-    A field of a field is named with a dot: what differs is seen, however much stands around it.
+    A field of a field is named with a dot, so that only what differs is listed.
     """
     a, b = _flat(mine), _flat(theirs)
-    return [
-        (name, a.get(name), b.get(name))
-        for name in sorted(set(a) | set(b))
-        if a.get(name) != b.get(name)
-    ]
+    both = [(name, a.get(name), b.get(name)) for name in sorted(a.keys() | b.keys())]
+    return [(name, one, other) for name, one, other in both if one != other]
 
 
 def _flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:

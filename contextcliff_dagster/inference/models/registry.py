@@ -1,4 +1,4 @@
-"""The registry of models: which serving configuration stands behind a name.
+"""The registry of models: which serving configuration has a name.
 
 ``models.yaml`` maps a name to an engine, a model id, an endpoint, a window, prices and the quirks
 that real endpoints have. The shipped file is overlaid, name by name, by the file that
@@ -18,17 +18,13 @@ import pydantic
 from pydantic import Field
 
 from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.models.base_url import resolved
-from contextcliff_dagster.inference.models.engine_specs import (
-    EngineSpec,
-    engine_names,
-    engine_spec,
-)
+from contextcliff_dagster.inference.models.engine_specs import EngineSpec, engine_names, engine_spec
 from contextcliff_dagster.inference.models.vllm_options import VllmOptions
 from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster.yaml_config import load_validated
 
-Gpus = int | Literal["auto"]
 SHIPPED_MODELS = PACKAGE / "models.yaml"
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
@@ -41,7 +37,7 @@ class _Strict(pydantic.BaseModel):
 
 
 class Price(_Strict):
-    """US dollars per million tokens. ``as_of`` says when somebody last looked, ``source`` where."""
+    """US dollars per million tokens. ``as_of``: when they were last checked, ``source`` where."""
 
     input_usd_per_mtok: float = Field(ge=0)
     output_usd_per_mtok: float = Field(ge=0)
@@ -52,9 +48,8 @@ class Price(_Strict):
     @pydantic.field_validator("as_of", mode="before")
     @classmethod
     def _date_as_text(cls, value: Any) -> Any:
-        return (
-            value.isoformat() if hasattr(value, "isoformat") else value
-        )  # YAML reads 2026-01-31 as a date
+        # YAML reads 2026-01-31 as a date.
+        return value.isoformat() if hasattr(value, "isoformat") else value
 
     def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
         """Price of one call in USD; ``cached_tokens`` are part of ``prompt_tokens``."""
@@ -91,11 +86,11 @@ class ModelEntry(_Strict):
 
     ``weights`` is a folder (engine ``reference``; default: the shipped weights of ``model_id``)
     a GGUF file (engine ``llamacpp``) or either (``transformers``).
-    ``threads`` and ``attention`` are of these two: processor threads, all cores unless said; and
+    ``threads`` and ``attention`` are of these two: processor threads (default: all cores), and
     the attention implementation of ``transformers``.
     ``tokenizer`` names the model's own tokenizer where the endpoint is not asked for one:
     with it, prompts are counted before sending and silent truncation is noticed.
-    ``revision`` says which weights stand behind an endpoint; where it is given, the endpoint's
+    ``revision`` names the weights of an endpoint; where it is given, the endpoint's
     address is not part of the serving identity (the server may move).
     ``base_url`` may hold ``${VARIABLE}`` or ``${VARIABLE:-default}``.
 
@@ -144,7 +139,7 @@ class ModelEntry(_Strict):
         given = dict(data)
         if not given.get("model_id") and isinstance(given.get("name"), str):
             given["model_id"] = given["name"]
-        with suppress(EngineError):  # said of the key `engine`
+        with suppress(EngineError):  # reported for the key `engine`
             if engine_spec(str(given.get("engine"))).serial:
                 given.setdefault("concurrency", 1)
         return given
@@ -163,26 +158,24 @@ class ModelEntry(_Strict):
     @pydantic.model_validator(mode="after")
     def _belongs_together(self) -> ModelEntry:
         engine = self.spec
+        wrong = ""
         if engine.remote and not self.base_url:
-            raise ValueError(
-                f"engine {self.engine!r} needs `base_url`, for instance http://127.0.0.1:8000/v1"
-            )
-        if engine.in_process and self.base_url:
-            raise ValueError(
-                f"engine {self.engine!r} runs in process and takes no `base_url`; "
+            wrong = "needs `base_url`, for instance http://127.0.0.1:8000/v1"
+        elif engine.in_process and self.base_url:
+            wrong = "runs in process and takes no `base_url`; use engine 'openai'"
+        elif self.base_url and not engine.remote:
+            wrong = (
+                "brings its own server and takes no `base_url`; for one that is running already, "
                 "use engine 'openai'"
             )
-        if not engine.remote and self.base_url:
-            raise ValueError(
-                f"engine {self.engine!r} brings its own server and takes no `base_url`; for one "
-                "that is running already, use engine 'openai'"
-            )
-        if engine.needs_weights and not self.weights:
-            raise ValueError(f"engine {self.engine!r} needs `weights`, a path on this machine")
+        elif engine.needs_weights and not self.weights:
+            wrong = "needs `weights`, a path on this machine"
         for name in engine.ignores:
-            if getattr(self, name) != type(self).model_fields[name].default:
+            if not wrong and getattr(self, name) != type(self).model_fields[name].default:
                 what = f"`{name}` block" if name == "vllm" else f"`{name}`"
-                raise ValueError(f"engine {self.engine!r} takes no {what}; leave it out")
+                wrong = f"takes no {what}; leave it out"
+        if wrong:
+            raise ValueError(f"engine {self.engine!r} {wrong}")
         return self
 
     @property
@@ -206,11 +199,7 @@ class ModelEntry(_Strict):
         return self.call_deadline_s or 3 * self.timeout_s
 
     def resolved_base_url(self) -> str:
-        """``base_url`` with its environment variables filled in.
-
-        Raises:
-            EngineError: a variable is not set and has no default, or the result is no address.
-        """
+        """``base_url`` with its environment variables filled in; EngineError if that fails."""
         return resolved(self.name, self.base_url or "")
 
 
@@ -223,26 +212,21 @@ class _ModelsFile(_Strict):
         models = data.get("models") if isinstance(data, Mapping) else None
         if not isinstance(models, Mapping):
             return data
-        named = {
-            name: {"name": name, **entry} if isinstance(entry, Mapping) else entry
-            for name, entry in models.items()
-        }
+        named = dict(models)
+        for key, entry in models.items():
+            if isinstance(entry, Mapping):
+                named[key] = {"name": key, **entry}
+                if (name := named[key]["name"]) != key:
+                    raise ValueError(f"model {key!r} has `name: {name}`; leave `name` out")
         return {**data, "models": named}
-
-    @pydantic.model_validator(mode="after")
-    def _names_agree(self) -> _ModelsFile:
-        for key, entry in self.models.items():
-            if entry.name != key:
-                raise ValueError(f"model {key!r} has `name: {entry.name}`; leave `name` out")
-        return self
 
 
 def model_files() -> list[Path]:
     """The files that make up the registry, the later overlaying the earlier."""
     if own := os.environ.get("CONTEXTCLIFF_MODELS"):
         return [SHIPPED_MODELS, Path(own).expanduser()]
-    beside = Path("models.yaml")
-    return [SHIPPED_MODELS, beside] if beside.is_file() else [SHIPPED_MODELS]
+    local = Path("models.yaml")
+    return [SHIPPED_MODELS, local] if local.is_file() else [SHIPPED_MODELS]
 
 
 def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
@@ -253,16 +237,17 @@ def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
     """
     entries: dict[str, ModelEntry] = {}
     for path in model_files() if paths is None else paths:
-        entries.update(_load_file(path.resolve(), _stamp(path)))
+        try:
+            stat = path.stat()
+            stamp = stat.st_mtime_ns, stat.st_size
+        except OSError:
+            stamp = 0, 0
+        entries.update(_load_file(path.resolve(), stamp))
     return entries
 
 
 def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> ModelEntry:
-    """The entry called ``name``.
-
-    Raises:
-        StudyError: there is none; the sentence lists those that are.
-    """
+    """The entry called ``name``; without one, a StudyError that lists those that there are."""
     models = load_models() if models is None else models
     if name not in models:
         raise StudyError(
@@ -272,29 +257,15 @@ def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> Mode
     return models[name]
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        stat = path.stat()
-    except OSError:
-        return (0, 0)
-    return (stat.st_mtime_ns, stat.st_size)
-
-
 @cache
 def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
     """Cached by path and time of change: long-living processes ask often."""
     del stamp
-    folder = path.parent
     entries = load_validated(path, _ModelsFile).models
-    return {
-        name: entry.model_copy(update={"weights": _beside(folder, entry.weights)})
-        if entry.weights
-        else entry
-        for name, entry in entries.items()
-    }
-
-
-def _beside(folder: Path, weights: str) -> str:
-    """Relative to the file that names them; a bare name may also be that of a fetched model."""
-    path = folder / Path(weights).expanduser()
-    return weights if weights == path.name and not path.exists() else str(path)
+    for name, entry in entries.items():
+        if weights := entry.weights:
+            # Relative to the file that names them; a bare name may also be of a fetched model.
+            place = path.parent / Path(weights).expanduser()
+            if weights != place.name or place.exists():
+                entries[name] = entry.model_copy(update={"weights": str(place)})
+    return entries

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import os
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.models.registry import ModelEntry, load_models
+from contextcliff_dagster.inference.models.base_url import request_headers
+from contextcliff_dagster.inference.models.registry import load_models
 
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
@@ -19,7 +19,7 @@ def open_any_tokenizer(name: str) -> Tokenizer:
 
     Raises:
         StudyError: there is no such tokenizer, or the server cannot be asked.
-        EngineError: the model's address is not to be had.
+        EngineError: the model has no usable address.
     """
     from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
@@ -31,38 +31,23 @@ def open_any_tokenizer(name: str) -> Tokenizer:
         from contextcliff_dagster.sampling.tokenizers.catalogue import no_such_tokenizer
 
         raise no_such_tokenizer(name, served_models())
-    return _of_entry(name, entry)
-
-
-def served_models() -> list[str]:
-    """Models of models.yaml that stand behind an address, which may count tokens."""
-    return [name for name, entry in load_models().items() if entry.spec.remote]
-
-
-def _of_entry(name: str, entry: ModelEntry) -> Tokenizer:
-    from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
-
     if not entry.spec.remote:
         own = f"; its own is {entry.tokenizer!r}" if entry.tokenizer else ""
         raise StudyError(
             f"Tokenizer {name!r}: model {entry.name!r} has no server that is running already "
             f"(engine {entry.engine!r}); name its tokenizer as file:<its tokenizer.json>{own}."
         )
+    from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
+
     parts = urlsplit(entry.resolved_base_url())
-    headers = {
-        header: _secret(name, variable, f"header {header}")
-        for header, variable in entry.headers_env.items()
-    }
-    if entry.api_key_env:
-        headers.setdefault("Authorization", f"Bearer {_secret(name, entry.api_key_env, 'its key')}")
+    headers = request_headers(entry, f"Tokenizer {name!r}", StudyError)
     if parts.username is not None:
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         coded = base64.b64encode(user.encode()).decode()
         headers.setdefault("Authorization", f"Basic {coded}")
-    place = parts.netloc.rpartition("@")[2]
     return ServerTokenizer(
         name,
-        urlunsplit((parts.scheme, place, parts.path, "", "")),
+        urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")),
         model=entry.model_id,
         headers=headers,
         query=parts.query,
@@ -70,11 +55,6 @@ def _of_entry(name: str, entry: ModelEntry) -> Tokenizer:
     )
 
 
-def _secret(name: str, variable: str, what: str) -> str:
-    value = os.environ.get(variable, "").strip()
-    if not value:
-        raise StudyError(
-            f"Tokenizer {name!r} takes {what} from the environment variable {variable}, which is "
-            "not set; set it."
-        )
-    return value
+def served_models() -> list[str]:
+    """Models of models.yaml that are reached at an address, which may count tokens."""
+    return [name for name, entry in load_models().items() if entry.spec.remote]

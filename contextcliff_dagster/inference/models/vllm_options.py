@@ -21,15 +21,12 @@ _OURS = {
     "enforce_eager": "vllm: eager",
     "gpu_memory_utilization": "vllm: gpu_memory_utilization",
     "kv_cache_memory_bytes": "vllm: kv_cache_gib",
-    "seed": "",
-    "generation_config": "",
-    "disable_log_stats": "",
-    "use_tqdm_on_load": "",
-    "served_model_name": "",
-    "host": "",
-    "port": "",
 }
-"""Arguments of vLLM that have a key of ours, or that measuring needs as they are."""
+"""Arguments of vLLM that have a key of ours."""
+_FIXED = (
+    "seed generation_config disable_log_stats use_tqdm_on_load served_model_name host port".split()
+)
+"""Those that measuring needs as they are."""
 
 
 class VllmOptions(pydantic.BaseModel):
@@ -37,8 +34,8 @@ class VllmOptions(pydantic.BaseModel):
 
     ``eager``: no compilation and no CUDA graphs (default: on the CPU, where they take a minute
     and gain little). ``gpu_memory_utilization`` and ``kv_cache_gib`` bound the memory and
-    are not part of the serving identity. ``engine_args`` are handed to vLLM as they stand, and all
-    of them are. ``start_timeout_s``, ``restarts``: how long a server may take to start, and how
+    are not part of the serving identity. ``engine_args`` go to vLLM unchanged, and all of them
+    are. ``start_timeout_s``, ``restarts``: how long a server may take to start, and how
     often it is started again after it died (``vllm_server`` only).
     """
 
@@ -57,10 +54,10 @@ class VllmOptions(pydantic.BaseModel):
     @classmethod
     def _not_ours(cls, given: dict[str, Any]) -> dict[str, Any]:
         for name in given:
-            key = _OURS.get(name.removeprefix("--").replace("-", "_"))
-            if key:
+            argument = name.removeprefix("--").replace("-", "_")
+            if key := _OURS.get(argument):
                 raise ValueError(f"{name} is set by `{key}`")
-            if key is not None:
+            if argument in _FIXED:
                 raise ValueError(f"{name} is set by the engine itself")
             if not name.isidentifier():
                 raise ValueError(f"{name!r} is no argument of vLLM; write it with underscores")

@@ -15,7 +15,13 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from contextcliff_dagster.contracts import EngineError, StoreError
 from contextcliff_dagster.inference.engines.base import Decoding, Engine
@@ -32,11 +38,6 @@ from contextcliff_dagster.inference.server.wire_format import (
     read_prompt,
 )
 from contextcliff_dagster.redaction import written_url
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 
 class RequestLog:
@@ -55,10 +56,11 @@ class RequestLog:
                 f"The request log {path} cannot be written ({error.strerror}); give another path."
             ) from error
 
-    def write(self, line: Mapping[str, Any], *, flush: bool) -> None:
+    def write(self, event: str, number: int, **more: str) -> None:
         """Append one line."""
-        os.write(self._fd, (json.dumps({"at": utc_now(), **line}) + "\n").encode())
-        if flush:
+        line = {"at": utc_now(), "event": event, "number": number, **more}
+        os.write(self._fd, (json.dumps(line) + "\n").encode())
+        if event == "received":
             os.fsync(self._fd)
 
 
@@ -69,10 +71,7 @@ class _Service:
         self._name, self._engine, self._log, self._delay_s = name, engine, log, delay_ms / 1000
         self._numbers = itertools.count(1)
 
-    async def models(self, request: Request) -> Response:
-        from starlette.responses import JSONResponse
-
-        del request
+    async def models(self, _: Request) -> Response:
         model = {
             "id": self._name,
             "object": "model",
@@ -83,15 +82,10 @@ class _Service:
         }
         return JSONResponse({"object": "list", "data": [model]})
 
-    async def health(self, request: Request) -> Response:
-        from starlette.responses import JSONResponse
-
-        del request
+    async def health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def tokenize(self, request: Request) -> Response:
-        from starlette.responses import JSONResponse
-
         body = read_body(await request.body())
         count = await self._engine.count_prompt_tokens(read_prompt(body, chat="messages" in body))
         tokens = count.tokens if count else None
@@ -104,25 +98,21 @@ class _Service:
         return await self._complete(request, chat=False)
 
     async def _complete(self, request: Request, *, chat: bool) -> Response:
-        from starlette.responses import JSONResponse, StreamingResponse
-
         body = read_body(await request.body())
         prompt = read_prompt(body, chat=chat)
         number = next(self._numbers)
         if self._log:
             path = request.url.path
-            line = {"event": "received", "number": number, "path": path, "prompt_hash": prompt.hash}
-            self._log.write(line, flush=True)
+            self._log.write("received", number, path=path, prompt_hash=prompt.hash)
         decoding = Decoding(await self._fitting_limit(body, prompt))
-        if self._delay_s:
-            await asyncio.sleep(self._delay_s)
+        await asyncio.sleep(self._delay_s)
         reply = Reply(self._name, number, chat=chat)
         if body.get("stream"):
             with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
             events = self._events(prompt, decoding, number, reply, with_usage=with_usage)
             return StreamingResponse(events, media_type="text/event-stream")
         answer = await ask(self._engine, prompt, decoding)
-        self._answered(number)
+        self._log_answer(number)
         return JSONResponse(reply.whole(answer))
 
     async def _fitting_limit(self, body: Mapping[str, Any], prompt: Prompt) -> int:
@@ -138,9 +128,9 @@ class _Service:
             )
         return limit
 
-    def _answered(self, number: int) -> None:
+    def _log_answer(self, number: int) -> None:
         if self._log:
-            self._log.write({"event": "answered", "number": number}, flush=False)
+            self._log.write("answered", number)
 
     async def _events(
         self, prompt: Prompt, decoding: Decoding, number: int, reply: Reply, *, with_usage: bool
@@ -152,36 +142,25 @@ class _Service:
             if delta.usage and with_usage:
                 yield reply.usage(delta.usage)
         yield b"data: [DONE]\n\n"
-        self._answered(number)
+        self._log_answer(number)
 
 
 def make_app(
     name: str, engine: Engine, log: RequestLog | None = None, delay_ms: float = 0.0
 ) -> Starlette:
     """The ASGI application; the engine starts and stops with it."""
-    from starlette.applications import Starlette
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
-
     service = _Service(name, engine, log, delay_ms)
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        del app
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await engine.start()
         yield
         await engine.stop()
 
-    async def refused(request: Request, error: Exception) -> Response:
-        del request
+    async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
-        body = {
-            "message": str(error),
-            "type": "invalid_request_error",
-            "param": None,
-            "code": error.code,
-        }
-        return JSONResponse({"error": body}, status_code=error.status)
+        body = {"message": str(error), "type": "invalid_request_error", "param": None}
+        return JSONResponse({"error": {**body, "code": error.code}}, status_code=error.status)
 
     routes = [
         Route("/v1/models", service.models),
@@ -200,7 +179,6 @@ def serve(
     *,
     request_log: Path | None = None,
     delay_ms: float = 0.0,
-    concurrency: int = 2,
     on_ready: Callable[[str], None] = print,
 ) -> None:
     """Serve a model until interrupted. ``port`` 0 takes a free one; ``on_ready`` is given the
@@ -210,15 +188,13 @@ def serve(
         StudyError: there is no such model.
         EngineError: it is not one that runs in this process, or the port is taken.
     """
-    import uvicorn
-
     entry = get_model(model) if isinstance(model, str) else model
     if entry.engine != "reference":
         raise EngineError(
             f"Model {entry.name!r} is served by {written_url(entry.base_url or entry.engine)} "
             "already; `serve` is for models of engine 'reference'."
         )
-    engine = open_engine(entry.model_copy(update={"concurrency": concurrency}))
+    engine = open_engine(entry.model_copy(update={"concurrency": 2}))
     log = RequestLog(request_log) if request_log else None
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -74,11 +74,6 @@ def read_limit(body: Mapping[str, Any], served: str) -> int:
     return limit
 
 
-def sse(value: Mapping[str, Any]) -> bytes:
-    """One server-sent event."""
-    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
-
-
 def usage_dict(usage: Usage | None) -> dict[str, Any] | None:
     """Token counts as the clients read them."""
     if usage is None:
@@ -102,8 +97,10 @@ class Reply:
         return {"index": 0, **content, "logprobs": None, "finish_reason": finish_reason}
 
     def _chunk(self, **more: Any) -> bytes:
+        """One server-sent event."""
         kind = "chat.completion.chunk" if self._chat else "text_completion"
-        return sse({**self._head, "object": kind, **more})
+        event = json.dumps({**self._head, "object": kind, **more}, ensure_ascii=False)
+        return f"data: {event}\n\n".encode()
 
     def opening(self) -> bytes:
         """The chunk that names the speaker; completions have none."""

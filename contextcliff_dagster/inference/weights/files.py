@@ -10,7 +10,6 @@ import hashlib
 import importlib.metadata
 import json
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -24,68 +23,43 @@ LOCAL_MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 """What `make local-model` fetches (see `local_model`)."""
 
 _PARTS = {
-    "weights": ("*.safetensors", "*.bin", "*.pt", "*.gguf", "*.index.json"),
-    "config": ("config.json", "generation_config.json"),
-    "tokenizer": (
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "tokenizer.model",
-        "special_tokens_map.json",
-        "vocab.json",
-        "merges.txt",
-    ),
-    "chat_template": ("chat_template.jinja", "chat_template.json"),
+    "weights": "*.safetensors *.bin *.pt *.gguf *.index.json",
+    "config": "config.json generation_config.json",
+    "tokenizer": "tokenizer.json tokenizer_config.json tokenizer.model special_tokens_map.json "
+    "vocab.json merges.txt",
+    "chat_template": "chat_template.jinja chat_template.json",
 }
 _PART = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 _REMEMBERED_FROM_BYTES = 16 << 20
-"""Smaller files are hashed in a blink; larger ones once per change, noted in the store."""
+"""Smaller files are hashed in no time; larger ones once per change, noted in the store."""
 
 
 def models_folder() -> Path:
     """Where fetched models lie: ``data/models`` of a checkout, else ``models`` in the store."""
-    checkout = _checkout()
+    # The package's own checkout, too: an editable installation is used from any folder.
+    checkout = checkout_root() or checkout_root(PACKAGE)
     return checkout / "data" / "models" if checkout else store_root() / "models"
 
 
-def _checkout() -> Path | None:
-    # The package's own checkout, too: an editable installation is used from any folder.
-    return checkout_root() or checkout_root(PACKAGE)
-
-
 def find_weights(entry: ModelEntry) -> Path:
-    """The file or folder that ``weights`` of the entry names.
-
-    Raises:
-        EngineError: it is in none of the places.
-    """
+    """The file or folder that ``weights`` of the entry names; EngineError where it is missing."""
     assert entry.weights, "models.yaml is checked for it"
-    for path in _places(Path(entry.weights).expanduser()):
-        if path.exists():
-            return path
-    how = (
-        "fetch it with `make local-model` in a checkout of the source"
-        if Path(entry.weights).name == LOCAL_MODEL_FILE
-        else "put it there, or correct `weights` in models.yaml"
-    )
+    path = Path(entry.weights).expanduser()
+    # Of an absolute path, these are all the same.
+    for place in (path.absolute(), models_folder() / path, store_root() / "models" / path):
+        if place.exists():
+            return place
+    how = "put it there, or correct `weights` in models.yaml"
+    if path.name == LOCAL_MODEL_FILE:
+        how = "fetch it with `make local-model` in a checkout of the source"
     raise EngineError(
         f"Model {entry.name!r}: its weights {entry.weights} are neither here nor in "
         f"{models_folder()}; {how}."
     )
 
 
-def _places(path: Path) -> Iterator[Path]:
-    yield path.absolute()
-    if not path.is_absolute():
-        yield models_folder() / path
-        yield store_root() / "models" / path
-
-
 def installed_version(distribution: str, entry: ModelEntry, extra: str) -> str:
-    """Version of a library that ``entry``'s engine runs on; nothing is imported.
-
-    Raises:
-        EngineError: it is not installed; the sentence names the extra.
-    """
+    """Version of a library, which is not imported; EngineError names the ``extra`` to install."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -96,11 +70,7 @@ def installed_version(distribution: str, entry: ModelEntry, extra: str) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, hashed again only where its path, size or time has changed.
-
-    Raises:
-        EngineError: it cannot be read.
-    """
+    """SHA-256 of a file, computed again only after a change; EngineError if it is unreadable."""
     try:
         stat = path.stat()
         return _sha256(path.resolve(), stat.st_size, stat.st_mtime_ns)
@@ -115,22 +85,17 @@ def _sha256(path: Path, size: int, changed_ns: int) -> str:
     if size < _REMEMBERED_FROM_BYTES:
         return _hash(path)
     notes = store_root() / "weights.json"
-    stamp = [size, changed_ns]
-    known = _noted(notes)
-    if (note := known.get(str(path))) and note[:2] == stamp:
-        return str(note[2])
+    try:
+        known = dict(json.loads(notes.read_text(encoding="utf-8")))
+        *stamp, digest = known.get(str(path), [None])
+        if stamp == [size, changed_ns]:
+            return str(digest)
+    except (OSError, ValueError, TypeError):
+        known = {}
     digest = _hash(path)
     with suppress(StoreError):  # only a shortcut: where it cannot be kept, hashing comes again
-        write_json(notes, {**known, str(path): [*stamp, digest]})
+        write_json(notes, {**known, str(path): [size, changed_ns, digest]})
     return digest
-
-
-def _noted(notes: Path) -> dict[str, list[int | str]]:
-    try:
-        known = json.loads(notes.read_text(encoding="utf-8"))
-        return {str(path): list(note) for path, note in known.items() if len(note) == 3}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
 
 
 def gguf_parts(path: Path) -> list[Path]:
@@ -140,14 +105,10 @@ def gguf_parts(path: Path) -> list[Path]:
     Raises:
         EngineError: another part than the first is named, or one is missing.
     """
-    part = _PART.fullmatch(path.name)
-    if part is None:
+    if (part := _PART.fullmatch(path.name)) is None:
         return [path]
-    count = int(part["count"])
-    parts = [
-        path.with_name(f"{part['stem']}-{number:05}-of-{count:05}.gguf")
-        for number in range(1, count + 1)
-    ]
+    stem, count = part["stem"], int(part["count"])
+    parts = [path.with_name(f"{stem}-{n:05}-of-{count:05}.gguf") for n in range(1, count + 1)]
     if path != parts[0]:
         raise EngineError(
             f"{path} is one of {count} parts of a model; name the first, {parts[0].name}, in "
@@ -156,30 +117,22 @@ def gguf_parts(path: Path) -> list[Path]:
     if missing := [part.name for part in parts if not part.is_file()]:
         raise EngineError(
             f"{path} is the first of {count} parts of a model, and {', '.join(missing)} is not "
-            "beside it; fetch the missing parts."
+            "next to it; fetch the missing parts."
         )
     return parts
 
 
 def gguf_sha256(path: Path) -> str:
-    """Hash of a GGUF model: of its one file, or of the hashes of all its parts.
-
-    Raises:
-        EngineError: a part is missing, or cannot be read.
-    """
+    """Hash of a GGUF model: of its one file, or of the hashes of all its parts."""
     hashes = [file_sha256(part) for part in gguf_parts(path)]
     return hashes[0] if len(hashes) == 1 else stable_hash(hashes)
 
 
 def folder_hashes(folder: Path) -> dict[str, str]:
-    """``weights_sha256``, ``config_sha256``, ...: what a Hugging Face folder's parts are made of.
-
-    Raises:
-        EngineError: a file cannot be read.
-    """
+    """``weights_sha256``, ``config_sha256``, ...: what a Hugging Face folder is made of."""
     digests: dict[str, str] = {}
     for part, patterns in _PARTS.items():
-        files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
+        files = sorted({path for pattern in patterns.split() for path in folder.glob(pattern)})
         if files:
             hashes = {path.name: file_sha256(path) for path in files}
             digests[f"{part}_sha256"] = stable_hash(hashes)

@@ -56,13 +56,8 @@ def _read_once(path: Path, size: int, changed_ns: int) -> dict[str, Scalar]:
         version, _tensors, entries = _unpack(file, "IQQ")
         if version not in (2, 3):
             raise ValueError(f"version {version}")
-        values: dict[str, Scalar] = {}
-        for _ in range(entries):
-            key = _string(file)
-            value = _value(file, _unpack(file, "I")[0])
-            if value is not None:
-                values[key] = value
-        return values
+        values = {_string(file): _value(file, _unpack(file, "I")[0]) for _ in range(entries)}
+        return {key: value for key, value in values.items() if value is not None}
 
 
 def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
@@ -77,26 +72,23 @@ def _string(file: BinaryIO) -> str:
 
 
 def _value(file: BinaryIO, kind: int) -> Scalar | None:
+    """A scalar; None for an array, which is skipped over."""
     if kind == _STRING:
         return _string(file)
-    if kind == _ARRAY:
-        _skip_array(file)
-        return None
-    return _unpack(file, _FIXED[kind])[0]
-
-
-def _skip_array(file: BinaryIO) -> None:
+    if kind != _ARRAY:
+        return _unpack(file, _FIXED[kind])[0]
     kind, length = _unpack(file, "IQ")
     if kind in _FIXED:
         file.seek(length * struct.calcsize("<" + _FIXED[kind]), 1)
-        return
-    if length > _LONGEST_BYTES:
+    elif length > _LONGEST_BYTES:
         raise ValueError(f"an array of {length}")
-    for _ in range(length):
-        if kind == _ARRAY:
-            _skip_array(file)
-        else:
-            file.seek(_unpack(file, "Q")[0], 1)
+    else:
+        for _ in range(length):
+            if kind == _STRING:
+                file.seek(_unpack(file, "Q")[0], 1)
+            else:
+                _value(file, kind)
+    return None
 
 
 def dequantizing_options() -> dict[str, Any]:

@@ -142,7 +142,7 @@ def test_every_part_of_a_model_in_parts_is_in_its_hash(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="of which transformers reads the first alone"):
         model_path(entry(engine="transformers", weights=str(parts[0])))
     parts[2].unlink()
-    with pytest.raises(EngineError, match=r"m-00003-of-00003\.gguf is not beside it"):
+    with pytest.raises(EngineError, match=r"m-00003-of-00003\.gguf is not next to it"):
         weights_file(entry(weights=str(parts[0])))
 
 

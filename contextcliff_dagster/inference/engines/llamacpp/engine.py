@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +46,7 @@ _ERRORS_ONLY = 1
 
 
 def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides the answers; the model is not loaded for it.
-
-    Threads are not in it, nor is concurrency: they change speed.
-
-    Raises:
-        EngineError: xllamacpp or the weights are missing, or a setting is not llama.cpp's.
-    """
+    """All that decides the answers, without loading the model; threads and concurrency do not."""
     version = installed_version("xllamacpp", entry, "local")
     path = weights_file(entry)
     return {
@@ -67,11 +60,7 @@ def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def weights_file(entry: ModelEntry) -> Path:
-    """The GGUF file, of one in several parts the first.
-
-    Raises:
-        EngineError: it is not there, or is none, or a part is missing.
-    """
+    """The GGUF file, of one in several parts the first, else EngineError."""
     path = find_weights(entry)
     if path.is_dir():
         raise EngineError(
@@ -123,11 +112,14 @@ class LlamaCppEngine(NoEmbeddings):
                 "base_url": f"{address}/v1",
                 "quirks": Quirks(prefill="last_message"),
             }
-            self._remote = OpenAIEngine(
-                self._entry.model_copy(update=served), own=Dialect("llamacpp")
-            )
+            entry = self._entry.model_copy(update=served)
+            self._remote = OpenAIEngine(entry, own=Dialect("llamacpp"))
             await self._remote.start()
-            slot = await self._slot_tokens(self._remote)
+            try:
+                props = await self._remote.probes.ask("/props")
+            except TransportError as error:
+                raise self._failed("/props", error) from error
+        slot = int(props["default_generation_settings"]["n_ctx"])  # the window of one call
         if slot < (self.window_tokens or 0):
             raise EngineError(
                 f"Model {self._entry.name!r}: llama.cpp gives each call {slot} tokens of the "
@@ -135,19 +127,10 @@ class LlamaCppEngine(NoEmbeddings):
                 "in models.yaml."
             )
 
-    async def _slot_tokens(self, remote: OpenAIEngine) -> int:
-        """Return the window of one call."""
-        try:
-            props = await remote.probes.get("/props")
-        except TransportError as error:
-            raise self._failed("/props", error) from error
-        return int(props["default_generation_settings"]["n_ctx"])
-
     def _load(self) -> Any:
         import xllamacpp
 
-        entry = self._entry
-        slots = entry.concurrency
+        entry, slots = self._entry, self._entry.concurrency
         params = xllamacpp.CommonParams()
         params.verbosity = _ERRORS_ONLY
         params.model.path = str(self._path)
@@ -158,7 +141,7 @@ class LlamaCppEngine(NoEmbeddings):
         params.n_batch = params.n_ubatch = BATCH_TOKENS
         params.ctx_shift = False  # on, it drops the front of a long context without a word
         params.fit_params = False  # on, it shortens the window to what memory is free
-        params.cache_ram_mib = 0  # no copies of earlier prompts beside the slot's own: up to 8 GB
+        params.cache_ram_mib = 0  # no copies of earlier prompts but the slot's own: up to 8 GB
         # Nothing of a prompt is shown to another user of the machine or a page in a browser.
         params.ui = params.endpoint_slots = params.endpoint_metrics = False
         params.cors_origins = "http://127.0.0.1"
@@ -169,16 +152,15 @@ class LlamaCppEngine(NoEmbeddings):
         apply_settings(params, entry)
         try:
             server = xllamacpp.Server(params)
-            devices = [
-                d for d in xllamacpp.get_device_info() if not d["type"].name.endswith("_CPU")
-            ]
+            known = xllamacpp.get_device_info()
         except RuntimeError as error:
             raise EngineError(
                 f"Model {entry.name!r}: llama.cpp cannot load {self._path} with a window of "
                 f"{self.window_tokens} tokens ({error}); see its own words above, and correct "
                 "models.yaml."
             ) from error
-        self._devices = ", ".join(str(d["description"]) for d in devices) or "cpu"
+        gpus = [str(d["description"]) for d in known if not d["type"].name.endswith("_CPU")]
+        self._devices = ", ".join(gpus) or "cpu"
         return server
 
     async def stop(self) -> None:
@@ -214,9 +196,7 @@ class LlamaCppEngine(NoEmbeddings):
             "template may not know these turns, so try another prompt mode."
         )
 
-    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+    def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come."""
         assert self._remote is not None, "start() comes first"
-        async with aclosing(self._remote.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
-            async for delta in stream:
-                yield delta
+        return self._remote.stream(prompt, decoding)

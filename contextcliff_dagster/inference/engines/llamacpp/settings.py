@@ -21,11 +21,7 @@ _ROPE_NUMBERS = {
 
 
 def kv_types(entry: ModelEntry) -> tuple[str, str]:
-    """Types of the keys' and the values' cache: ``kv_cache_dtype`` is ``q8_0`` or ``q8_0/q4_0``.
-
-    Raises:
-        EngineError: llama.cpp has no such cache.
-    """
+    """Types of the keys' and the values' cache, of ``q8_0`` or ``q8_0/q4_0``; else EngineError."""
     given = (entry.kv_cache_dtype or "f16").lower()
     keys, _, values = given.partition("/")
     values = values or keys

@@ -1,13 +1,12 @@
 """Any OpenAI-compatible endpoint: chat completions or completions, streamed.
 
-The client never retries by itself (a re-sent request may be paid twice without a trace); faults
+The client never retries by itself (a re-sent request may be paid twice without a trace); errors
 are sorted into those worth another attempt, those of one request, and those of all requests.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -37,6 +36,7 @@ from contextcliff_dagster.inference.engines.openai.wire_format import (
     read_error,
     request,
 )
+from contextcliff_dagster.inference.models.base_url import request_headers
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.registry import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 15.0
 _LISTED_FIELDS = ("max_model_len", "root", "meta")
-"""What servers say in /v1/models that decides answers (vLLM: max_model_len, root; llama.cpp:
-meta)."""
+"""Fields of /v1/models that decide answers (vLLM: max_model_len, root; llama.cpp: meta)."""
 
 
 def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
@@ -66,13 +65,11 @@ def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
         # Only where they are not as usual: these two change what is answered.
         "temperature": "omitted" if entry.quirks.temperature == "omit" else None,
         "prefill": entry.quirks.prefill if entry.quirks.prefill == "last_message" else None,
+        "revision": entry.revision or None,
+        # Where it is not known which weights are behind the address, the address is all there is
+        # to tell two servers apart.
+        "endpoint": None if entry.revision else public_url(entry.resolved_base_url()),
     }
-    # Where nobody says which weights stand behind the address, the address is all there is to tell
-    # two servers apart.
-    if entry.revision:
-        fields["revision"] = entry.revision
-    else:
-        fields["endpoint"] = public_url(entry.resolved_base_url())
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -95,16 +92,6 @@ class OpenAIEngine:
     def _redact(self, text: str) -> str:
         return redact(text, self._secrets)
 
-    def _secret(self, variable: str, what: str) -> str:
-        value = os.environ.get(variable, "").strip()
-        if not value:
-            raise EngineError(
-                f"Model {self._entry.name!r} takes {what} from the environment variable "
-                f"{variable}, which is not set; set it."
-            )
-        self._secrets.append(value)
-        return value
-
     @property
     def window_tokens(self) -> int | None:
         """The smaller of what the entry and the server say; None where neither does."""
@@ -113,17 +100,10 @@ class OpenAIEngine:
     async def start(self) -> None:
         """Make the client, and ask the server what it serves and what it is."""
         entry = self._entry
-        # Nobody else's key is ever sent: what goes out is what the entry names.
-        headers = {
-            name: self._secret(variable, f"header {name}")
-            for name, variable in entry.headers_env.items()
-        }
-        if entry.api_key_env:
-            headers.setdefault(
-                "Authorization", f"Bearer {self._secret(entry.api_key_env, 'its key')}"
-            )
-        named = {name.lower() for name in headers}
-        if "authorization" in named and urlsplit(self._base_url).username is not None:
+        headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
+        self._secrets += [value.removeprefix("Bearer ") for value in headers.values()]
+        has_key = "authorization" in map(str.lower, headers)
+        if has_key and urlsplit(self._base_url).username is not None:
             raise EngineError(
                 f"Model {entry.name!r} has a user in `base_url` and a key: a request can carry one "
                 "of the two, so take the other out of models.yaml."
@@ -143,26 +123,21 @@ class OpenAIEngine:
         self._listed = {
             name: listed[name] for name in _LISTED_FIELDS if listed.get(name) is not None
         }
-        self.probes = Probes(self._endpoint, self._errors)
+        probes = self.probes = Probes(self._endpoint, self._errors)
         if self._own:
             way = counting_way(self._own, listed)
-            self.server_count = way and ServerCount(way, entry, self._endpoint, self._errors)
+            self.server_count = way and ServerCount(way, entry, probes)
         elif entry.quirks.probes == "send":
-            await self._probe(self._endpoint, listed, self.probes)
-
-    async def _probe(self, endpoint: Endpoint, listed: dict[str, Any], probes: Probes) -> None:
-        try:
-            self.dialect = await detect(probes, listed)
-            if self._tokenizer is None:
-                self.server_count = await find_server_count(
-                    self.dialect, listed, self._entry, endpoint, self._errors, probes
-                )
-        except TransportError as error:
-            raise EngineError(
-                f"Model {self._entry.name!r}: {public_url(self._base_url)} does not say what kind "
-                f"of server it is ({error}); run the same command again, or set `quirks: {{probes: "
-                "omit}` for it in models.yaml."
-            ) from None
+            try:
+                self.dialect = await detect(probes, listed)
+                if self._tokenizer is None:
+                    self.server_count = await find_server_count(self.dialect, listed, entry, probes)
+            except TransportError as error:
+                raise EngineError(
+                    f"Model {entry.name!r}: {public_url(self._base_url)} does not say what kind "
+                    f"of server it is ({error}); run the same command again, or set `quirks: "
+                    "{probes: omit}` for it in models.yaml."
+                ) from None
 
     async def _ask_models(self) -> dict[str, Any]:
         """What /v1/models says about our model; {} where the server has no such list.
@@ -181,31 +156,27 @@ class OpenAIEngine:
     async def _list_models(self) -> list[dict[str, Any]]:
         assert self._endpoint is not None
         try:
-            reply = await self._endpoint.ask("GET", "/models", within_s=START_SECONDS)
+            reply = await self._endpoint.ask("/models", within_s=START_SECONDS)
         except Exception as error:
             if type(error) is TimeoutError:
                 error = TransportError("timeout", f"no answer within {START_SECONDS:g} s")
-            mapped = self._errors.sort(error, sent=False)
+            mapped = self._errors.sort(error)
             if isinstance(mapped, TransportError) and mapped.kind == "connect":
-                raise self._errors.unreachable(mapped) from None  # nobody is there: not in passing
+                raise self._errors.unreachable(mapped) from None  # no server: it does not pass
             raise mapped from None
         if reply.status in {400, 404, 405, 422, 501}:
             return []
         if reply.status != 200:
-            raise self._errors.sort(StatusError(reply), sent=False)
-        answer = reply.json()
-        data = answer.get("data") if isinstance(answer, dict) else None
+            raise self._errors.sort(StatusError(reply))
+        data = reply.json().get("data")
         return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
     def identity(self) -> Identity:
-        """What the entry declares and the server tells."""
-        reported = {**self._listed, **self.dialect.reported}
-        return Identity(
-            {
-                **declared_openai_identity(self._entry),
-                **{f"server_{name}": self._without_secrets(reported[name]) for name in reported},
-            }
-        )
+        """What the entry declares and the server reports."""
+        fields = declared_openai_identity(self._entry)
+        for name, value in {**self._listed, **self.dialect.reported}.items():
+            fields[f"server_{name}"] = self._without_secrets(value)
+        return Identity(fields)
 
     def _without_secrets(self, value: Any) -> Any:
         """Some servers echo what they were sent."""
@@ -235,8 +206,7 @@ class OpenAIEngine:
         return document + sum(tokenizer.count(piece) for piece in pieces if piece)
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """By /embeddings, in one request; one text too many or too long is for the server to
-        refuse."""
+        """By /embeddings, in one request; whether it is too long is for the server to decide."""
         import orjson
 
         assert self._endpoint is not None, "start() comes first"
@@ -245,12 +215,12 @@ class OpenAIEngine:
         asked = {"model": self._entry.model_id, "input": list(texts), "encoding_format": "float"}
         try:
             reply = await self._endpoint.ask(
-                "POST", "/embeddings", [orjson.dumps(asked)], within_s=self._entry.timeout_s
+                "/embeddings", [orjson.dumps(asked)], within_s=self._entry.timeout_s
             )
             if reply.status != 200:
                 raise StatusError(reply)
         except Exception as error:
-            raise self._errors.sort(error, sent=False) from None
+            raise self._errors.sort(error) from None
         if (embeddings := read_embeddings(reply.json(), len(texts))) is None:
             raise TransportError(
                 "bad_answer", "the answer holds no vector for each text", maybe_paid=True
@@ -264,7 +234,7 @@ class OpenAIEngine:
             self._endpoint = None
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """One streamed completion; without a finish reason at its end it is a transport fault."""
+        """One streamed completion; without a finish reason at its end it is a TransportError."""
         import orjson
 
         assert self._endpoint is not None, "start() comes first"
@@ -294,14 +264,11 @@ class OpenAIEngine:
                 "timeout", f"no complete answer within {self._entry.timeout_s:g} s", maybe_paid=True
             ) from None
         if chunks == 0:
-            raise TransportError(
-                "no_stream", "the answer with status 200 was no event stream", maybe_paid=True
-            )
-        if finish_reason is None:
-            raise TransportError(
-                "cut_stream", "the answer's stream ended before its end", maybe_paid=True
-            )
-        if finish_reason == "error":
-            raise TransportError(
-                "server_error", "the server ended the answer with an error", maybe_paid=True
-            )
+            broken = "no_stream", "the answer with status 200 was no event stream"
+        elif finish_reason is None:
+            broken = "cut_stream", "the answer's stream ended before its end"
+        elif finish_reason == "error":
+            broken = "server_error", "the server ended the answer with an error"
+        else:
+            return
+        raise TransportError(*broken, maybe_paid=True)

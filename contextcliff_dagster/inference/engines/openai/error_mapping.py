@@ -1,16 +1,16 @@
-"""Faults of an OpenAI-compatible endpoint, sorted by what to do about them."""
+"""Errors of an OpenAI-compatible endpoint, sorted by what to do about them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import RejectedError, TransportError
 from contextcliff_dagster.inference.engines.openai.http_client import Reply, StatusError
-from contextcliff_dagster.inference.engines.openai.parameter_hints import wanted_setting
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
 from contextcliff_dagster.retry import retry_after_s
 
 _OVERFLOW_SIGNS = (
@@ -24,19 +24,38 @@ _OVERFLOW_SIGNS = (
     "too many tokens",
     "longer than the maximum model length",
 )
+_REFUSED_FOR_ALL = {
+    401: "the key is refused ({}); check the environment variable that `api_key_env` names.",
+    403: "access is refused ({}); ask for access to this model, or use another key.",
+    404: "there is no such model or address ({}); correct `model_id` or `base_url` in models.yaml.",
+}
+_UNKNOWN = (
+    r"unsupported|not support|isn't support|unrecogni[sz]ed|not permitted|not allowed|unknown"
+    r"|unexpected|deprecated|extra (?:field|input|parameter)"
+)
+_REFUSED = rf"{_UNKNOWN}|invalid|must be|may only|can only|only the|only \S+ is|strictly|cannot"
+_QUIRKS: Mapping[str, tuple[str, str, str]] = {
+    "temperature": ("temperature", "omit", _REFUSED),
+    "max_tokens": ("max_tokens_parameter", "max_completion_tokens", _UNKNOWN),
+    "max_completion_tokens": ("max_tokens_parameter", "max_tokens", _UNKNOWN),
+    "stream_options": ("stream_usage", "omit", _REFUSED),
+    "continue_final_message": ("prefill", "last_message", _REFUSED),
+    "add_generation_prompt": ("prefill", "last_message", _REFUSED),
+}
+"""Parameter -> quirk, the value of it that avoids the refusal, and the words that make one."""
 
 
 class ErrorMapper:
     """Turns what the client raises into TransportError, RejectedError or EngineError.
 
-    ``redact`` is applied to whatever the server said: some echo the key.
+    ``redact`` is applied to the server's messages: some echo the key.
     """
 
     def __init__(self, entry: ModelEntry, endpoint: str, redact: Callable[[str], str]) -> None:
         self._model, self._quirks = entry.name, entry.quirks
         self._endpoint, self._redact = endpoint, redact
 
-    def sort(self, error: Exception, *, sent: bool) -> Exception:
+    def sort(self, error: Exception, *, sent: bool = False) -> Exception:
         """``sent``: the response had begun, so the model may have worked."""
         import aiohttp
 
@@ -44,10 +63,6 @@ class ErrorMapper:
             return error
         if isinstance(error, StatusError):
             return self._status(error.reply)
-        if isinstance(error, json.JSONDecodeError):
-            return TransportError(
-                "broken_json", "the server's answer was broken JSON", maybe_paid=True
-            )
         if isinstance(error, aiohttp.InvalidURL):
             return EngineError(
                 f"Model {self._model!r}: {self._endpoint} is no address; correct `base_url` in "
@@ -58,25 +73,25 @@ class ErrorMapper:
                 "connect", f"{self._endpoint} did not take the connection in time"
             )
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)):
-            return TransportError(
-                "connect", self._redact(f"no connection to {self._endpoint}: {error}")
-            )
+            message = self._redact(f"no connection to {self._endpoint}: {error}")
+            return TransportError("connect", message)
         name = type(error).__name__
-        if isinstance(error, TimeoutError):
-            return TransportError("timeout", "the server did not answer in time", maybe_paid=True)
-        if isinstance(error, (aiohttp.ClientError, OSError)):
+        if isinstance(error, json.JSONDecodeError):
+            kind, message = "broken_json", "the server's answer was broken JSON"
+        elif isinstance(error, TimeoutError):
+            kind, message = "timeout", "the server did not answer in time"
+        elif isinstance(error, (aiohttp.ClientError, OSError)):
             when = "while the answer came" if sent else "before an answer came"
-            return TransportError("drop", f"the connection broke {when} ({name})", maybe_paid=True)
-        message = self._redact(str(error))
-        return TransportError(
-            "bad_answer", f"the answer could not be read ({name}: {message})", maybe_paid=True
-        )
+            kind, message = "drop", f"the connection broke {when} ({name})"
+        else:
+            reason = self._redact(str(error))
+            kind, message = "bad_answer", f"the answer could not be read ({name}: {reason})"
+        return TransportError(kind, message, maybe_paid=True)
 
     def in_stream(self, reported: Any) -> Exception:
-        """An error that the server tells after it has begun to answer with status 200."""
+        """An error that the server reports after it has begun to answer with status 200."""
         detail = reported if isinstance(reported, dict) else {"message": str(reported)}
-        message = self._redact(str(detail.get("message") or detail))
-        lower = f"{detail.get('code') or ''} {detail.get('type') or ''} {message}".lower()
+        message, lower = self._message(detail, str(detail))
         if any(sign in lower for sign in _OVERFLOW_SIGNS):
             return RejectedError(message, overflow=True)
         if "insufficient_quota" in lower:
@@ -84,6 +99,11 @@ class ErrorMapper:
         return TransportError(
             "stream_error", f"the server broke off with an error: {message}", maybe_paid=True
         )
+
+    def _message(self, detail: Mapping[str, Any], default: str) -> tuple[str, str]:
+        """The server's message; and in lower case, with its code and type before it."""
+        message = self._redact(str(detail.get("message") or default))
+        return message, f"{detail.get('code') or ''} {detail.get('type') or ''} {message}".lower()
 
     def _quota(self, message: str) -> EngineError:
         return EngineError(
@@ -95,61 +115,87 @@ class ErrorMapper:
         """The sentence for a server that does not even say what it serves."""
         return EngineError(
             f"Model {self._model!r}: {self._endpoint} cannot be reached ({error}); start the "
-            "server, or correct `base_url` "
-            "in models.yaml, and run the same command again."
+            "server, or correct `base_url` in models.yaml, and run the same command again."
         )
 
     def _status(self, reply: Reply) -> Exception:
-        status = reply.status
-        body = reply.json()
-        detail = body.get("error", body) if isinstance(body, dict) else {}
+        status, body = reply.status, reply.json()
+        detail = body.get("error", body)
         if not isinstance(detail, dict):
             detail = {"message": str(detail)}
-        code = f"{detail.get('code') or ''} {detail.get('type') or ''}"
-        text = detail.get("message") or detail.get("detail") or reply.data.decode(errors="replace")
-        message = self._redact(str(text))
-        lower = f"{code} {message}".lower()
+        message, lower = self._message(
+            detail, detail.get("detail") or reply.data.decode(errors="replace")
+        )
         where = f"Model {self._model!r} at {self._endpoint}"
+        reason = f"{status}: {message}"
+        described = f"status {reason}"
         if status == 402 or "insufficient_quota" in lower:
-            return self._quota(f"status {status}: {message}")
+            return self._quota(described)
         if 300 <= status < 400:
             target = self._redact(reply.headers.get("location", "nowhere"))
             return EngineError(
                 f"{where} sends on to another address ({status}: {target}); write the right one "
                 "into `base_url` in models.yaml."
             )
-        if status == 401:
-            return EngineError(
-                f"{where}: the key is refused (401: {message}); check the environment variable "
-                "that `api_key_env` names."
-            )
-        if status == 403:
-            return EngineError(
-                f"{where}: access is refused (403: {message}); ask for access to this model, or "
-                "use another key."
-            )
-        if status == 404:
-            return EngineError(
-                f"{where}: there is no such model or address (404: {message}); correct `model_id` "
-                "or `base_url` in models.yaml."
-            )
+        if status in _REFUSED_FOR_ALL:
+            return EngineError(f"{where}: " + _REFUSED_FOR_ALL[status].format(reason))
         if status in {408, 409, 425, 429} or status >= 500:
-            wait = retry_after_s(reply.headers)
             return TransportError(
                 f"http_{status}",
-                f"status {status}: {message}",
-                maybe_paid=status
-                in {502, 504},  # a gateway that gave up may hide a model that worked
+                described,
+                # A gateway that gave up may hide a model that worked.
+                maybe_paid=status in {502, 504},
                 status=status,
-                retry_after_s=wait,
+                retry_after_s=retry_after_s(reply.headers),
             )
         if status == 413 or any(sign in lower for sign in _OVERFLOW_SIGNS):
-            return RejectedError(f"status {status}: {message}", status=status, overflow=True)
+            return RejectedError(described, status=status, overflow=True)
         if "could not finish the message" in lower:
-            message += "; raise `prompt: max_output_tokens` of the study"
-        elif wanted := wanted_setting(detail, message, self._quirks):
+            described += "; raise `prompt: max_output_tokens` of the study"
+        elif wanted := _wanted_setting(detail, message, self._quirks):
             return EngineError(
-                f"{where} refuses a parameter (status {status}: {message}); {wanted}, and run the "
-                "same command again."
+                f"{where} refuses a parameter ({described}); {wanted}, and run the same command "
+                "again."
             )
-        return RejectedError(f"status {status}: {message}", status=status)
+        return RejectedError(described, status=status)
+
+
+def _wanted_setting(error: Mapping[str, Any], message: str, quirks: Quirks) -> str | None:
+    """What to set, in a clause; None where the refusal is not about a parameter of ours, or the
+    setting is made already.
+
+    Reasoning models refuse a temperature of 0 and want another name for the output limit; older
+    servers refuse what is new. Every call would be refused alike, so the first refusal ends the
+    run. OpenAI names the parameter in ``param``, FastAPI in ``loc``.
+    """
+    param = error.get("param")
+    named = param if isinstance(param, str) and param else None
+    details = error.get("detail")
+    for detail in details if isinstance(details, list) and not named else []:
+        where = detail.get("loc") if isinstance(detail, dict) else None
+        if isinstance(where, list) and where and where[-1] in _QUIRKS:
+            named = str(where[-1])
+            break
+    for parameter, (quirk, value, refusal) in _QUIRKS.items():
+        if getattr(quirks, quirk) == value or named not in (None, parameter):
+            continue
+        if named is None:
+            refused = _refuses(message, parameter, refusal)
+        else:
+            refused = refusal == _REFUSED or bool(re.search(refusal, message, re.IGNORECASE))
+        if refused:
+            return f"set `quirks: {{{quirk}: {value}}}` for it in models.yaml"
+    if named in ("max_tokens", "max_completion_tokens"):
+        return "set `prompt: max_output_tokens` of the study to what the model allows"
+    return None
+
+
+def _refuses(message: str, parameter: str, refusal: str) -> bool:
+    # Errors may quote the prompt: only words near the parameter's name count, within fewer
+    # characters where the name is not in quotes.
+    for name, near in ((f"['\"`]{parameter}['\"`]", 90), (rf"\b{parameter}\b", 30)):
+        gap = rf"\W(?:.{{0,{near}}}\W)?"
+        pattern = rf"{name}{gap}(?:{refusal})|(?:{_UNKNOWN}|invalid){gap}{name}"
+        if re.search(pattern, message, re.IGNORECASE | re.DOTALL):
+            return True
+    return False

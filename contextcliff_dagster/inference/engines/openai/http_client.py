@@ -8,16 +8,14 @@ or a netrc file; only proxies are taken from there. Measured against the vendor'
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 if TYPE_CHECKING:
     import aiohttp
-    from aiohttp.abc import AbstractStreamWriter
 
 CONNECT_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 2.0
@@ -36,14 +34,15 @@ class Reply:
     headers: Mapping[str, str]
     data: bytes
 
-    def json(self) -> Any:
-        """The body as JSON; None where it is none."""
+    def json(self) -> dict[str, Any]:
+        """The body's JSON object; {} where it is none."""
         import orjson
 
         try:
-            return orjson.loads(self.data)
+            body = orjson.loads(self.data)
         except orjson.JSONDecodeError:
-            return None
+            return {}
+        return body if isinstance(body, dict) else {}
 
 
 class StatusError(Exception):
@@ -59,7 +58,7 @@ class Whole(bytes):
 
 
 class Endpoint:
-    """One server, under one base URL, for one event loop. Faults are aiohttp's own, TimeoutError
+    """One server, under one base URL, for one event loop. Errors are aiohttp's own, TimeoutError
     and `StatusError`. ``direct``: past any proxy, as a server of our own is reached."""
 
     def __init__(
@@ -72,14 +71,18 @@ class Endpoint:
         direct: bool = False,
     ) -> None:
         import aiohttp
+        from yarl import URL
 
         self._base_url = base_url
         self._proxy = None if direct else _proxy_for(base_url)
-        self._proxy_auth = aiohttp.BasicAuth.from_url(_url(self._proxy)) if self._proxy else None
+        self._proxy_auth = aiohttp.BasicAuth.from_url(URL(self._proxy)) if self._proxy else None
+        kept: dict[str, Any] = {"force_close": True}
+        if urlsplit(base_url).scheme == "https":
+            kept = {"keepalive_timeout": KEEP_ALIVE_SECONDS}
         # The timeout of the whole answer is the caller's; here only what is sooner known.
         waiting = aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, timeout_s))
         self._session = aiohttp.ClientSession(
-            connector=_connector(base_url, connections),
+            connector=aiohttp.TCPConnector(limit=connections, **kept),
             timeout=waiting,
             headers={"User-Agent": "contextcliff", "Content-Type": "application/json", **headers},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -90,38 +93,32 @@ class Endpoint:
         await self._session.close()
 
     def _request(
-        self, method: str, url: str, parts: Sequence[bytes] = ()
+        self, path: str, parts: Sequence[bytes], *, under_v1: bool = True
     ) -> aiohttp.client._RequestContextManager:
+        base, mark, query = self._base_url.partition("?")  # an API version or a key stays the query
+        base = base.rstrip("/")
+        size = sum(map(len, parts))
+        is_long = size > _WRITE_BYTES
         return self._session.request(
-            method,
-            _url(url),
-            data=_payload(parts) if parts else None,
+            "POST" if parts else "GET",
+            f"{base if under_v1 else base.removesuffix('/v1')}{path}{mark}{query}",
+            # Short bodies in one piece, so that they leave in one; a long document is not copied.
+            data=_written(parts) if is_long else b"".join(parts) or None,
+            headers={"Content-Length": str(size)} if is_long else None,
             allow_redirects=False,
             proxy=self._proxy,
             proxy_auth=self._proxy_auth,
         )
 
-    def _at(self, path: str, beside: bool = False) -> str:
-        """``path`` under the base URL, whose query (an API version, a key) stays the query."""
-        base, mark, query = self._base_url.partition("?")
-        base = base.rstrip("/")
-        return f"{base.removesuffix('/v1') if beside else base}{path}{mark}{query}"
-
     async def ask(
-        self,
-        method: str,
-        path: str,
-        parts: Sequence[bytes] = (),
-        *,
-        within_s: float,
-        beside: bool = False,
+        self, path: str, parts: Sequence[bytes] = (), *, within_s: float, under_v1: bool = True
     ) -> Reply:
-        """One request and its whole answer, whatever the status. ``beside``: ``path`` starts beside
-        the ``/v1`` of the base URL, where servers keep what is not OpenAI's."""
-        async with (
-            asyncio.timeout(within_s),
-            self._request(method, self._at(path, beside), parts) as response,
-        ):
+        """One request and its whole answer, whatever the status; a POST where there are ``parts``.
+
+        ``under_v1`` False: ``path`` is next to the ``/v1`` of the base URL, not under it.
+        """
+        request = self._request(path, parts, under_v1=under_v1)
+        async with asyncio.timeout(within_s), request as response:
             data = await response.content.read(_MOST_OF_AN_ANSWER)
             while more := await response.content.read(_MOST_OF_AN_ANSWER):
                 data += more
@@ -134,7 +131,7 @@ class Endpoint:
         that is declared as JSON is one event, a `Whole`; what else comes without the form of events
         yields nothing.
         """
-        async with self._request("POST", self._at(path), parts) as response:
+        async with self._request(path, parts) as response:
             if response.status != 200:
                 data = await response.content.read(_MOST_OF_AN_ERROR)
                 raise StatusError(Reply(response.status, response.headers, data))
@@ -152,14 +149,6 @@ class Endpoint:
                     yield event
             for event in reader.end():
                 yield event
-
-
-def _connector(base_url: str, connections: int) -> aiohttp.TCPConnector:
-    import aiohttp
-
-    if urlsplit(base_url).scheme == "https":
-        return aiohttp.TCPConnector(limit=connections, keepalive_timeout=KEEP_ALIVE_SECONDS)
-    return aiohttp.TCPConnector(limit=connections, force_close=True)
 
 
 class EventReader:
@@ -191,47 +180,11 @@ class EventReader:
         return self.feed(b"\n\n")
 
 
-def _payload(parts: Sequence[bytes]) -> Any:
-    """Short bodies in one piece, so that they leave in one; a long document is not copied."""
-    if sum(map(len, parts)) <= _WRITE_BYTES:
-        return b"".join(parts)
-    return _parts_payload()(parts)
-
-
-@cache
-def _parts_payload() -> type[aiohttp.payload.Payload]:
-    import aiohttp
-
-    class Parts(aiohttp.payload.Payload):
-        """Buffers, sent one after the other."""
-
-        _autoclose = True
-
-        def __init__(self, buffers: Sequence[bytes]) -> None:
-            super().__init__(buffers, content_type="application/json")
-            self._size = sum(map(len, buffers))
-
-        def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-            return b"".join(self._value).decode(encoding, errors)
-
-        async def write(self, writer: AbstractStreamWriter) -> None:
-            for buffer in self._value:
-                # In pieces: the kernel takes them as it can, and nothing piles up in between.
-                for start in range(0, len(buffer), _WRITE_BYTES):
-                    await writer.write(memoryview(buffer)[start : start + _WRITE_BYTES])
-
-        async def write_with_length(
-            self, writer: AbstractStreamWriter, content_length: int | None
-        ) -> None:
-            await self.write(writer)  # the length is our own
-
-    return Parts
-
-
-def _url(url: str) -> Any:
-    from yarl import URL
-
-    return URL(url)
+async def _written(parts: Sequence[bytes]) -> AsyncIterator[memoryview]:
+    """In pieces: the kernel takes them as it can, and nothing piles up in between."""
+    for part in parts:
+        for start in range(0, len(part), _WRITE_BYTES):
+            yield memoryview(part)[start : start + _WRITE_BYTES]
 
 
 def _proxy_for(url: str) -> str | None:

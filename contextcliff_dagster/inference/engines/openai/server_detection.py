@@ -1,15 +1,14 @@
 """What kind of server answers at an OpenAI-compatible address, by asking at its own endpoints.
 
-Names prove nothing: gateways rename models and vendors. What a server tells that decides its
-answers (which software, which window, which template) goes into the serving identity. That must not
-depend on luck, so a probe that meets a hiccup is sent again, and one that stays without an answer
-is an error, not a "no".
+Names prove nothing: gateways rename models and vendors. What a server reports that decides its
+answers (software, window, template) goes into the serving identity. That must not depend on luck,
+so a probe is sent again to a busy server, and one without an answer is an error, not a "no".
 
 - KoboldCpp: ``/api/extra/version``, ``/api/extra/true_max_context_length``. Asked first, because it
   answers to much of llama.cpp's interface, too.
 - NVIDIA NIM: ``/v1/version`` with ``release`` and ``api``; ``/v1/metadata``.
 - llama.cpp: ``/props``.
-- vLLM: ``/version``, beside the ``max_model_len`` of ``/v1/models``.
+- vLLM: ``/version``, and the ``max_model_len`` of ``/v1/models``.
 """
 
 from __future__ import annotations
@@ -31,20 +30,9 @@ _HICCUPS = frozenset({408, 425, 429, 500, 502, 503, 504})
 DialectName = Literal["plain", "vllm", "llamacpp", "koboldcpp", "nim"]
 
 _SAMPLING = (
-    "samplers",
-    "repeat_last_n",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "dry_multiplier",
-    "dry_base",
-    "dry_allowed_length",
-    "dry_penalty_last_n",
-    "mirostat",
-    "ignore_eos",
-    "reasoning_format",
-    "lora",
-)
+    "samplers repeat_last_n repeat_penalty presence_penalty frequency_penalty dry_multiplier"
+    " dry_base dry_allowed_length dry_penalty_last_n mirostat ignore_eos reasoning_format lora"
+).split()
 """The settings of a llama.cpp server that change answers at temperature 0, too."""
 
 
@@ -60,16 +48,12 @@ class Probes:
     """Small questions to one server, with its own key and to its own address only."""
 
     def __init__(self, endpoint: Endpoint, errors: ErrorMapper) -> None:
-        self._endpoint, self._errors = endpoint, errors
-
-    async def get(self, path: str, *, beside: bool = True) -> dict[str, Any]:
-        """The JSON object there; {} where there is none."""
-        return await self.ask("GET", path, beside=beside)
+        self.endpoint, self.errors = endpoint, errors
 
     async def ask(
-        self, method: str, path: str, parts: Sequence[bytes] = (), *, beside: bool = True
+        self, path: str, parts: Sequence[bytes] = (), *, under_v1: bool = False
     ) -> dict[str, Any]:
-        """As `get`, by any method.
+        """The JSON object there; {} where there is none.
 
         Raises:
             TransportError: no answer, or one that a busy server gives, time after time.
@@ -78,15 +62,14 @@ class Probes:
 
         async def once() -> dict[str, Any]:
             try:
-                reply = await self._endpoint.ask(
-                    method, path, parts, within_s=PROBE_SECONDS, beside=beside
+                reply = await self.endpoint.ask(
+                    path, parts, within_s=PROBE_SECONDS, under_v1=under_v1
                 )
                 if reply.status in _HICCUPS:
                     raise StatusError(reply)
             except Exception as error:
-                raise self._errors.sort(error, sent=False) from None
-            answer = reply.json() if reply.status == 200 else None
-            return answer if isinstance(answer, dict) else {}
+                raise self.errors.sort(error) from None
+            return reply.json() if reply.status == 200 else {}
 
         try:
             return await retry(once, QUESTIONS)
@@ -97,69 +80,57 @@ class Probes:
 
 
 async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
-    """The dialect of a server whose ``/v1/models`` has ``listed`` for our model.
-
-    Raises:
-        TransportError: see `Probes.ask`.
-    """
-    answer = await probes.get("/api/extra/version")
+    """The dialect of a server whose ``/v1/models`` has ``listed`` for our model."""
+    answer = await probes.ask("/api/extra/version")
     if answer.get("result") == "KoboldCpp":
-        window = await probes.get("/api/extra/true_max_context_length")
-        reported = {
-            "software": _software("koboldcpp", answer.get("version")),
-            # It answers to any name, with the one model that is loaded.
-            "model": _text(listed.get("id")),
-            "window_tokens": _count(window.get("value")),
-        }
-        return Dialect("koboldcpp", _known(reported))
-    answer = await probes.get("/version", beside=False)
+        window = await probes.ask("/api/extra/true_max_context_length")
+        # It answers to any name, with the one model that is loaded.
+        model, window_tokens = _text(listed.get("id")), _count(window.get("value"))
+        software = _software("koboldcpp", answer)
+        return _dialect("koboldcpp", software=software, model=model, window_tokens=window_tokens)
+    answer = await probes.ask("/version", under_v1=True)
     if isinstance(answer.get("release"), str) and isinstance(answer.get("api"), str):
-        metadata = await probes.get("/metadata", beside=False)
-        return Dialect("nim", _known(_nim(answer["release"], metadata)))
-    answer = await probes.get("/props")
-    if props := _llamacpp(answer):
-        return Dialect("llamacpp", props)
+        metadata = await probes.ask("/metadata", under_v1=True)
+        infos = metadata.get("modelInfo")
+        models = [
+            [_text(info.get("shortName")), public_url(_text(info.get("modelUrl")) or "")]
+            for info in (infos if isinstance(infos, list) else [])
+            if isinstance(info, dict)
+        ]
+        return _dialect(
+            "nim",
+            software=_software("nim", answer, "release"),
+            profile=_text(metadata.get("selectedModelProfileId")),
+            models=sorted(models, key=str) or None,
+        )
+    props = await probes.ask("/props")
+    defaults = props.get("default_generation_settings")
+    # A server that only passes on to others, which it starts when they are needed, has no n_ctx:
+    # what it reports would depend on which of them runs just now.
+    if isinstance(defaults, dict) and (window_tokens := _count(defaults.get("n_ctx"))):
+        params = defaults.get("params")
+        settings = params if isinstance(params, dict) else defaults
+        template = _text(props.get("chat_template"))
+        return _dialect(
+            "llamacpp",
+            software=_software("llama.cpp", props, "build_info"),
+            window_tokens=window_tokens,
+            chat_template=template and hashlib.sha256(template.encode()).hexdigest(),
+            sampling={name: settings[name] for name in _SAMPLING if name in settings} or None,
+        )
     if _count(listed.get("max_model_len")):
-        answer = await probes.get("/version")
-        if version := _text(answer.get("version")):
-            return Dialect("vllm", {"software": _software("vllm", version)})
+        answer = await probes.ask("/version")
+        if _text(answer.get("version")):
+            return _dialect("vllm", software=_software("vllm", answer))
     return Dialect()
 
 
-def _nim(release: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    infos = metadata.get("modelInfo")
-    models = [
-        [_text(info.get("shortName")), public_url(_text(info.get("modelUrl")) or "")]
-        for info in (infos if isinstance(infos, list) else [])
-        if isinstance(info, dict)
-    ]
-    return {
-        "software": _software("nim", release),
-        "profile": _text(metadata.get("selectedModelProfileId")),
-        "models": sorted(models, key=str) or None,
-    }
+def _dialect(name: DialectName, **reported: Any) -> Dialect:
+    return Dialect(name, {key: value for key, value in reported.items() if value is not None})
 
 
-def _llamacpp(props: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None also where the server only passes on to others, which it starts when they are needed:
-    what it tells would depend on which of them runs just now."""
-    defaults = props.get("default_generation_settings")
-    if not isinstance(defaults, dict) or not (window := _count(defaults.get("n_ctx"))):
-        return None
-    params = defaults.get("params")
-    settings = params if isinstance(params, dict) else defaults
-    template = _text(props.get("chat_template"))
-    reported = {
-        "software": _software("llama.cpp", props.get("build_info")),
-        "window_tokens": window,
-        "chat_template": template and hashlib.sha256(template.encode()).hexdigest(),
-        "sampling": {name: settings[name] for name in _SAMPLING if name in settings} or None,
-    }
-    return _known(reported)
-
-
-def _software(name: str, version: Any) -> str:
-    return f"{name} {_text(version) or 'of unknown version'}"
+def _software(name: str, answer: Mapping[str, Any], key: str = "version") -> str:
+    return f"{name} {_text(answer.get(key)) or 'of unknown version'}"
 
 
 def _text(value: Any) -> str | None:
@@ -168,7 +139,3 @@ def _text(value: Any) -> str | None:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import PromptCount, RejectedError, TransportError
-from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
-from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError
+from contextcliff_dagster.inference.engines.openai.http_client import StatusError
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes
 from contextcliff_dagster.inference.engines.openai.wire_format import GO_ON, encoded, goes_on
 from contextcliff_dagster.inference.models.registry import ModelEntry
@@ -22,12 +21,14 @@ Way = Literal["tokenize", "template", "tokencount"]
 _TRIALS = (Prompt("chat", (Message("user", "x"),)), Prompt("completion", text="x"))
 """Base models have no chat template, and can be asked for completions only."""
 
+_Ask = Callable[[str, Sequence[bytes]], Awaitable[dict[str, Any]]]
+
 
 class ServerCount:
     """Counts by asking the server, in one or two requests a prompt."""
 
-    def __init__(self, way: Way, entry: ModelEntry, endpoint: Endpoint, errors: ErrorMapper):
-        self._way, self._entry, self._endpoint, self._errors = way, entry, endpoint, errors
+    def __init__(self, way: Way, entry: ModelEntry, probes: Probes) -> None:
+        self._way, self._entry, self._probes = way, entry, probes
 
     async def tokens(self, prompt: Prompt) -> PromptCount | None:
         """The count; None where the server says that so long a prompt is too long to count.
@@ -52,34 +53,25 @@ class ServerCount:
             ) from None
 
     async def once(self, prompt: Prompt) -> PromptCount | None:
-        """As `tokens`, in one attempt.
-
-        Raises:
-            TransportError: worth another attempt.
-            RejectedError: it refuses this prompt.
-            EngineError: no further request makes sense.
-        """
+        """As `tokens`, in one attempt; raises as `base.Engine.stream`."""
         try:
             return await _count(self._way, self._entry, prompt, self._ask)
         except Exception as raised:
-            error = self._errors.sort(raised, sent=False)
+            error = self._probes.errors.sort(raised)
         if isinstance(error, RejectedError) and error.overflow:
             return None
         raise error
 
-    async def _ask(self, path: str, parts: Sequence[bytes]) -> Any:
+    async def _ask(self, path: str, parts: Sequence[bytes]) -> dict[str, Any]:
         within_s = self._entry.timeout_s
-        reply = await self._endpoint.ask("POST", path, parts, within_s=within_s, beside=True)
+        reply = await self._probes.endpoint.ask(path, parts, within_s=within_s, under_v1=False)
         if reply.status != 200:
             raise StatusError(reply)
         return reply.json()
 
 
 def counting_way(dialect: Dialect, listed: Mapping[str, Any]) -> Way | None:
-    """Return how such a server counts; None for one that does not.
-
-    ``listed``: what its /v1/models says of the model.
-    """
+    """How such a server counts, whose /v1/models has ``listed``; None for one that does not."""
     if dialect.name == "koboldcpp":
         return "tokencount"
     if dialect.name == "llamacpp":
@@ -90,29 +82,15 @@ def counting_way(dialect: Dialect, listed: Mapping[str, Any]) -> Way | None:
 
 
 async def find_server_count(
-    dialect: Dialect,
-    listed: dict[str, Any],
-    entry: ModelEntry,
-    endpoint: Endpoint,
-    errors: ErrorMapper,
-    probes: Probes,
+    dialect: Dialect, listed: Mapping[str, Any], entry: ModelEntry, probes: Probes
 ) -> ServerCount | None:
-    """How to have prompts counted there, tried out on one letter; None where that cannot be.
-
-    Raises:
-        TransportError, EngineError: see `Probes.ask`.
-    """
-    way = counting_way(dialect, listed)
-    if way is None:
+    """How to have prompts counted there, tried out on one letter; None where that cannot be."""
+    if (way := counting_way(dialect, listed)) is None:
         return None
-
-    async def ask(path: str, parts: Sequence[bytes]) -> Any:
-        return await probes.ask("POST", path, parts)
-
     for trial in _TRIALS:
         try:
-            await _count(way, entry, trial, ask)
-            return ServerCount(way, entry, endpoint, errors)
+            await _count(way, entry, trial, probes.ask)
+            return ServerCount(way, entry, probes)
         except _NoCount:
             continue
     return None
@@ -125,48 +103,40 @@ class _NoCount(TransportError):
         super().__init__("bad_answer", "the answer holds no count of tokens")
 
 
-_Ask = Callable[[str, Sequence[bytes]], Any]
-
-
 async def _count(way: Way, entry: ModelEntry, prompt: Prompt, ask: _Ask) -> PromptCount:
+    # The messages with what a call says about them, so that the same template is applied.
+    def messages(part: Prompt) -> dict[str, Any]:
+        return {"messages": part.as_dicts(), **(GO_ON if goes_on(entry, part) else {})}
+
+    is_text = prompt.mode == "completion"
     if way == "tokenize":
-        parts = encoded(prompt, lambda part: _tokenize_body(entry, part))
-        return PromptCount(_positive(await ask("/tokenize", parts), "count"))
+        parts = encoded(
+            prompt,
+            lambda part: {
+                "model": entry.model_id,
+                **({"prompt": part.text} if is_text else messages(part)),
+            },
+        )
+        return PromptCount(_positive((await ask("/tokenize", parts)).get("count")))
     if way == "tokencount":
         # Roles and template come on top. Texts that are counted together may merge at the seams,
         # a token each: well within the slack that is left where a count is not exact.
         parts = encoded(prompt, lambda part: {"prompt": "\n".join(part.contents())})
-        return PromptCount(_positive(await ask("/api/extra/tokencount", parts), "value"), False)
-    if prompt.mode != "completion":
-        parts = encoded(prompt, lambda part: _template_body(entry, part))
-        answer = await ask("/apply-template", parts)
-        text = answer.get("prompt") if isinstance(answer, dict) else None
+        counted = await ask("/api/extra/tokencount", parts)
+        return PromptCount(_positive(counted.get("value")), exact=False)
+    if not is_text:
+        text = (await ask("/apply-template", encoded(prompt, messages))).get("prompt")
         if not isinstance(text, str):
             raise _NoCount
         prompt = Prompt("completion", text=text)
     parts = encoded(
         prompt, lambda part: {"content": part.text, "add_special": True, "parse_special": True}
     )
-    answer = await ask("/tokenize", parts)
-    tokens = answer.get("tokens") if isinstance(answer, dict) else None
-    if not isinstance(tokens, list) or not tokens:
+    tokens = (await ask("/tokenize", parts)).get("tokens")
+    return PromptCount(_positive(len(tokens) if isinstance(tokens, list) else None))
+
+
+def _positive(count: Any) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise _NoCount
-    return PromptCount(len(tokens))
-
-
-def _tokenize_body(entry: ModelEntry, prompt: Prompt) -> dict[str, Any]:
-    if prompt.mode == "completion":
-        return {"model": entry.model_id, "prompt": prompt.text}
-    return {"model": entry.model_id, **_template_body(entry, prompt)}
-
-
-def _template_body(entry: ModelEntry, prompt: Prompt) -> dict[str, Any]:
-    """The messages with what a call says about them, so that the same template is applied."""
-    return {"messages": prompt.as_dicts(), **(GO_ON if goes_on(entry, prompt) else {})}
-
-
-def _positive(answer: Any, name: str) -> int:
-    value = answer.get(name) if isinstance(answer, dict) else None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _NoCount
-    return value
+    return count

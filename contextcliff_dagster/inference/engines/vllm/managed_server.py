@@ -1,7 +1,7 @@
 """A vLLM server that this engine starts, watches, starts again after a crash, and stops.
 
-The calls themselves go the way of any OpenAI-compatible endpoint. A call that a crash interrupts is
-a transport fault, tried again like others: the answers are those of an undisturbed run.
+Calls are those of any OpenAI-compatible endpoint. One that a crash interrupts is a TransportError,
+tried again like others: the answers are those of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -53,21 +53,20 @@ class VllmServerEngine(NoEmbeddings):
         async with self._lock:
             await self._start()
 
-    async def _start(self) -> None:
+    async def _start(self) -> OpenAIEngine:
         await self._process.start()
-        update: dict[str, Any] = {
+        served: dict[str, Any] = {
             "engine": "openai",
             "base_url": f"{self._process.address}/v1",
-            "weights": None,
-            "vllm": type(self._entry.vllm)(),
+            "quirks": Quirks(),
             "api_key_env": None,
             "headers_env": {},
-            "quirks": Quirks(),
         }
-        self._remote = OpenAIEngine(self._entry.model_copy(update=update), own=Dialect("vllm"))
-        await self._remote.start()
-        self._window = self._remote.window_tokens
-        self._broken = False
+        entry = self._entry.model_copy(update=served)
+        remote = self._remote = OpenAIEngine(entry, own=Dialect("vllm"))
+        await remote.start()
+        self._window, self._broken = remote.window_tokens, False
+        return remote
 
     async def stop(self) -> None:
         """End the server."""
@@ -82,9 +81,8 @@ class VllmServerEngine(NoEmbeddings):
 
     def identity(self) -> Identity:
         """As in process; where it listens is no part of it."""
-        if self._window is None:
-            return Identity(self._declared)
-        return Identity({**self._declared, "server_max_model_len": self._window})
+        stated = {} if self._window is None else {"server_max_model_len": self._window}
+        return Identity({**self._declared, **stated})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
         """Exact: the server's own tokenizer and chat template."""
@@ -123,7 +121,7 @@ class VllmServerEngine(NoEmbeddings):
             raise
 
     async def _raise_if_dead(self, remote: OpenAIEngine, error: TransportError) -> None:
-        """Raise what stands for ``error`` where the server of ``remote`` has died.
+        """Raise TransportError from ``error`` where the server of ``remote`` has died.
 
         One that is about to end answers 500 before it answers nothing.
         """
@@ -134,7 +132,7 @@ class VllmServerEngine(NoEmbeddings):
             ) from error
 
     async def _ready(self) -> OpenAIEngine:
-        """The way to a server that lives, started again where it does not."""
+        """The engine of a server that lives, started again where it does not."""
         async with self._lock:
             if self._remote is not None and not self._broken and self._process.alive:
                 return self._remote
@@ -143,10 +141,8 @@ class VllmServerEngine(NoEmbeddings):
                     f"Model {self._entry.name!r}: its vLLM server died, and was started again "
                     f"{self._restarts} times already (`vllm: restarts`); everything measured is "
                     "kept, so give it more memory or a smaller window and run the same command to "
-                    f"go on. The last that it said: {self._process.last_words()}"
+                    f"go on. Its last messages: {self._process.last_words()}"
                 )
             self._restarts += 1
             await self._stop()
-            await self._start()
-            assert self._remote is not None
-            return self._remote
+            return await self._start()

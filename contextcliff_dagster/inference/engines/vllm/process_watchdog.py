@@ -1,12 +1,11 @@
-"""Runs a program and ends it, with all that it started, when whoever asked for it is gone.
+"""Runs a program and ends it, with all that it started, when the process that asked for it ends.
 
-``python child_guard.py GRACE_SECONDS COMMAND ...`` in a session of its own. It prints the program's
-process id on stdout. When its stdin ends (closed on purpose, or because the process that held the
-other end was killed), the program is asked to end, and after the grace killed with its whole
-process group; when the program ends by itself, so is what it leaves behind. On Linux the program
-is asked to end, too, when this guard itself is killed.
+``python process_watchdog.py GRACE_SECONDS COMMAND ...`` prints the program's process id on stdout.
+When its stdin ends (closed, or the process at the other end was killed), the program gets SIGTERM,
+and after the grace it is killed with its whole process group; so is what a program that ends by
+itself leaves behind. On Linux the program gets SIGTERM, too, when this process is killed.
 
-It imports nothing of the package: it is run as a script, to be there in some milliseconds.
+It imports nothing of the package: it is run as a script, which starts in some milliseconds.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     grace_s, command = float(sys.argv[1]), sys.argv[2:]
     if os.getpgrp() != os.getpid():
-        os.setsid()  # the group that is killed in the end must not be somebody else's
+        os.setsid()  # the group that is killed in the end must be our own
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the asking process's to handle
-    # Descriptors that were passed on (device leases) are the program's too.
+    # The program, too, holds the descriptors that were passed on (device leases).
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

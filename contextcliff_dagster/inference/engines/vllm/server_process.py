@@ -10,10 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.process_lease import lease_descriptors
@@ -45,19 +43,18 @@ class VllmProcess:
         self.address = ""
 
     async def start(self) -> None:
-        """Start it and wait until it answers.
-
-        Raises:
-            EngineError: it ended or did not answer in time; with the last that it said.
-        """
+        """Start it and wait until it answers; an EngineError quotes the end of its log."""
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            await self._spawn(_free_port())
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = int(probe.getsockname()[1])
+            await self._spawn(port)
             try:
                 await self._until_healthy()
                 return
             except EngineError:
                 await self.stop()
-                # Between our asking for a free port and vLLM's taking it somebody else may have.
+                # Another process may have taken the port meanwhile.
                 if attempt == _PORT_ATTEMPTS or "address already in use" not in self.last_words(50):
                     raise
             except BaseException:
@@ -67,19 +64,17 @@ class VllmProcess:
     async def _spawn(self, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
         self._log = log = tempfile.NamedTemporaryFile(prefix="vllm-", suffix=".log")  # noqa: SIM115
-        command = [sys.executable, process_watchdog.__file__, str(SHUTDOWN_SECONDS)]
-        command += server_command(self._entry, port)
+        watchdog = [sys.executable, process_watchdog.__file__, str(SHUTDOWN_SECONDS)]
         version = vllm_version(self._entry.name)
         # Ours are defaults: what the user has set for vLLM counts.
         env = {**environment(version, in_process=False), **os.environ, "PYTHONUNBUFFERED": "1"}
-        descriptors = lease_descriptors()
         self._guard = subprocess.Popen(
-            command,
+            [*watchdog, *server_command(self._entry, port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env=env,
-            pass_fds=descriptors,
+            pass_fds=lease_descriptors(),
             start_new_session=True,
         )
         assert self._guard.stdout is not None
@@ -97,7 +92,7 @@ class VllmProcess:
             if why:
                 raise EngineError(
                     f"Model {self._entry.name!r}: its vLLM server {why}; correct its entry in "
-                    f"models.yaml. The last that it said: {self.last_words()}"
+                    f"models.yaml. Its last messages: {self.last_words()}"
                 )
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -114,14 +109,14 @@ class VllmProcess:
             return False
         endpoint = Endpoint(self.address, {}, timeout_s=HEALTH_SECONDS, connections=1, direct=True)
         try:
-            return (await endpoint.ask("GET", "/health", within_s=HEALTH_SECONDS)).status == 200
+            return (await endpoint.ask("/health", within_s=HEALTH_SECONDS)).status == 200
         except (ClientError, OSError):  # a TimeoutError is an OSError
             return False
         finally:
             await endpoint.close()
 
     def last_words(self, lines: int = 4) -> str:
-        """The last lines of its log that tell something, on one line, without secrets."""
+        """The last lines of its log that hold a text, on one line, without secrets."""
         if self._log is None:
             return "nothing"
         with Path(self._log.name).open("rb") as log:
@@ -129,8 +124,8 @@ class VllmProcess:
             text = log.read().decode(errors="replace")
         lines_logged = [line.strip() for line in text.splitlines() if line.strip(" \r\n^~|")]
         errors = [line for line in lines_logged if "Error" in line]
-        # A traceback ends with the fault of the outermost process, which only says that an inner
-        # one failed; the innermost comes first.
+        # A traceback ends with the error of the outermost process, which only says that an inner
+        # one failed.
         return redact(" | ".join((errors or lines_logged)[-lines:]), limit=1000) or "nothing"
 
     async def stop(self) -> None:
@@ -148,7 +143,6 @@ class VllmProcess:
 
 def server_command(entry: ModelEntry, port: int) -> list[str]:
     """The command line; ``engine_args`` become options of the same names."""
-    args = engine_args(entry)
     served = {
         "host": "127.0.0.1",
         "port": port,
@@ -159,22 +153,12 @@ def server_command(entry: ModelEntry, port: int) -> list[str]:
         "enable_per_request_metrics": True,
         "shutdown_timeout": SHUTDOWN_SECONDS - 2,
     }
-    module = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-    return [*module, *_options({**args, **served})]
-
-
-def _options(args: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in args.items():
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    for name, value in {**engine_args(entry), **served}.items():
         option = name.replace("_", "-")
         if isinstance(value, bool):
-            yield f"--{option}" if value else f"--no-{option}"
-        elif isinstance(value, dict | list):
-            yield from (f"--{option}", json.dumps(value))
+            command.append(f"--{option}" if value else f"--no-{option}")
         elif value is not None:
-            yield from (f"--{option}", str(value))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+            text = json.dumps(value) if isinstance(value, dict | list) else str(value)
+            command += [f"--{option}", text]
+    return command

@@ -19,14 +19,14 @@ from typing import Any
 
 @dataclass
 class Request:
-    """A prompt and who is told: ``tell`` gets vLLM's outputs, or at last an exception.
+    """A prompt; ``report`` is called with each of vLLM's outputs, or at last with an exception.
 
     ``asked_at`` is in seconds of `time.monotonic`, the clock of vLLM's own time stamps.
     """
 
     prompt_ids: list[int]
     sampling: Any
-    tell: Callable[[Any], None]
+    report: Callable[[Any], None]
     key: str = ""
     asked_at: float = field(default_factory=time.monotonic)
 
@@ -36,7 +36,7 @@ class StepLoop:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._orders: queue.SimpleQueue[Callable[[Any], None] | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Callable[[Any], Any] | None] = queue.SimpleQueue()
         self._asked: dict[str, Request] = {}
         self._lock = threading.Lock()
         self._ended: BaseException | None = None
@@ -57,11 +57,13 @@ class StepLoop:
                 self._asked[request.key] = request
                 self._orders.put(lambda engine: self._add(engine, request))
                 return
-        request.tell(self._ended)
+        request.report(self._ended)
 
     def give_up(self, request: Request) -> None:
-        """Nobody waits for this one any more; may be called from any thread."""
-        self._orders.put(lambda engine: self._drop(engine, request))
+        """Drop a request, whose outputs are not awaited any more; from any thread."""
+        self._orders.put(
+            lambda engine: self._take(request.key) and engine.abort_request([request.key])
+        )
 
     def stop(self) -> None:
         """Shut vLLM down and wait for that."""
@@ -83,13 +85,19 @@ class StepLoop:
         try:
             while self._follow_orders(engine):
                 for output in engine.step():
-                    self._pass_on(output)
+                    key = output.request_id
+                    request = self._take(key) if output.finished else self._asked.get(key)
+                    if request is not None:
+                        request.report(output)
         except BaseException as broken:
             error = broken
         finally:
             self._end(error)
-            with suppress(Exception):
-                _shut_down(engine)
+            with suppress(Exception):  # as far as it can be unloaded: another may start here
+                from vllm.distributed import cleanup_dist_env_and_memory
+
+                engine.engine_core.shutdown()
+                cleanup_dist_env_and_memory()
 
     def _follow_orders(self, engine: Any) -> bool:
         """Take what is asked for, waiting where there is nothing else to do; False: stop."""
@@ -110,19 +118,9 @@ class StepLoop:
         try:
             prompt = TokensPrompt(prompt_token_ids=request.prompt_ids)
             engine.add_request(request.key, prompt, request.sampling)
-        except Exception as error:  # this prompt's own fault: the others go on
+        except Exception as error:  # of this prompt alone: the others go on
             self._take(request.key)
-            request.tell(error)
-
-    def _drop(self, engine: Any, request: Request) -> None:
-        if self._take(request.key):
-            engine.abort_request([request.key])
-
-    def _pass_on(self, output: Any) -> None:
-        key = output.request_id
-        request = self._take(key) if output.finished else self._asked.get(key)
-        if request is not None:
-            request.tell(output)
+            request.report(error)
 
     def _take(self, key: str) -> Request | None:
         with self._lock:
@@ -134,12 +132,4 @@ class StepLoop:
             left = list(self._asked.values())
             self._asked.clear()
         for request in left:
-            request.tell(error)
-
-
-def _shut_down(engine: Any) -> None:
-    """As far as vLLM can be unloaded: another one may start in this process."""
-    from vllm.distributed import cleanup_dist_env_and_memory
-
-    engine.engine_core.shutdown()
-    cleanup_dist_env_and_memory()
+            request.report(error)

@@ -129,7 +129,7 @@ def server_of(process: subprocess.Popen[str]) -> int:
     found = [
         pid
         for pid, command in descendants(process.pid)
-        if "api_server" in command and "child_guard" not in command
+        if "api_server" in command and "process_watchdog" not in command
     ]
     return found[0]
 
