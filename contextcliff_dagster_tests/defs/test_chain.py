@@ -19,6 +19,11 @@ from contextcliff_dagster_tests.support.staleness import stale
 from contextcliff_dagster_tests.support.tiny_study import Run
 
 
+@pytest.fixture
+def _small_pictures() -> None:
+    """Pictures as users get them: how wide they are is looked at here."""
+
+
 def materialized(result: dg.ExecuteInProcessResult) -> Counter[tuple[str, str | None]]:
     """How often each (asset, partition) was materialized."""
     found: Counter[tuple[str, str | None]] = Counter()
