@@ -24,7 +24,7 @@ from contextcliff_dagster.contracts import (
     Table,
     conform,
 )
-from contextcliff_dagster.corpora.corpus import Corpus, StreamedCorpus
+from contextcliff_dagster.corpora.corpus import StreamedCorpus
 from contextcliff_dagster.store import atomic_path, write_atomic
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class CorpusSummary:
 
     ``text_bytes``: UTF-8 bytes of the distinct documents. ``repeated_rows``: rows without
     an id whose document, question, answers and task had all been seen; they are left out.
-    ``account``: what the corpus says of its source (:meth:`Corpus.account`).
+    ``account``: what the corpus says of its source (:meth:`StreamedCorpus.account`).
     """
 
     name: str
@@ -58,7 +58,7 @@ class CorpusSummary:
         return whole if self.account else {k: v for k, v in whole.items() if k != "account"}
 
 
-def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
+def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary:
     """Write ``documents.parquet`` (each distinct text once) and ``examples.parquet``.
 
     One pass over the source, in memory that does not grow with the text: some 100 bytes a document
@@ -109,7 +109,6 @@ def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
             )
     account = corpus.account()
     if name := account.get("list"):
-        assert isinstance(corpus, StreamedCorpus)
         write_rows(directory / str(name), corpus.file_list())
     summary = CorpusSummary(
         corpus.name,
@@ -241,7 +240,7 @@ class _Writer:
         self._pending, self._size = [], 0
 
 
-def _refuse_repeated_ids(corpus: Corpus, hashes: array[int]) -> None:
+def _refuse_repeated_ids(corpus: StreamedCorpus, hashes: array[int]) -> None:
     """Look again, by name, for the ids whose hashes occur twice."""
     import numpy as np
 

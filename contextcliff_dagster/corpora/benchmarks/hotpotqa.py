@@ -50,7 +50,7 @@ class HotpotQACorpus(BenchmarkCorpus):
             level=len({title for title, _ in facts}) or None,
             evidence=evidence,
             place=answer_place(text, evidence, [answer]),
-            more={"difficulty": record.label("level")} if record.label("level") else {},
+            more={"difficulty": record.label("level")},
         )
 
 

@@ -17,6 +17,7 @@ from contextcliff_dagster.corpora.benchmarks.item import Item
 
 _SCORED = ("T3", "T8", "T10", "T11")
 """Tasks that are published with accuracy, or with whether the answer stands in the output."""
+_LABELS = ("difficulty", "language", "contextual_requirement")
 
 
 class LongBenchProCorpus(BenchmarkCorpus):
@@ -46,9 +47,5 @@ class LongBenchProCorpus(BenchmarkCorpus):
                 task=task,
                 identity=record.label("id"),
                 domain=record.label("secondary_task"),
-                more={
-                    key: record.label(key)
-                    for key in ("difficulty", "language", "contextual_requirement")
-                    if record.label(key)
-                },
+                more={key: record.label(key) for key in _LABELS},
             )

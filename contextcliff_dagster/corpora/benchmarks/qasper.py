@@ -59,7 +59,7 @@ class QasperCorpus(BenchmarkCorpus):
                 place=answer_place(text, spans, [*_spans(answered[0][0]), *answers])
                 if answered
                 else None,
-                more={"paper": record.label("title")} if record.label("title") else {},
+                more={"paper": record.label("title")},
             )
 
 

@@ -12,14 +12,18 @@ from typing import Any
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_SPANS,
+    PATH,
     Entry,
     StreamedCorpus,
     document_id,
+    given_path,
+    one_of,
     options_hash,
     take_options,
 )
 from contextcliff_dagster.corpora.extraction import (
     Extracted,
+    Limits,
     Unusable,
     extract_all,
     extractor_version,
@@ -32,13 +36,6 @@ from contextcliff_dagster.corpora.folder.file_report import (
     first_reasons,
     listed,
 )
-from contextcliff_dagster.corpora.folder.options import (
-    NUMBERS,
-    checked_limits,
-    checked_numbers,
-    checked_path,
-    checked_wording,
-)
 from contextcliff_dagster.corpora.folder.questions import (
     QuestionTable,
     find_table,
@@ -48,9 +45,15 @@ from contextcliff_dagster.corpora.folder.questions import (
 from contextcliff_dagster.corpora.folder.verbatim_recall import TASK, Recall, recall_questions
 from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
 
+_NUMBERS = {  # option: default, least
+    "questions_per_document": (5, 1),
+    "seed": (0, 0),
+    "min_characters": (0, 0),
+}
 RECALL = "recall"
 """The value of the option ``questions`` that asks for verbatim recall instead of a table."""
 
+_WORDINGS = ("sentence", "beginning")
 _LEAST_TO_RECALL = 200
 """Characters of a document that one can be asked to recall."""
 
@@ -73,23 +76,23 @@ class FolderCorpus(StreamedCorpus):
     name = "folder"
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        known: dict[str, type | tuple[type, ...]] = {
-            "path": (str, Path),
-            "questions": (str, Path),
-            "columns": Mapping,
-            "task": str,
-            "recall_question": str,
-            "limits": Mapping,
-            **dict.fromkeys(NUMBERS, int),
+        types = {
+            **dict.fromkeys(("path", "questions"), PATH),
+            **dict.fromkeys(("columns", "limits"), Mapping),
+            **dict.fromkeys(("task", "recall_question"), str),
         }
-        given = take_options("folder", options, known)
-        if "path" not in given:
-            raise CorpusError("A corpus of kind 'folder' needs the option 'path'.")
-        self.path = checked_path(Path(given["path"]).expanduser())
-        self._numbers = checked_numbers(given)
-        self._limits = checked_limits(given.get("limits", {}))
+        given = take_options(self.name, options, types, _NUMBERS)
+        self.path = given_path(self.name, given)
+        if not self.path.exists():
+            raise CorpusError(
+                f"There is no file or folder {self.path}; check the corpus option 'path'."
+            )
+        if not self.path.is_dir() and not self.path.is_file():
+            raise CorpusError(f"{self.path} is no plain file; name a folder or a document.")
+        self._numbers = {name: given[name] for name in _NUMBERS}
+        self._limits = _checked_limits(given.get("limits", {}))
         self._recall = given.get("questions") == RECALL
-        self._wording = checked_wording(given)
+        self._wording = one_of("recall_question", given.get("recall_question"), _WORDINGS)
         self._task = given.get("task")
         self._columns = dict(given.get("columns", {}))
         self._table = None if self._recall else self._open_table(given.get("questions"))
@@ -245,19 +248,16 @@ class FolderCorpus(StreamedCorpus):
         """The file's fate as far as its text decides; ``first`` names the file of each text."""
         if isinstance(result, Unusable):
             return Fate(file.name, "unreadable", result.reason)
-        text = result.text
-        fate = Fate(file.name, "used", format=result.kind, characters=len(text), notes=result.notes)
-        least = self._numbers["min_characters"]
-        if self._recall:
-            least = max(least, _LEAST_TO_RECALL)
-        if not text.strip():
+        n = len(result.text)
+        fate = Fate(file.name, "used", format=result.kind, characters=n, notes=result.notes)
+        least = max(self._numbers["min_characters"], _LEAST_TO_RECALL * self._recall)
+        if not result.text.strip():
             return replace(fate, fate="empty", reason="holds no text")
-        if len(text) < least:
-            reason = f"has {len(text):,} characters, of {least:,} that are needed"
+        if n < least:
+            reason = f"has {n:,} characters, of {least:,} that are needed"
             return replace(fate, fate="too_short", reason=reason)
-        identity = document_id(text)
-        fate = replace(fate, document_id=identity)
-        if (same := first.setdefault(identity, file.name)) != file.name:
+        fate = replace(fate, document_id=document_id(result.text))
+        if (same := first.setdefault(fate.document_id, file.name)) != file.name:
             return replace(fate, fate="duplicate", reason=f"has the same text as {same}")
         return fate
 
@@ -270,7 +270,13 @@ class FolderCorpus(StreamedCorpus):
         if rows is not None:
             assert self._table is not None
             # Questions on a second copy are asked, too: of the one document that the two are.
-            return [_about(self._table.entry(row, result.text), about) for row in rows]
+            entries = [self._table.entry(row, result.text) for row in rows]
+            return [
+                entry._replace(
+                    example=replace(entry.example, metadata={**about, **entry.example.metadata})
+                )
+                for entry in entries
+            ]
         if fate.fate != "used":
             return []
         document = Document(fate.document_id, result.text)
@@ -279,12 +285,8 @@ class FolderCorpus(StreamedCorpus):
         def order(start: int) -> bytes:
             return hashlib.sha256(f"{seed}\n{fate.document_id}\n{start}".encode()).digest()
 
-        asked = recall_questions(
-            result.text,
-            code=result.kind == "code",
-            most=self._numbers["questions_per_document"],
-            order=order,
-        )
+        code, most = result.kind == "code", self._numbers["questions_per_document"]
+        asked = recall_questions(result.text, code=code, most=most, order=order)
         return [Entry(document, self._example(document, one, about), file.name) for one in asked]
 
     def _example(self, document: Document, asked: Recall, about: Mapping[str, Any]) -> Example:
@@ -294,7 +296,6 @@ class FolderCorpus(StreamedCorpus):
                 f"Complete the {asked.unit} of the text above, word for word, that begins with: "
                 f"{asked.beginning}"
             )
-        place = asked.place / len(document.text)
         return Example(
             example_id=f"{document.document_id[:16]}-recall-{asked.start}",
             document_id=document.document_id,
@@ -303,7 +304,7 @@ class FolderCorpus(StreamedCorpus):
             task=TASK,
             metadata={
                 **about,
-                "evidence_position": place,
+                "evidence_position": asked.place / len(document.text),
                 EVIDENCE_SPANS: [[asked.start, asked.end]],
                 "level": 1,
                 "unit": asked.unit,
@@ -311,6 +312,15 @@ class FolderCorpus(StreamedCorpus):
         )
 
 
-def _about(entry: Entry, about: Mapping[str, Any]) -> Entry:
-    metadata = {**about, **entry.example.metadata}
-    return entry._replace(example=replace(entry.example, metadata=metadata))
+def _checked_limits(given: Mapping[Any, Any]) -> Limits:
+    names = list(Limits.__dataclass_fields__)
+    for name, value in given.items():
+        if name not in names or isinstance(value, bool) or not isinstance(value, int | float):
+            raise CorpusError(
+                f"Option 'limits' maps {name!r} to {value!r}; it maps some of "
+                f"{', '.join(names)} to numbers."
+            )
+    try:
+        return Limits(**given)
+    except ValueError as error:
+        raise CorpusError(f"Option 'limits': {error}") from error

@@ -16,17 +16,9 @@ from contextcliff_dagster.corpora.corpus import Entry
 from contextcliff_dagster.corpora.folder.file_report import Fate
 from contextcliff_dagster.corpora.folder.walk import Found
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
-from contextcliff_dagster.corpora.readers.tables import READERS, delimited
+from contextcliff_dagster.corpora.readers.tables import ENDINGS, READERS, delimited
 from contextcliff_dagster.corpora.readers.text_lines import text_lines
 
-ENDINGS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-}
 DOCUMENT_COLUMNS = ("document", "file", "filename", "path")
 """Names of the column that says which file is asked about; the first that is there counts."""
 _NAMED = "questions"
@@ -35,8 +27,12 @@ _LONGEST_NAME = 1_024
 
 class _Row(NamedTuple):
     place: str
-    document: str
+    column: str  # the one that names the document
     fields: Mapping[str, Any]
+
+    @property
+    def document(self) -> str:
+        return str(self.fields[self.column])
 
 
 class QuestionTable:
@@ -84,14 +80,13 @@ class QuestionTable:
                     "a table with whole texts in it is read by --data alone."
                 )
             reader.entry(row, place)
-            yield _Row(place, name, row)
+            yield _Row(place, column, row)
         if reader is None:
             raise CorpusError(f"{self.path} holds no question; give at least one row.")
 
     def entry(self, row: _Row, text: str) -> Entry:
         """The row as an example about ``text``."""
-        column = self._document_column(row.fields, row.place)
-        return self._reader(column).entry({**row.fields, column: text}, row.place)
+        return self._reader(row.column).entry({**row.fields, row.column: text}, row.place)
 
     def _reader(self, column: str) -> RowReader:
         untyped = ENDINGS[self.path.suffix.lower()] in ("csv", "tsv")
@@ -165,10 +160,7 @@ def match_documents(
     matched: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
         name = _below(row.document, home)
-        if name in whole:
-            matched[whole[name]].append(row)
-            continue
-        candidates = short.get(name, [])
+        candidates = [whole[name]] if name in whole else short.get(name, [])
         if len(candidates) > 1:
             raise CorpusError(
                 f"{row.place} names {row.document!r}, which {len(candidates)} files are called "

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
-from contextcliff_dagster.corpora.python_source.module import Question, SourceModule
+from contextcliff_dagster.corpora.python_source.module import SourceModule
 from contextcliff_dagster.corpora.python_source.question_selection import (
     KINDS,
+    Question,
     choose_questions,
     order_of,
 )
