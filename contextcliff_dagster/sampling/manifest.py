@@ -20,7 +20,6 @@ from contextcliff_dagster.contracts import (
     LENGTH_MAP,
     MANIFEST_EXAMPLES,
     SCHEMA_VERSION,
-    Example,
     LengthBin,
     StoreError,
     conform,
@@ -28,6 +27,7 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.sampling.distances import count_distances
 from contextcliff_dagster.sampling.draw import SampleSpec, draw_sample
+from contextcliff_dagster.sampling.sample_source import PlannedExample
 from contextcliff_dagster.store import read_table, write_atomic, write_table
 
 if TYPE_CHECKING:
@@ -43,18 +43,6 @@ __all__ = [
     "load_manifest",
     "save_manifest",
 ]
-
-_OUTSIDE_THE_HASH = ("created_at",)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedExample:
-    """One example of the sample with its place in it."""
-
-    example: Example
-    length_tokens: int
-    bin: str
-    rank: int
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ class Manifest:
         """Everything under the hash, as plain values."""
         return {
             "schema_version": SCHEMA_VERSION,
-            "header": {k: v for k, v in self.header.items() if k not in _OUTSIDE_THE_HASH},
+            "header": {k: v for k, v in self.header.items() if k != "created_at"},
             "bins": [asdict(b) for b in self.bins],
             "examples": self.examples.to_pylist(),
         }

@@ -14,8 +14,13 @@ to harm its reader costs an `Unusable` with a reason, never the run::
             print(f"{file.path} is {file.kind} of {len(file.text):,} characters")
 """
 
-from contextcliff_dagster.corpora.extraction.fingerprint import extractor_version
 from contextcliff_dagster.corpora.extraction.pool import extract_all
-from contextcliff_dagster.corpora.extraction.results import KINDS, Extracted, Limits, Unusable
+from contextcliff_dagster.corpora.extraction.results import (
+    KINDS,
+    Extracted,
+    Limits,
+    Unusable,
+    extractor_version,
+)
 
 __all__ = ["KINDS", "Extracted", "Limits", "Unusable", "extract_all", "extractor_version"]

@@ -1,4 +1,5 @@
-"""Bytes to characters: which encoding a text is in, and the note on it."""
+"""Bytes to characters: which encoding a text is in, the little else that is done to it, and the
+notes on both."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ _MEANT = {"iso-8859-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252", "lati
 _MEANT |= {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
 _MEANT |= {"iso-8859-9": "cp1254", "iso-8859-8-i": "iso-8859-8", "tis-620": "cp874"}
 _MULTIBYTE = re.compile("[^\x00-\x7f\ufffd]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_utf16(data: bytes) -> str | None:
@@ -123,3 +125,17 @@ def _exactly(data: bytes, name: str) -> str | None:
         return data.decode(name)
     except (UnicodeError, ValueError):
         return None
+
+
+def tidied(text: str, notes: list[str]) -> str:
+    """Line ends as ``\\n``, no NUL, no lone surrogate; nothing else changes."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        notes.append("line ends made \\n")
+    if "\0" in text:
+        notes.append(f"NUL characters removed: {text.count(chr(0)):,}")
+        text = text.replace("\0", "")
+    if not text.isascii() and (n := len(SURROGATE.findall(text))):
+        notes.append(f"halves of surrogate pairs replaced by U+FFFD: {n:,}")
+        text = SURROGATE.sub("\ufffd", text)
+    return text

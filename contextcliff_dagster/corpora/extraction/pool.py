@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.results import Extracted, Limits, Unusable
-from contextcliff_dagster.corpora.extraction.worker_process import Task, WorkerProcess
+from contextcliff_dagster.corpora.extraction.worker_process import Outcome, Task, WorkerProcess
 
 _WORKERS_MOST = 4
 _AHEAD = 64  # files that may be done or under way beyond the next one to give
@@ -93,7 +93,7 @@ class _Pool:
         self._workers = [worker for worker in self._workers if worker.alive]
         self._give_out()
 
-    def _settle(self, outcome: tuple[Task, Extracted | Unusable | None] | None) -> None:
+    def _settle(self, outcome: Outcome | None) -> None:
         if outcome is None:
             return
         task, result = outcome

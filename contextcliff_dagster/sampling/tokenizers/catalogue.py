@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -103,6 +104,8 @@ def _meant(written: str, known: Iterable[str]) -> str:
 
 
 def _guess(name: str) -> str | None:
+    from tiktoken.model import encoding_name_for_model
+
     names = encoding_names()
     if name in names:
         return f"tiktoken:{name}"
@@ -115,8 +118,9 @@ def _guess(name: str) -> str | None:
     known = ["reference", *names, *(f"tiktoken:{one}" for one in names)]
     if near := get_close_matches(name, known, n=1, cutoff=0.7):
         return near[0] if near[0] == "reference" or ":" in near[0] else f"tiktoken:{near[0]}"
-    encoding = _encoding_of_model(name)
-    return f"tiktoken:{encoding}" if encoding else None
+    with suppress(KeyError):
+        return f"tiktoken:{encoding_name_for_model(name)}"
+    return None
 
 
 def _is_tokenizer_file(name: str) -> bool:
@@ -125,12 +129,3 @@ def _is_tokenizer_file(name: str) -> bool:
         return path.suffix == ".json" or (path / "tokenizer.json").is_file()
     except (OSError, ValueError, RuntimeError):
         return False
-
-
-def _encoding_of_model(name: str) -> str | None:
-    from tiktoken.model import encoding_name_for_model
-
-    try:
-        return encoding_name_for_model(name)
-    except KeyError:
-        return None

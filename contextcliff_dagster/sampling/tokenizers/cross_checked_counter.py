@@ -52,7 +52,7 @@ class CheckedCounter:
         self._load_reference, self._load_fast = reference, fast
         self._names = names
         self._left = worth_characters
-        self._by_reference = by_reference
+        self.by_reference = by_reference
         self._reference: CountMany | None = None
         self._fast: Count | None = None
         self._verdict = ""
@@ -92,18 +92,13 @@ class CheckedCounter:
         if self._since > _TIDY_CHARACTERS:
             self._since = 0
             _give_back()
-        alone = self._by_reference
+        alone = self.by_reference
         return [self._refer([text])[0] if alone(text) else fast(text) for text in texts]
 
     def expect(self, characters: int) -> None:
         """So much text is going to come: the choice is made at the first of it."""
         if characters > self._left:
             self._left = 0
-
-    def by_reference(self, text: str) -> bool:
-        """Whether only the reference library counts this text rightly: it is loaded beside the
-        other for it."""
-        return self._by_reference(text)
 
     def refer(self, texts: Sequence[str]) -> list[int]:
         """One count a text, all by the reference library; the other one makes room for it first,

@@ -11,8 +11,9 @@ import base64
 import gzip
 import hashlib
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
 
@@ -102,32 +103,31 @@ def _carried(encoding: str) -> bytes | None:
 
 def _cached_or_fetched(encoding: str) -> bytes:
     import tiktoken.load
-    import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
 
-    original = public.load_tiktoken_bpe
     try:
         # The address and its pinned hash stay tiktoken's; the file is wanted before it is parsed.
-        public.load_tiktoken_bpe = tiktoken.load.read_file_cached
-        return bytes(public.ENCODING_CONSTRUCTORS[encoding]()["mergeable_ranks"])
+        made = _constructed(encoding, tiktoken.load.read_file_cached)
+        return bytes(made["mergeable_ranks"])
     except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
         raise _not_to_be_had(encoding, error) from error
-    finally:
-        public.load_tiktoken_bpe = original
 
 
 def _from_rank_file(name: str) -> tiktoken.Encoding:
     import tiktoken
-    import tiktoken_ext.openai_public as public
 
-    ranks = {}
-    for line in rank_file(SAME_RANKS.get(name, name)).splitlines():
-        token, rank = line.split()
-        ranks[base64.b64decode(token)] = int(rank)
+    lines = (line.split() for line in rank_file(SAME_RANKS.get(name, name)).splitlines())
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    return tiktoken.Encoding(**_constructed(name, lambda *_args, **_kwargs: ranks))
+
+
+def _constructed(encoding: str, load: Callable[..., Any]) -> dict[str, Any]:
+    """tiktoken's own parameters of an encoding (pattern, special tokens), but for the ranks."""
+    import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
+
     original = public.load_tiktoken_bpe
+    public.load_tiktoken_bpe = load
     try:
-        # Pattern and special tokens stay tiktoken's; only where the ranks come from is ours.
-        public.load_tiktoken_bpe = lambda *_args, **_kwargs: ranks
-        return tiktoken.Encoding(**public.ENCODING_CONSTRUCTORS[name]())
+        return dict(public.ENCODING_CONSTRUCTORS[encoding]())
     finally:
         public.load_tiktoken_bpe = original
 

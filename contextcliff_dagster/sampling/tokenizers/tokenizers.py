@@ -90,28 +90,7 @@ def open_tokenizer(name: str) -> Tokenizer:
     raise no_such_tokenizer(name)
 
 
-class _Local:
-    """What counts on this machine: its ``counter``."""
-
-    counter: CheckedCounter
-
-    @property
-    def counted_by(self) -> str:
-        """The library that counts, and why."""
-        return self.counter.counted_by
-
-    def expect(self, characters: int) -> None:
-        """So much text is going to come."""
-        self.counter.expect(characters)
-
-    def count(self, text: str) -> int:
-        return self.counter.count(text)
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        return self.counter.count_many(texts)
-
-
-class TokenizerJson(_Local):
+class TokenizerJson(CheckedCounter):
     """Any Hugging Face ``tokenizer.json``; counts as ``encode(text, add_special_tokens=False)``.
 
     As there, a special token spelled out in the text counts as that one token.
@@ -121,14 +100,13 @@ class TokenizerJson(_Local):
         self.name = name
         self._path = path
         self.fingerprint = hashlib.sha256(self._content()).hexdigest()
-        names = (_versioned("tokenizers"), _versioned("fastokens"))
-        self.counter = CheckedCounter(
-            self._load_reference,
-            lambda: _load_fastokens(self._text()),
-            names,
+        super().__init__(
+            self._reference_counter,
+            lambda: _fastokens_counter(self._text()),
+            (_versioned("tokenizers"), _versioned("fastokens")),
             worth_characters=_TOKENIZERS_CHARACTERS,
         )
-        self.counter.count("")  # whatever is wrong with the file is found now
+        self.count("")  # whatever is wrong with the file is found now
 
     def _content(self) -> bytes:
         try:
@@ -152,7 +130,7 @@ class TokenizerJson(_Local):
         except UnicodeDecodeError as error:
             raise StudyError(f"Tokenizer {self.name!r}: {self._path} {_NOT_A_TOKENIZER}") from error
 
-    def _load_reference(self) -> CountMany:
+    def _reference_counter(self) -> CountMany:
         tokenizer = _load_tokenizers(self._text(), self.name, self._path)
 
         def count_many(texts: Sequence[str]) -> list[int]:
@@ -165,22 +143,21 @@ class TokenizerJson(_Local):
         return count_many
 
 
-class TiktokenTokenizer(_Local):
+class TiktokenTokenizer(CheckedCounter):
     """A tiktoken encoding; counts as ``encode_ordinary``: special tokens are plain text."""
 
     def __init__(self, encoding: str) -> None:
         self.name = f"tiktoken:{encoding}"
         self._encoding = SAME_RANKS.get(encoding, encoding)
-        names = (_versioned("tiktoken"), _versioned("fastokens"))
-        self.counter = CheckedCounter(
-            self._load_reference,
-            self._load_fast,
-            names,
+        super().__init__(
+            self._reference_counter,
+            self._fast_counter,
+            (_versioned("tiktoken"), _versioned("fastokens")),
             worth_characters=_TIKTOKEN_CHARACTERS,
             # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
             by_reference=lambda text: "'\u017f" in text,
         )
-        self.counter.count("")  # a vocabulary that is not to be had is missed now
+        self.count("")  # a vocabulary that is not to be had is missed now
         self.fingerprint = RANKS_SHA256.get(self._encoding) or self._hash()
 
     def _hash(self) -> str:
@@ -188,11 +165,11 @@ class TiktokenTokenizer(_Local):
         vocabulary = sorted(reference._mergeable_ranks.items(), key=itemgetter(1))
         return hashlib.sha256(repr((reference._pat_str, vocabulary)).encode()).hexdigest()
 
-    def _load_reference(self) -> CountMany:
+    def _reference_counter(self) -> CountMany:
         encode = tiktoken_encoding(self._encoding).encode_ordinary
         return lambda texts: [len(encode(text)) for text in texts]
 
-    def _load_fast(self) -> Count | None:
+    def _fast_counter(self) -> Count | None:
         if self._encoding not in RANKS_SHA256:
             return None
         ranks = rank_file(self._encoding)
@@ -239,7 +216,7 @@ def _single_threaded_fastokens() -> Any:
     return fastokens
 
 
-def _load_fastokens(text: str) -> Count | None:
+def _fastokens_counter(text: str) -> Count | None:
     """Its count, or None where fastokens does not read this kind."""
     fastokens = _single_threaded_fastokens()
     try:

@@ -6,7 +6,7 @@ import re
 from html.entities import html5
 from typing import Any
 
-from contextcliff_dagster.corpora.extraction.decoding import decoded
+from contextcliff_dagster.corpora.extraction.decoding import SURROGATE, decoded
 from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
 from contextcliff_dagster.corpora.extraction.results import RefusedError
 
@@ -22,7 +22,6 @@ _VERBATIM = frozenset(("pre", "textarea"))
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _DECLARED_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _ENTITIES = {name.rstrip(";"): text for name, text in html5.items()}
 
 
@@ -109,11 +108,11 @@ def text_of(data: bytes, notes: list[str], *, as_xml: bool = False) -> str:
     found = _DECLARED_XML.search(data[:1024]) or _DECLARED.search(data[:4096])
     text = decoded(data, notes, found[1].decode() if found else None)
     # NUL stands for nothing in HTML, and ends a text for a parser in C.
-    text = _SURROGATE.sub("\ufffd", text.replace("\0", ""))
+    text = SURROGATE.sub("\ufffd", text.replace("\0", ""))
     if as_xml:
         lines = Lines()
         try:
-            parse_xml(text, lines.start, lines.end, lines.data, "it", entities=_ENTITIES)
+            parse_xml(text, "it", lines.start, lines.end, lines.data, _ENTITIES)
             return lines.close()
         except RefusedError:
             pass
