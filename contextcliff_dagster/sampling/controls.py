@@ -17,12 +17,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.sampling.sample_source import PlannedExample, SampleSource
+from contextcliff_dagster.sampling.sample_source import PlannedExample, SampleSource
 
 Control = Literal["no_context", "oracle"]
 NO_CONTEXT: Control = "no_context"

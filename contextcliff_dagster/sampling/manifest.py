@@ -25,7 +25,7 @@ from contextcliff_dagster.contracts import (
     conform,
     validate,
 )
-from contextcliff_dagster.sampling.distances import count_distances
+from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS
 from contextcliff_dagster.sampling.draw import SampleSpec, draw_sample
 from contextcliff_dagster.sampling.sample_source import PlannedExample
 from contextcliff_dagster.store import read_table, write_atomic, write_table
@@ -147,6 +147,33 @@ def draw_manifest(
         examples=conform(examples, MANIFEST_EXAMPLES),
         documents=validate(pa.table(documents), DOCUMENTS, str(corpus_dir)),
     )
+
+
+def count_distances(
+    examples: Sequence[dict[str, Any]], documents: pa.Table, tokenizer: Callable[[], Tokenizer]
+) -> None:
+    """Fill ``inter_evidence_tokens`` of rows whose metadata says where the evidence begins.
+
+    The tokens of the text from the start of the first piece to the start of the last. A corpus's
+    own number stays. ``tokenizer`` is called only where there is something to count.
+    """
+    spans = [(row, span) for row in examples if (span := _span(row)) is not None]
+    if not spans:
+        return
+    texts = dict(zip(*(documents[c].to_pylist() for c in ("document_id", "text")), strict=True))
+    between = [texts[row["document_id"]][first:last] for row, (first, last) in spans]
+    counts = tokenizer().count_many(between)
+    for (row, _), count in zip(spans, counts, strict=True):
+        row["inter_evidence_tokens"] = count
+
+
+def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    if row["inter_evidence_tokens"] is not None or not row["metadata"]:
+        return None
+    places = json.loads(row["metadata"]).get(EVIDENCE_CHARACTERS)
+    # A field of that name in a file of one's own may hold anything.
+    usable = isinstance(places, list) and all(type(one) is int and one >= 0 for one in places)
+    return (min(places), max(places)) if usable and len(places) > 1 else None
 
 
 def save_manifest(manifest: Manifest, directory: Path) -> None:

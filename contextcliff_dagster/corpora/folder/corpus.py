@@ -28,14 +28,8 @@ from contextcliff_dagster.corpora.extraction import (
     extract_all,
     extractor_version,
 )
-from contextcliff_dagster.corpora.folder.file_report import (
-    Fate,
-    account_of,
-    counted,
-    fate_row,
-    first_reasons,
-    listed,
-)
+from contextcliff_dagster.corpora.folder import file_report
+from contextcliff_dagster.corpora.folder.file_report import Fate
 from contextcliff_dagster.corpora.folder.questions import (
     QuestionTable,
     find_table,
@@ -83,12 +77,12 @@ class FolderCorpus(StreamedCorpus):
         }
         given = take_options(self.name, options, types, _NUMBERS)
         self.path = given_path(self.name, given)
-        if not self.path.exists():
+        if not self.path.is_dir() and not self.path.is_file():
+            if self.path.exists():
+                raise CorpusError(f"{self.path} is no plain file; name a folder or a document.")
             raise CorpusError(
                 f"There is no file or folder {self.path}; check the corpus option 'path'."
             )
-        if not self.path.is_dir() and not self.path.is_file():
-            raise CorpusError(f"{self.path} is no plain file; name a folder or a document.")
         self._numbers = {name: given[name] for name in _NUMBERS}
         self._limits = _checked_limits(given.get("limits", {}))
         self._recall = given.get("questions") == RECALL
@@ -131,7 +125,7 @@ class FolderCorpus(StreamedCorpus):
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
         """Every file at the last reading and what became of it, by name."""
-        return [fate_row(fate) for fate in self._fates]
+        return [file_report.fate_row(fate) for fate in self._fates]
 
     def entries(self) -> Iterator[Entry]:
         """
@@ -152,7 +146,7 @@ class FolderCorpus(StreamedCorpus):
                 entries = self._entries(file, result, fate, rows)
                 if not entries and fate.fate == "used":
                     reason = "has no statement of its own that could be asked for"
-                    fate = replace(fate, fate="no_question", reason=reason)
+                    fate = fate.left_out("no_question", reason)
             elif rows is not None:
                 lost[fate.fate] += len(rows)
             fates.append(replace(fate, questions=len(entries)))
@@ -160,14 +154,11 @@ class FolderCorpus(StreamedCorpus):
             yield from entries
         self._fates = sorted(fates, key=lambda fate: fate.file)
         source = None if self._table is None else self._table.path.name
-        self._account = account_of(self._fates, used, lost, source) | {
-            "extraction": extractor_version()
-        }
+        self._account = file_report.account_of(self._fates, used, lost, source)
+        self._account["extraction"] = extractor_version()
         if not used:
-            summary = self._account["summary"]
-            raise CorpusError(
-                f"{self.path} gives no question: {first_reasons(self._fates)}. {summary}"
-            )
+            why = file_report.first_reasons(self._fates)
+            raise CorpusError(f"{self.path} gives no question: {why}. {self._account['summary']}")
 
     def count_to_read(self) -> int:
         """Files that would be read, whatever turns out to be in them.
@@ -207,8 +198,8 @@ class FolderCorpus(StreamedCorpus):
 
     def _refuse_nothing(self, walked: Walked) -> None:
         if not walked.found:
-            counts = counted(walked.left_out)
-            left = f" ({listed(counts)})" if counts["found"] else ""
+            counts = file_report.counted(walked.left_out)
+            left = f" ({file_report.listed(counts)})" if counts["found"] else ""
             raise CorpusError(
                 f"{self.path} holds no file to read{left}; name a folder with documents."
             )
@@ -234,15 +225,15 @@ class FolderCorpus(StreamedCorpus):
         if self._table is None:
             return None
         rows = list(self._table.rows())
-        if self.path.is_dir():
-            return match_documents(rows, found, walked.left_out, walked.home)
-        mine = [row for row in rows if Path(row.document.replace("\\", "/")).name == self.path.name]
-        if not mine:
-            raise CorpusError(
-                f"{self._table.path} has no question about {self.path.name}; name the folder "
-                "instead of the file, or add one."
-            )
-        return match_documents(mine, found, walked.left_out, walked.home)
+        if not self.path.is_dir():
+            own = self.path.name
+            rows = [row for row in rows if Path(row.document.replace("\\", "/")).name == own]
+            if not rows:
+                raise CorpusError(
+                    f"{self._table.path} has no question about {own}; name the folder instead of "
+                    "the file, or add one."
+                )
+        return match_documents(rows, found, walked)
 
     def _judged(self, file: Found, result: Extracted | Unusable, first: dict[str, str]) -> Fate:
         """The file's fate as far as its text decides; ``first`` names the file of each text."""
@@ -252,13 +243,13 @@ class FolderCorpus(StreamedCorpus):
         fate = Fate(file.name, "used", format=result.kind, characters=n, notes=result.notes)
         least = max(self._numbers["min_characters"], _LEAST_TO_RECALL * self._recall)
         if not result.text.strip():
-            return replace(fate, fate="empty", reason="holds no text")
+            return fate.left_out("empty", "holds no text")
         if n < least:
             reason = f"has {n:,} characters, of {least:,} that are needed"
-            return replace(fate, fate="too_short", reason=reason)
+            return fate.left_out("too_short", reason)
         fate = replace(fate, document_id=document_id(result.text))
         if (same := first.setdefault(fate.document_id, file.name)) != file.name:
-            return replace(fate, fate="duplicate", reason=f"has the same text as {same}")
+            return fate.left_out("duplicate", f"has the same text as {same}")
         return fate
 
     def _entries(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 _ABOUT_RECALL = (
@@ -48,6 +48,10 @@ class Fate:
     questions: int | None = None
     notes: tuple[str, ...] = ()
     document_id: str = ""
+
+    def left_out(self, fate: str, reason: str) -> Fate:
+        """The same file left out."""
+        return replace(self, fate=fate, reason=reason)
 
 
 def fate_row(fate: Fate) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The table of questions beside the documents: finding it, reading it, matching names to files."""
+"""The table of questions next to the documents: finding it, reading it, matching names to files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import Entry
-from contextcliff_dagster.corpora.folder.file_report import Fate
-from contextcliff_dagster.corpora.folder.walk import Found
+from contextcliff_dagster.corpora.folder.walk import Found, Walked
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
 from contextcliff_dagster.corpora.readers.tables import ENDINGS, READERS, delimited
 from contextcliff_dagster.corpora.readers.text_lines import text_lines
@@ -110,7 +109,15 @@ def find_table(folder: Path, path: Path | None = None) -> Path | None:
     Raises:
         CorpusError: there are several and none of them alone is called so.
     """
-    there = _tables(folder)
+    try:
+        files = sorted(folder.iterdir())
+    except OSError:
+        files = []
+    there = [
+        file
+        for file in files
+        if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
+    ]
     named = [file for file in there if file.stem.lower() == _NAMED]
     found = named or [file for file in there if file != path and is_table_of_questions(file)]
     if len(found) > 1:
@@ -146,7 +153,7 @@ def is_table_of_questions(file: Path) -> bool:
 
 
 def match_documents(
-    rows: Sequence[_Row], found: Sequence[Found], left_out: Sequence[Fate], home: Path
+    rows: Sequence[_Row], found: Sequence[Found], walked: Walked
 ) -> dict[str, list[_Row]]:
     """Rows by the name of the file that they mean: its path below the folder, or a unique name.
 
@@ -159,7 +166,7 @@ def match_documents(
         short[_plain(file.name).rsplit("/", 1)[-1]].append(file.name)
     matched: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
-        name = _below(row.document, home)
+        name = _below(row.document, walked.home)
         candidates = [whole[name]] if name in whole else short.get(name, [])
         if len(candidates) > 1:
             raise CorpusError(
@@ -168,16 +175,14 @@ def match_documents(
                 "the path below the folder."
             )
         if not candidates:
-            raise _unknown(row, name, [*whole, *short], left_out, home)
+            raise _unknown(row, name, [*whole, *short], walked)
         matched[candidates[0]].append(row)
     return matched
 
 
-def _unknown(
-    row: _Row, name: str, known: Sequence[str], left_out: Sequence[Fate], home: Path
-) -> CorpusError:
+def _unknown(row: _Row, name: str, known: Sequence[str], walked: Walked) -> CorpusError:
     begins = f"{row.place} names the document {row.document!r}"
-    for fate in left_out:
+    for fate in walked.left_out:
         file = _plain(fate.file)
         if name == file or (file.endswith("/") and name.startswith(file)):
             return CorpusError(
@@ -187,7 +192,7 @@ def _unknown(
         one for one in known if one.lower() == name.lower() or one.rsplit(".", 1)[0] == name
     ]
     hint = f"did you mean {near[0]!r}?" if near else "correct the name or drop the row."
-    return CorpusError(f"{begins}, which is not in {home}; {hint}")
+    return CorpusError(f"{begins}, which is not in {walked.home}; {hint}")
 
 
 def _below(name: str, home: Path) -> str:
@@ -215,17 +220,6 @@ def _like_a_name(name: Any, folder: Path) -> bool:
         return (folder / name.strip()).exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL
         return False
-
-
-def _tables(folder: Path) -> list[Path]:
-    try:
-        return sorted(
-            file
-            for file in folder.iterdir()
-            if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
-        )
-    except OSError:
-        return []
 
 
 def _read(path: Path) -> Iterator[tuple[str, Any]]:

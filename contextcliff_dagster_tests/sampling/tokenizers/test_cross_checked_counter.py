@@ -160,14 +160,14 @@ def test_threads_that_begin_together_load_each_library_once() -> None:
 def test_a_fastokens_that_counts_otherwise_is_found_out_in_the_real_tokenizer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest = tokenizers.TiktokenTokenizer._load_fast
+    honest = tokenizers.TiktokenTokenizer._fast_counter
 
     def off_by_one(self: tokenizers.TiktokenTokenizer) -> Count | None:
         count = honest(self)
         assert count is not None
         return lambda text: count(text) + ("\r\n" in text)
 
-    monkeypatch.setattr(tokenizers.TiktokenTokenizer, "_load_fast", off_by_one)
+    monkeypatch.setattr(tokenizers.TiktokenTokenizer, "_fast_counter", off_by_one)
     ours = tokenizers.TiktokenTokenizer("cl100k_base")
     ours.use_fast()
     assert ours.counted_by.startswith("tiktoken ")
