@@ -35,15 +35,6 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
-__all__ = [
-    "Manifest",
-    "PlannedExample",
-    "SampleSpec",
-    "draw_manifest",
-    "load_manifest",
-    "save_manifest",
-]
-
 
 @dataclass(frozen=True)
 class Manifest:

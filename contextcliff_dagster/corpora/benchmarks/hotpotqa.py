@@ -71,9 +71,7 @@ def _by_title(record: Item, name: str, beside: str) -> list[Any]:
 def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
     for number, pair in enumerate(_by_title(record, "context", "sentences"), start=1):
         match pair:
-            case [str(title), [*sentences]] | (str(title), [*sentences]) if all(
-                isinstance(sentence, str) for sentence in sentences
-            ):
+            case [str(title), [*sentences]] if all(isinstance(one, str) for one in sentences):
                 yield title, sentences
             case _:
                 raise record.error(f"paragraph {number} is not a title with a list of sentences")
@@ -82,7 +80,7 @@ def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
 def _facts(record: Item) -> Iterator[tuple[str, int]]:
     for number, pair in enumerate(_by_title(record, "supporting_facts", "sent_id"), start=1):
         match pair:
-            case [str(title), int(sentence)] | (str(title), int(sentence)):
+            case [str(title), int(sentence)]:
                 yield title, sentence
             case _:
                 raise record.error(f"supporting fact {number} is not a title with a number")

@@ -43,7 +43,10 @@ class MuSiQueCorpus(BenchmarkCorpus):
             spans[index] = start, start + len(body)
         if not spans:
             raise record.error("'paragraphs' is empty")
-        answers = () if not answerable else self._answers(record)
+        answers: tuple[str, ...] = ()
+        if answerable:
+            aliases = record.texts("answer_aliases") if "answer_aliases" in record else []
+            answers = (record.text("answer"), *aliases)
         hops = list(record.items("question_decomposition"))
         # Of a question without an answer the paragraph of some hop is not among the twenty.
         wanted = [
@@ -63,7 +66,3 @@ class MuSiQueCorpus(BenchmarkCorpus):
             evidence=evidence,
             place=answer_place(whole.text, evidence[-1:], answers) if answers else None,
         )
-
-    def _answers(self, record: Item) -> tuple[str, ...]:
-        aliases = record.texts("answer_aliases") if "answer_aliases" in record else []
-        return (record.text("answer"), *aliases)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 
 _BOMS = (  # UTF-32 before UTF-16, whose mark is the beginning of its
     (codecs.BOM_UTF8, "utf-8"),
@@ -80,11 +81,11 @@ def decoded(data: bytes, notes: list[str], declared: str | None = None) -> str:
     if bad <= _BAD_MOST * len(_MULTIBYTE.findall(text)):
         notes.append(f"sequences that are no UTF-8 replaced by U+FFFD: {bad:,}")
         return text
-    known = _known(declared) if declared else None
-    exact = _exactly(data, known) if known else None
-    if exact is not None:
-        notes.append(f"decoded as {known}, which it declares")
-        return exact
+    if declared and (known := _known(declared)):
+        with suppress(ValueError):
+            text = data.decode(known)
+            notes.append(f"decoded as {known}, which it declares")
+            return text
     return _read_as(_guessed(data), data, notes)
 
 
@@ -118,13 +119,6 @@ def _known(name: str) -> str | None:
     if not getattr(found, "_is_text_encoding", True):
         return None
     return re.sub(r"^windows-(\d+)$", r"cp\1", found.name)
-
-
-def _exactly(data: bytes, name: str) -> str | None:
-    try:
-        return data.decode(name)
-    except (UnicodeError, ValueError):
-        return None
 
 
 def tidied(text: str, notes: list[str]) -> str:

@@ -6,12 +6,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.contracts import CorpusError, Document, Example
+from contextcliff_dagster.contracts import CorpusError, Document
 from contextcliff_dagster.corpora.corpus import (
-    EVIDENCE_SPANS,
     PATH,
     Entry,
     StreamedCorpus,
@@ -36,7 +36,11 @@ from contextcliff_dagster.corpora.folder.questions import (
     is_table_of_questions,
     match_documents,
 )
-from contextcliff_dagster.corpora.folder.verbatim_recall import TASK, Recall, recall_questions
+from contextcliff_dagster.corpora.folder.verbatim_recall import (
+    TASK,
+    recall_example,
+    recall_questions,
+)
 from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
 
 _NUMBERS = {  # option: default, least
@@ -255,52 +259,36 @@ class FolderCorpus(StreamedCorpus):
     def _entries(
         self, file: Found, result: Extracted, fate: Fate, rows: Sequence[Any] | None
     ) -> list[Entry]:
-        about = {"source": file.name, "format": result.kind}
-        if "/" in file.name:
-            about["domain"] = file.name.split("/")[0]
+        entries: list[Entry] = []
         if rows is not None:
             assert self._table is not None
             # Questions on a second copy are asked, too: of the one document that the two are.
             entries = [self._table.entry(row, result.text) for row in rows]
-            return [
-                entry._replace(
-                    example=replace(entry.example, metadata={**about, **entry.example.metadata})
-                )
-                for entry in entries
-            ]
-        if fate.fate != "used":
-            return []
-        document = Document(fate.document_id, result.text)
-        seed = self._numbers["seed"]
-
-        def order(start: int) -> bytes:
-            return hashlib.sha256(f"{seed}\n{fate.document_id}\n{start}".encode()).digest()
-
-        code, most = result.kind == "code", self._numbers["questions_per_document"]
-        asked = recall_questions(result.text, code=code, most=most, order=order)
-        return [Entry(document, self._example(document, one, about), file.name) for one in asked]
-
-    def _example(self, document: Document, asked: Recall, about: Mapping[str, Any]) -> Example:
-        question = asked.beginning
-        if self._wording == "sentence":
-            question = (
-                f"Complete the {asked.unit} of the text above, word for word, that begins with: "
-                f"{asked.beginning}"
+        elif fate.fate == "used":
+            document = Document(fate.document_id, result.text)
+            most, seed = self._numbers["questions_per_document"], self._numbers["seed"]
+            questions = recall_questions(
+                result.text,
+                code=result.kind == "code",
+                most=most,
+                order=partial(_order, seed, fate.document_id),
             )
-        return Example(
-            example_id=f"{document.document_id[:16]}-recall-{asked.start}",
-            document_id=document.document_id,
-            question=question,
-            answers=(asked.rest, asked.statement),
-            task=TASK,
-            metadata={
-                **about,
-                "evidence_position": asked.place / len(document.text),
-                EVIDENCE_SPANS: [[asked.start, asked.end]],
-                "level": 1,
-                "unit": asked.unit,
-            },
-        )
+            bare = self._wording == "beginning"
+            examples = [recall_example(document, one, bare=bare) for one in questions]
+            entries = [Entry(document, example, file.name) for example in examples]
+        about = {"source": file.name, "format": result.kind}
+        if "/" in file.name:
+            about["domain"] = file.name.split("/")[0]
+        return [
+            entry._replace(
+                example=replace(entry.example, metadata={**about, **entry.example.metadata})
+            )
+            for entry in entries
+        ]
+
+
+def _order(seed: int, document_id: str, start: int) -> bytes:
+    return hashlib.sha256(f"{seed}\n{document_id}\n{start}".encode()).digest()
 
 
 def _checked_limits(given: Mapping[Any, Any]) -> Limits:

@@ -111,8 +111,10 @@ def _guess(name: str) -> str | None:
         return f"tiktoken:{name}"
     if name.startswith(("http://", "https://")):
         return f"server:{name}"
-    if _is_tokenizer_file(name):
-        return f"file:{name}"
+    with suppress(OSError, ValueError, RuntimeError):
+        path = Path(name).expanduser()
+        if path.suffix == ".json" or (path / "tokenizer.json").is_file():
+            return f"file:{name}"
     if len(name) > 2 and (begun := [one for one in names if one.startswith(name)]):
         return f"tiktoken:{begun[0]}"
     known = ["reference", *names, *(f"tiktoken:{one}" for one in names)]
@@ -121,11 +123,3 @@ def _guess(name: str) -> str | None:
     with suppress(KeyError):
         return f"tiktoken:{encoding_name_for_model(name)}"
     return None
-
-
-def _is_tokenizer_file(name: str) -> bool:
-    try:
-        path = Path(name).expanduser()
-        return path.suffix == ".json" or (path / "tokenizer.json").is_file()
-    except (OSError, ValueError, RuntimeError):
-        return False

@@ -82,7 +82,7 @@ class CheckedCounter:
             self._left -= sum(map(len, texts))
             hard = next((text for text in texts if _LONG_RUN.search(text)), None)
             if hard is not None or self._left < 0:
-                self._compare(texts[0] if hard is None else hard)
+                self.compare(texts[0] if hard is None else hard)
         fast = self._fast
         if fast is None and self._agreed:
             fast = self._loaded_again()
@@ -114,10 +114,6 @@ class CheckedCounter:
             self._fast = self._reference = None
         _give_back()
 
-    def use_fast(self) -> None:
-        """Have the comparison now, whatever it takes."""
-        self._compare("")
-
     def _refer(self, texts: Sequence[str]) -> list[int]:
         if (reference := self._reference) is None:
             reference = self._reference = self._load_reference()
@@ -132,7 +128,8 @@ class CheckedCounter:
                 "breaks on very long runs of spaces, or without any); leave such a document out."
             ) from error
 
-    def _compare(self, text: str) -> None:
+    def compare(self, text: str = "") -> None:
+        """Choose between the two, once, by the check texts and the beginning of ``text``."""
         with self._lock:
             if self._verdict:
                 return

@@ -35,9 +35,15 @@ def rank_file(encoding: str) -> bytes:
     Raises:
         StudyError: it is not installed, not cached and not reachable, or damaged.
     """
-    content = _carried(encoding)
-    if content is None:
+    if (packed := _packed(encoding)) is None:
         content = _cached_or_fetched(encoding)
+    else:
+        try:
+            content = gzip.decompress(packed.read_bytes())
+        except (OSError, EOFError) as error:
+            raise StudyError(
+                f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
+            ) from error
     if hashlib.sha256(content).hexdigest() != RANKS_SHA256[encoding]:
         raise StudyError(
             f"The vocabulary of tiktoken's {encoding!r} on this machine is damaged; install "
@@ -86,19 +92,6 @@ def _packed(encoding: str) -> Path | None:
         if packed.is_file():
             return packed
     return None
-
-
-def _carried(encoding: str) -> bytes | None:
-    """The rank file out of the installed bpe-openai; None where that is not installed."""
-    packed = _packed(encoding)
-    if packed is None:
-        return None
-    try:
-        return gzip.decompress(packed.read_bytes())
-    except (OSError, EOFError) as error:
-        raise StudyError(
-            f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
-        ) from error
 
 
 def _cached_or_fetched(encoding: str) -> bytes:

@@ -221,9 +221,7 @@ def _fastokens_counter(text: str) -> Count | None:
     fastokens = _single_threaded_fastokens()
     try:
         tokenizer = fastokens.Tokenizer.from_json_str(text)
-    except (
-        Exception
-    ):  # its reasons (an unsupported normalizer, broken JSON) carry no class of their own
+    except Exception:  # of no class of its own: an unsupported normalizer, broken JSON
         return None
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -169,7 +169,7 @@ def test_a_fastokens_that_counts_otherwise_is_found_out_in_the_real_tokenizer(
 
     monkeypatch.setattr(tokenizers.TiktokenTokenizer, "_fast_counter", off_by_one)
     ours = tokenizers.TiktokenTokenizer("cl100k_base")
-    ours.use_fast()
+    ours.compare()
     assert ours.counted_by.startswith("tiktoken ")
     assert "check texts otherwise" in ours.counted_by
     text = "a\r\nb" * 10
@@ -185,7 +185,7 @@ def test_a_tokenizer_json_that_changes_under_way_is_refused(tmp_path: Path) -> N
     ours = TokenizerJson("file:x", path)
     path.write_text(content + " ")
     with pytest.raises(StudyError, match="changed while it was in use; run the same command"):
-        ours.use_fast()
+        ours.compare()
 
 
 def test_a_small_tokenizer_is_opened_without_loading_the_fast_one() -> None:

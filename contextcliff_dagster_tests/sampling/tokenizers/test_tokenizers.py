@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, code: list[str]) -> Path:
     for kind in KINDS:
         reference = train(kind, made / f"{kind}.json", corpus)
         ours = TokenizerJson(kind, made / f"{kind}.json")
-        ours.use_fast()
+        ours.compare()
         OPENED[kind] = (ours, reference)
     return made
 
@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, code: list[str]) -> Path:
 def encoding(name: str) -> tuple[Any, Any]:
     if name not in OPENED:
         ours = TiktokenTokenizer(name)
-        ours.use_fast()
+        ours.compare()
         assert ours.counted_by.startswith("fastokens")
         OPENED[name] = (ours, tiktoken_encoding(name))
     return OPENED[name]
