@@ -17,6 +17,9 @@ EVIDENCE_CHARACTERS = "evidence_characters"
 knows no tokenizer; the manifest's is the one that makes ``inter_evidence_tokens`` of them."""
 EVIDENCE_SPANS = "evidence_spans"
 """Metadata of an example: its pieces of evidence whole, pairs of [start, end) in characters."""
+WORDINGS = ("sentence", "beginning")
+"""How the rest of a text is asked for: by a sentence, or by the bare beginning, for prompts that
+begin the answer with it."""
 PATH = (str, Path)
 """Types of the option ``path``."""
 
@@ -38,6 +41,7 @@ class StreamedCorpus(ABC):
     """A source of Examples. Iterating reads the source anew and holds one entry at a time."""
 
     name: str
+    _account: Mapping[str, Any] = {}
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -66,7 +70,7 @@ class StreamedCorpus(ABC):
         Empty where there is nothing to report; ``summary`` is the sentence for people, ``cautions``
         are clauses that audit and report repeat, ``list`` names the list of files, if one is kept.
         """
-        return {}
+        return self._account
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
         """What became of each file at the last whole reading, as rows of the same columns.
@@ -99,6 +103,11 @@ def entry_about(text: str, example: Example, place: str) -> Entry:
     name = example.example_id or hashlib.sha256(content).hexdigest()[:32]
     example = replace(example, example_id=name, document_id=identity)
     return Entry(Document(identity, text), example, place, id_given=bool(given))
+
+
+def seeded_place(*parts: object) -> bytes:
+    """A place in the order that a seed decides: SHA-256 of the parts, a line each."""
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
 
 
 def options_hash(kind: str, options: Mapping[str, Any], *content: str) -> str:
@@ -164,12 +173,7 @@ def take_options(
     return given
 
 
-_TYPE_NAMES: dict[type, str] = {
-    int: "a whole number",
-    str: "text",
-    dict: "a mapping",
-    list: "a list",
-}
+_TYPE_NAMES: dict[Any, str] = {int: "a whole number", str: "text", list: "a list"}
 
 
 def given_path(kind: str, given: Mapping[str, Any]) -> Path:

@@ -9,7 +9,7 @@ import csv
 import json
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -34,7 +34,7 @@ _KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domai
 
 @dataclass(frozen=True, slots=True)
 class CorpusSummary:
-    """What stands in a materialized corpus.
+    """What is in a materialized corpus.
 
     ``text_bytes``: UTF-8 bytes of the distinct documents. ``repeated_rows``: rows without
     an id whose document, question, answers and task had all been seen; they are left out.
@@ -128,11 +128,9 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Rows as :func:`write_rows` wrote them; none where the file is gone."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-    except FileNotFoundError:
-        return []
+    with suppress(FileNotFoundError), path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+    return []
 
 
 def read_summary(directory: Path) -> CorpusSummary:

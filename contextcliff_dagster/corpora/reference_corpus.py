@@ -12,6 +12,7 @@ from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_SPANS,
     Entry,
     StreamedCorpus,
+    one_of,
     options_hash,
     take_options,
 )
@@ -34,27 +35,16 @@ class LedgerCorpus(StreamedCorpus):
     name = "reference"
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        from contextcliff_dagster.reference.warehouse_documents import (
-            MAX_RECORDS,
-            MIN_RECORDS,
-            ledger_tokens,
-        )
+        from contextcliff_dagster.reference import warehouse_documents as ledgers
 
         types = {"task": str, "min_tokens": int, "max_tokens": int}
         numbers = {"documents": (1_000, 1), "seed": (0, 0), "questions": (1, 1)}
         given = take_options(self.name, options, types, numbers)
         self._n_documents, self._seed, self._questions = (given[name] for name in numbers)
-        self._task: str | None = None
-        if "task" in given:
-            if given["task"] not in TASKS:
-                raise CorpusError(
-                    f"The reference corpus has no task {given['task']!r}; "
-                    f"it has {', '.join(TASKS)}."
-                )
-            self._task = TASKS[given["task"]]
+        self._task = TASKS[one_of("task", given["task"], list(TASKS))] if "task" in given else None
         self._range = (
-            given.get("min_tokens", ledger_tokens(MIN_RECORDS)),
-            given.get("max_tokens", ledger_tokens(MAX_RECORDS)),
+            given.get("min_tokens", ledgers.ledger_tokens(ledgers.MIN_RECORDS)),
+            given.get("max_tokens", ledgers.ledger_tokens(ledgers.MAX_RECORDS)),
         )
         try:
             next(self._ledgers())

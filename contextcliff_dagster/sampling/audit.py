@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.contracts import LengthBin
 
@@ -70,10 +70,6 @@ class DistributionAudit:
     over_window: int | None
     histogram: tuple[HistogramBar, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
@@ -103,8 +99,8 @@ def audit_lengths(
 
     Args:
         length_map: table ``length_map``.
-        examples: the columns ``document_id`` and ``question`` of table ``examples``, to find
-            duplicates (None: they are not looked for).
+        examples: ``document_id`` and ``question`` of table ``examples``, to find duplicates (None:
+            not looked for).
         bins: bins as cut, before starved ones are merged (``sampling.bins.cut_bins``).
         manufactured: tasks whose documents were made as long as they are, and how.
         cautions: clauses of the corpus itself that every reader has to know.

@@ -23,9 +23,7 @@ from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
 from contextcliff_dagster.sampling.sample_source import PlannedExample, SampleSource
 
 Control = Literal["no_context", "oracle"]
-NO_CONTEXT: Control = "no_context"
-ORACLE: Control = "oracle"
-CONTROLS: tuple[Control, ...] = (NO_CONTEXT, ORACLE)
+CONTROLS: tuple[Control, ...] = ("no_context", "oracle")
 
 BETWEEN = "\n\n"
 """Stands between two pieces of evidence."""
@@ -45,7 +43,7 @@ class ControlSource:
         planned: list[PlannedExample] = []
         for sample in self._source.planned(bin, n):
             text, tokens = "", 0
-            if self.control == ORACLE:
+            if self.control == "oracle":
                 metadata = sample.example.metadata
                 if EVIDENCE_SPANS not in metadata and "evidence" not in metadata:
                     continue

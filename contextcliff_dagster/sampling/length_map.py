@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError
 from contextcliff_dagster.corpora.materialize import lean_arrow
@@ -35,9 +35,6 @@ class LengthMapSummary:
     min_tokens: int
     max_tokens: int
     counted_by: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @lean_arrow()

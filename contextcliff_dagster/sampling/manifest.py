@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -168,18 +169,16 @@ def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def save_manifest(manifest: Manifest, directory: Path) -> None:
-    """Write the manifest; nothing is touched where the same one stands already.
+    """Write the manifest; nothing is touched where the same one is there already.
 
     Raises:
         StoreError: the directory cannot be written.
     """
     path = directory / "manifest.json"
     documents = directory / "documents.parquet"
-    try:
+    with suppress(StoreError):  # there is none yet, or it is damaged: write it anew
         if load_manifest(directory).sha256 == manifest.sha256:
             return
-    except StoreError:
-        pass  # there is none yet, or it is damaged: write it anew
     write_table(documents, manifest.documents, DOCUMENTS)
     with documents.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

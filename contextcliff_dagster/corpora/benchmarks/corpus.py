@@ -80,6 +80,8 @@ class BenchmarkCorpus(StreamedCorpus):
 
     lengths: str
     """How the lengths of its documents came about, as half a sentence."""
+    made_up_lengths: ClassVar[Mapping[str, str]] = {}
+    """Task -> how the lengths of its documents were made, as half a sentence; others: natural."""
     endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
     own_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Further options of text, each with the values that it takes; the first is the default."""
@@ -103,7 +105,6 @@ class BenchmarkCorpus(StreamedCorpus):
             option: one_of(option, given.get(option), values) for option, values in words.items()
         }
         self.files = self._found()
-        self._account: dict[str, Any] = {}
 
     @abstractmethod
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
@@ -114,18 +115,13 @@ class BenchmarkCorpus(StreamedCorpus):
         return READERS[ENDINGS[file.suffix.lower()]](file)
 
     def manufactured(self, task: str) -> str | None:
-        """How the lengths of this task's documents were made, as half a sentence; None: natural."""
-        del task
-        return None
+        """As in `made_up_lengths`; None: natural."""
+        return self.made_up_lengths.get(task)
 
     def fingerprint(self) -> str:
         digests = b"".join(bytes.fromhex(file_sha256(file)) for file in self.files)
         content = hashlib.sha256(digests).hexdigest()
         return options_hash(self.name, {**self.chosen, "tasks": self._tasks}, content)
-
-    def account(self) -> dict[str, Any]:
-        """What was used and left out, how the lengths came about, and which were manufactured."""
-        return self._account
 
     def entries(self) -> Iterator[Entry]:
         """
@@ -159,14 +155,13 @@ class BenchmarkCorpus(StreamedCorpus):
         summary = f"{used.total():,} questions of {self.name} used"
         if left_out:
             summary += f"; left out: {_listed(left_out)}"
-        self._account = {
+        account = {
             "summary": f"{summary}. Lengths: {self.lengths}.",
             "lengths": self.lengths,
             "used": dict(sorted(used.items())),
             "left_out": dict(sorted(left_out.items())),
         }
-        if made:
-            self._account["manufactured"] = dict(sorted(made.items()))
+        self._account = account | ({"manufactured": dict(sorted(made.items()))} if made else {})
 
     def _refuse_unless_allowed(self, task: str, how: str, place: str) -> None:
         if not self._allowed:

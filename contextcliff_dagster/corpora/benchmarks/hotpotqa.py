@@ -60,12 +60,12 @@ class TwoWikiCorpus(HotpotQACorpus):
     name = "2wikimultihopqa"
 
 
-def _by_title(record: Item, name: str, beside: str) -> list[Any]:
-    """Pairs of a title and what is ``beside`` it: a list of them, or two columns as in Parquet."""
+def _by_title(record: Item, name: str, column: str) -> list[Any]:
+    """Pairs of a title and a ``column``: a list of them, or two columns as in Parquet."""
     if not isinstance(record.value.get(name), dict):
         return list(record.sequence(name))
     columns = record.item(name)
-    return list(zip(columns.sequence("title"), columns.sequence(beside), strict=False))
+    return list(zip(columns.sequence("title"), columns.sequence(column), strict=False))
 
 
 def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
@@ -89,7 +89,7 @@ def _facts(record: Item) -> Iterator[tuple[str, int]]:
 def _put_down(
     record: Item, paragraphs: list[tuple[str, list[str]]]
 ) -> tuple[str, dict[tuple[str, int], tuple[int, int]]]:
-    """The document, and where each sentence stands in it by (title, number)."""
+    """The document, and where each sentence is in it by (title, number)."""
     whole = PiecedText()
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for title, sentences in paragraphs:
@@ -97,9 +97,8 @@ def _put_down(
         for number, sentence in enumerate(sentences):
             # HotpotQA's sentences carry the blank before them, those of 2WikiMultihopQA do not.
             apart = "\n" if number == 0 else "" if sentence[:1].isspace() else " "
-            start = whole.add(sentence, before=apart)
             # Where a title comes twice, the first one counts.
-            spans.setdefault((title, number), (start, start + len(sentence)))
+            spans.setdefault((title, number), whole.add(sentence, before=apart))
     if not spans:
         raise record.error("'context' holds no sentence")
     return whole.text, spans

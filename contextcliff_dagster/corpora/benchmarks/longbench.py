@@ -67,10 +67,8 @@ class LongBenchCorpus(BenchmarkCorpus):
         "natural for narrativeqa, qasper and multifieldqa; manufactured for the others that are "
         "scored here"
     )
+    made_up_lengths = MANUFACTURED
     endings = (".jsonl", ".parquet")
-
-    def manufactured(self, task: str) -> str | None:
-        return MANUFACTURED.get(task)
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         task = (record.label("dataset") or file.stem).removesuffix("_e")  # LongBench-E

@@ -37,10 +37,8 @@ class MuSiQueCorpus(BenchmarkCorpus):
         spans: dict[int, tuple[int, int]] = {}
         for number, paragraph in enumerate(record.items("paragraphs")):
             whole.add(paragraph.text("title"), before="\n\n")
-            body = paragraph.text("paragraph_text")
-            start = whole.add(body, before="\n")
             index = paragraph.whole("idx") if "idx" in paragraph else number
-            spans[index] = start, start + len(body)
+            spans[index] = whole.add(paragraph.text("paragraph_text"), before="\n")
         if not spans:
             raise record.error("'paragraphs' is empty")
         answers: tuple[str, ...] = ()

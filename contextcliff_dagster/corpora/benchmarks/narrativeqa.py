@@ -1,7 +1,7 @@
 """NarrativeQA: questions on whole books and film scripts, each with two reference answers.
 
 Format: the authors' folder: ``qaps.csv`` (``document_id, set, question, answer1, answer2, ...``)
-beside the stories, ``<document_id>.content``, in any folder below (their script puts them into
+next to the stories, ``<document_id>.content``, in any folder below (their script puts them into
 ``tmp/``); summaries in ``third_party/wikipedia/summaries.csv`` (``document_id, set, summary``).
 Or Parquet/JSONL rows with ``document`` (``id``, ``kind``, ``text``, ``summary.text``),
 ``question.text`` and ``answers[].text``. Source: Kocisky et al. 2018.

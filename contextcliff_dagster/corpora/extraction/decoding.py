@@ -72,10 +72,8 @@ def decoded(data: bytes, notes: list[str], declared: str | None = None) -> str:
             return _read_as(name, data[len(mark) :], notes)
     if utf16 := is_utf16(data):
         return _read_as(utf16, data, notes)
-    try:
+    with suppress(UnicodeDecodeError):
         return data.decode()
-    except UnicodeDecodeError:
-        pass
     text = data.decode("utf-8", "replace")
     bad = text.count("\ufffd")
     if bad <= _BAD_MOST * len(_MULTIBYTE.findall(text)):

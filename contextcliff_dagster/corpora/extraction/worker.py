@@ -42,7 +42,11 @@ def main() -> None:
     write_message(answers, {"ready": True})
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
-            _limit_cpu(limits)
+            # The kernel ends this process (SIGXCPU) when it has taken so much from now on.
+            most = math.ceil(min(time.process_time() + limits.seconds, 1e9))
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            with suppress(ValueError):  # the hard limit is lower already
+                resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
             if not _answer(bytes.fromhex(line.decode()), limits, answers):
                 os._exit(0)
 
@@ -78,10 +82,3 @@ def _die_with_parent(lifeline: int) -> None:
     watch.register(lifeline, 0)
     if watch.poll(0):  # it was closed before the signal was asked for
         os._exit(0)
-
-
-def _limit_cpu(limits: Limits) -> None:
-    """Have the kernel end this process (SIGXCPU) when it has taken so much from now on."""
-    most = math.ceil(min(time.process_time() + limits.seconds, 1e9))
-    with suppress(ValueError):  # the hard limit is lower already
-        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))

@@ -52,7 +52,11 @@ class WorkerProcess:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._process, self._requests, self._lifeline, self.answers = _started(limits)
+        self._process, self._lifeline = _started(limits)
+        pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._pipes = [pipe for pipe in pipes if pipe is not None]
+        self._requests, self.answers = (pipe.fileno() for pipe in self._pipes[:2])
+        os.set_blocking(self.answers, False)
         self._reader = MessageReader(self.answers, limits.text_mb * 1e6)
         self.ready = False
         self._served = 0
@@ -120,11 +124,10 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-        for descriptor in (self._requests, self._lifeline, self.answers):
-            with suppress(OSError):
-                os.close(descriptor)
+        for pipe in self._pipes:
+            pipe.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
         self._requests = self._lifeline = self.answers = -1
 
     def _answered(self, task: Task, header: dict[str, Any], body: bytes) -> Outcome:
@@ -138,9 +141,7 @@ class WorkerProcess:
         return task, Extracted(task.path, body.decode(), str(header["kind"]), notes)
 
     def _died(self) -> Outcome | None:
-        complaint = b""
-        if not self.ready and self._process.stderr is not None:
-            complaint = self._process.stderr.read()
+        complaint = b"" if self.ready else self._pipes[2].read()
         code = self._process.wait()
         self.end()
         if not self.ready and code >= 0:
@@ -171,11 +172,9 @@ class WorkerProcess:
         return task, Unusable(task.path, reason)
 
 
-def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int, int, int]:
-    """The process, and the ends here of: its requests, its lifeline, its answers."""
-    theirs_requests, ours_requests = os.pipe()
-    theirs_lifeline, ours_lifeline = os.pipe()
-    ours_answers, theirs_answers = os.pipe()
+def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and the end here of its lifeline."""
+    theirs, ours = os.pipe()
     settings = {"limits": asdict(limits), "limit_address_space": LIMITS_ADDRESS_SPACE}
     # An editable install may be found by a hook that -S leaves out: its folder is named outright.
     own = str(Path(contextcliff_dagster.__file__).parents[1])
@@ -183,25 +182,23 @@ def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int, int, int]:
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
     try:
         process = subprocess.Popen(
-            [*command, str(theirs_lifeline), json.dumps(settings), *folders],
-            stdin=theirs_requests,
-            stdout=theirs_answers,
+            [*command, str(theirs), json.dumps(settings), *folders],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=[theirs_lifeline],
+            pass_fds=[theirs],
             cwd="/",  # it keeps no folder from being unmounted, and dumps nothing into any
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
     except OSError as error:
-        for descriptor in (ours_requests, ours_lifeline, ours_answers):
-            os.close(descriptor)
+        os.close(ours)
         raise CorpusError(
             f"A process for reading documents cannot be started: {error.strerror or error}."
         ) from error
     finally:
-        for descriptor in (theirs_requests, theirs_lifeline, theirs_answers):
-            os.close(descriptor)
-    os.set_blocking(ours_answers, False)
-    return process, ours_requests, ours_lifeline, ours_answers
+        os.close(theirs)
+    return process, ours
 
 
 def _exit_reason(code: int) -> str:

@@ -13,12 +13,14 @@ from typing import Any
 from contextcliff_dagster.contracts import CorpusError, Document
 from contextcliff_dagster.corpora.corpus import (
     PATH,
+    WORDINGS,
     Entry,
     StreamedCorpus,
     document_id,
     given_path,
     one_of,
     options_hash,
+    seeded_place,
     take_options,
 )
 from contextcliff_dagster.corpora.extraction import (
@@ -51,7 +53,6 @@ _NUMBERS = {  # option: default, least
 RECALL = "recall"
 """The value of the option ``questions`` that asks for verbatim recall instead of a table."""
 
-_WORDINGS = ("sentence", "beginning")
 _LEAST_TO_RECALL = 200
 """Characters of a document that one can be asked to recall."""
 
@@ -90,7 +91,7 @@ class FolderCorpus(StreamedCorpus):
         self._numbers = {name: given[name] for name in _NUMBERS}
         self._limits = _checked_limits(given.get("limits", {}))
         self._recall = given.get("questions") == RECALL
-        self._wording = one_of("recall_question", given.get("recall_question"), _WORDINGS)
+        self._wording = one_of("recall_question", given.get("recall_question"), WORDINGS)
         self._task = given.get("task")
         self._columns = dict(given.get("columns", {}))
         self._table = None if self._recall else self._open_table(given.get("questions"))
@@ -100,7 +101,6 @@ class FolderCorpus(StreamedCorpus):
                 "'task' out, or name a table under 'questions'."
             )
         self._fates: list[Fate] = []
-        self._account: dict[str, Any] = {}
 
     def fingerprint(self) -> str:
         # Which files there are, the bytes of those that are read, and why the others are not.
@@ -122,10 +122,6 @@ class FolderCorpus(StreamedCorpus):
             "extraction": extractor_version(),
         }
         return options_hash(self.name, options, content.hexdigest())
-
-    def account(self) -> dict[str, Any]:
-        """Counts of files and questions at the last reading; ``list`` names the list of files."""
-        return self._account
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
         """Every file at the last reading and what became of it, by name."""
@@ -158,11 +154,11 @@ class FolderCorpus(StreamedCorpus):
             yield from entries
         self._fates = sorted(fates, key=lambda fate: fate.file)
         source = None if self._table is None else self._table.path.name
-        self._account = file_report.account_of(self._fates, used, lost, source)
-        self._account["extraction"] = extractor_version()
+        account = file_report.account_of(self._fates, used, lost, source)
+        self._account = account | {"extraction": extractor_version()}
         if not used:
             why = file_report.first_reasons(self._fates)
-            raise CorpusError(f"{self.path} gives no question: {why}. {self._account['summary']}")
+            raise CorpusError(f"{self.path} gives no question: {why}. {account['summary']}")
 
     def count_to_read(self) -> int:
         """Files that would be read, whatever turns out to be in them.
@@ -271,7 +267,7 @@ class FolderCorpus(StreamedCorpus):
                 result.text,
                 code=result.kind == "code",
                 most=most,
-                order=partial(_order, seed, fate.document_id),
+                order=partial(seeded_place, seed, fate.document_id),
             )
             bare = self._wording == "beginning"
             examples = [recall_example(document, one, bare=bare) for one in questions]
@@ -285,10 +281,6 @@ class FolderCorpus(StreamedCorpus):
             )
             for entry in entries
         ]
-
-
-def _order(seed: int, document_id: str, start: int) -> bytes:
-    return hashlib.sha256(f"{seed}\n{document_id}\n{start}".encode()).digest()
 
 
 def _checked_limits(given: Mapping[Any, Any]) -> Limits:

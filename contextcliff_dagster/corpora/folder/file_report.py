@@ -28,7 +28,7 @@ FATES: dict[str, str] = {
     "not_a_file": "no plain file|files",
 }
 """Why a file is left out, in the words of the report; their order is that of the sentence. Of
-``one|several`` the first stands beside 1."""
+``one|several`` the first is for a count of 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import difflib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -216,10 +217,9 @@ def _like_a_name(name: Any, folder: Path) -> bool:
     stem, dot, ending = name.strip().rpartition(".")
     if dot and stem and len(ending) <= 8 and ending.isalnum() and not ending.isdigit():
         return True
-    try:
+    with suppress(OSError, ValueError):  # too long for a name, or with a NUL
         return (folder / name.strip()).exists()
-    except (OSError, ValueError):  # too long for a name, or with a NUL
-        return False
+    return False
 
 
 def _read(path: Path) -> Iterator[tuple[str, Any]]:

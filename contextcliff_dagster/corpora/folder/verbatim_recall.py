@@ -98,7 +98,8 @@ def recall_questions(
     spans = [] if code else list(_sentences(text))
     found = _spread(whole, spans, most, order, [])
     if len(found) < most:
-        found = _spread(whole, list(_lines(text)), most, order, found)
+        lines = (_trimmed(text, *line.span(), "line") for line in _LINE.finditer(text))
+        found = _spread(whole, [line for line in lines if line], most, order, found)
     return sorted(found, key=lambda one: one.start)
 
 
@@ -187,12 +188,6 @@ def _sentences(text: str) -> Iterator[_Span]:
                     yield span
             at = mark.end()
         start = gap.end() if gap else end
-
-
-def _lines(text: str) -> Iterator[_Span]:
-    for line in _LINE.finditer(text):
-        if (span := _trimmed(text, line.start(), line.end(), "line")) is not None:
-            yield span
 
 
 def _trimmed(text: str, start: int, end: int, unit: str) -> _Span | None:

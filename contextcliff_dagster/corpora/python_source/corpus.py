@@ -6,20 +6,23 @@ import hashlib
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_CHARACTERS,
     EVIDENCE_SPANS,
     PATH,
+    WORDINGS,
     Entry,
     StreamedCorpus,
     document_id,
     one_of,
     options_hash,
+    seeded_place,
     take_options,
 )
 from contextcliff_dagster.corpora.python_source.files import (
@@ -35,10 +38,8 @@ from contextcliff_dagster.corpora.python_source.files import (
 from contextcliff_dagster.corpora.python_source.module import SourceModule
 from contextcliff_dagster.corpora.python_source.question_selection import (
     KINDS,
-    LineQuestion,
     Question,
     choose_questions,
-    order_of,
 )
 
 ROOTS = ("stdlib", "site-packages")
@@ -82,10 +83,8 @@ class PythonSourceCorpus(StreamedCorpus):
             raise CorpusError("Options 'task' and 'kinds' both name kinds of questions; give one.")
         kinds = [given["task"]] if "task" in given else given.get("kinds", KINDS)
         self._kinds = _several("kinds", kinds, KINDS)
-        wording = one_of("line_question", given.get("line_question"), get_args(LineQuestion))
-        self._wording = cast(LineQuestion, wording)
+        self._wording = one_of("line_question", given.get("line_question"), WORDINGS)
         self._roots = _roots(given)
-        self._account: dict[str, Any] = {}
 
     def fingerprint(self) -> str:
         # Which files there are, and the bytes of those that would be read.
@@ -104,10 +103,6 @@ class PythonSourceCorpus(StreamedCorpus):
             "python": _PYTHON,
         }
         return options_hash(self.name, options, content.hexdigest())
-
-    def account(self) -> dict[str, Any]:
-        """What became of every file at the last reading, and whose files they are."""
-        return self._account
 
     def entries(self) -> Iterator[Entry]:
         """
@@ -162,7 +157,7 @@ class PythonSourceCorpus(StreamedCorpus):
         identity = document_id(text)
         if identity in seen:
             raise SkippedFileError("duplicate")
-        order = order_of(self._limits["seed"], identity)
+        order = partial(seeded_place, self._limits["seed"], identity)
         most = self._limits["questions_per_document"]
         try:
             module = SourceModule(text)

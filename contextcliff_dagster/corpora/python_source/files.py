@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import io
 import os
 import re
@@ -11,8 +10,11 @@ import tokenize
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from contextcliff_dagster.corpora.corpus import seeded_place
 
 SKIPPED: dict[str, str] = {
     "outside": "behind links out of the folder",
@@ -74,12 +76,10 @@ def find_files(roots: list[Root], seed: int, skipped: Counter[str]) -> list[Sour
     ``skipped``: ``outside`` (a link that leads out of the root), ``unreadable`` (a folder that
     cannot be listed, or something that is no plain file).
     """
-
-    def order(file: SourceFile) -> tuple[bytes, str]:
-        return hashlib.sha256(f"{seed}\nfile\n{file.name}".encode()).digest(), file.name
-
     files = {file.path: file for root in roots for file in _below(root, skipped)}
-    return sorted(files.values(), key=order)
+    return sorted(
+        files.values(), key=lambda file: (seeded_place(seed, "file", file.name), file.name)
+    )
 
 
 def _below(root: Root, skipped: Counter[str]) -> Iterator[SourceFile]:
@@ -101,10 +101,9 @@ def _below(root: Root, skipped: Counter[str]) -> Iterator[SourceFile]:
 
 
 def _leads_out(path: Path, home: Path) -> bool:
-    try:
+    with suppress(OSError, RuntimeError):  # a link to itself
         return path.is_symlink() and not path.resolve().is_relative_to(home)
-    except (OSError, RuntimeError):  # a link to itself
-        return True
+    return True
 
 
 def read_bytes(path: Path, min_bytes: int, max_bytes: int) -> bytes:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from contextcliff_dagster.corpora.python_source import questions
 from contextcliff_dagster.corpora.python_source.module import SourceModule
 
-LineQuestion = Literal["sentence", "beginning"]
-"""How a line is asked for: a sentence, or its bare beginning for prompts that begin the answer
-with it."""
 _KINDS: dict[str, Callable[[SourceModule], questions.Questions]] = {
     "constant_value": questions.constant_value,
     "default_value": questions.default_value,
@@ -58,7 +54,7 @@ class Question(NamedTuple):
 def choose_questions(
     module: SourceModule,
     kinds: Sequence[str],
-    wording: LineQuestion,
+    wording: str,
     place: Callable[[str, str], bytes],
     most: int,
 ) -> list[Question]:
@@ -85,7 +81,7 @@ def choose_questions(
 
 
 def _of_kind(
-    module: SourceModule, kind: str, wording: LineQuestion, order: Callable[[str], bytes]
+    module: SourceModule, kind: str, wording: str, order: Callable[[str], bytes]
 ) -> Iterator[Question]:
     asked = (
         complete_line(module, wording, order)
@@ -99,7 +95,7 @@ def _of_kind(
 
 
 def complete_line(
-    module: SourceModule, wording: LineQuestion, order: Callable[[str], bytes]
+    module: SourceModule, wording: str, order: Callable[[str], bytes]
 ) -> questions.Questions:
     """What is the rest of the line that begins so? In the order of the lines' ``order``.
 
@@ -135,12 +131,3 @@ def _cut(line: str, text: str) -> tuple[str, str] | None:
         if text.count(beginning) == text.count(rest) == 1:
             return beginning, rest
     return None
-
-
-def order_of(seed: int, document_id: str) -> Callable[[str, str], bytes]:
-    """The order of a document's questions: SHA-256 of the seed, the document, kind and text."""
-
-    def place(kind: str, text: str) -> bytes:
-        return hashlib.sha256(f"{seed}\n{document_id}\n{kind}\n{text}".encode()).digest()
-
-    return place

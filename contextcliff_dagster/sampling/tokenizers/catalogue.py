@@ -14,21 +14,11 @@ from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     encoding_names,
 )
 
-CHOICES = (
-    "reference, tiktoken:<encoding>, file:<path of a tokenizer.json>, server:<model of "
-    "models.yaml> and server:<URL>"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class KnownTokenizer:
-    """One that a study may name.
-
-    Attributes:
-        name: as it is written; a part in ``<>`` is to be filled in.
-        counts: what it counts.
-        needs: what has to be there for it; empty where nothing has to.
-    """
+    """One that a study may name: as it is written (a part in ``<>`` is to be filled in), what it
+    counts, and what has to be there for it; empty where nothing has to."""
 
     name: str
     counts: str
@@ -94,7 +84,9 @@ def no_such_tokenizer(name: str, models: Iterable[str] = ()) -> StudyError:
     guess = _guess(name)
     meant = f" (did you mean {guess!r}?)" if guess else ""
     return StudyError(
-        f"There is no tokenizer {name!r}{meant}; there are {CHOICES} (`contextcliff tokenizers`)."
+        f"There is no tokenizer {name!r}{meant}; there are reference, tiktoken:<encoding>, "
+        "file:<path of a tokenizer.json>, server:<model of models.yaml> and server:<URL> "
+        "(`contextcliff tokenizers`)."
     )
 
 

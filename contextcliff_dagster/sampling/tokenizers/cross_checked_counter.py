@@ -180,10 +180,9 @@ def _give_back() -> None:
 
 
 def _count_or_none(count: Count, text: str) -> int | None:
-    try:
+    with suppress(Exception):  # whatever it is, it is no count
         return count(text)
-    except Exception:  # whatever it is, it is no count
-        return None
+    return None
 
 
 def whole(text: str) -> str:

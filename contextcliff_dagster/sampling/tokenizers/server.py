@@ -45,14 +45,13 @@ _PROBE = " ".join(CHECK_TEXTS[3:24])
 
 
 class ServerTokenizer:
-    """Counts by asking ``<url>/tokenize``, beside the ``/v1`` of an OpenAI-compatible server.
+    """Counts by asking ``<url>/tokenize``, next to the ``/v1`` of an OpenAI-compatible server.
 
     Args:
         name: as the study names it.
         url: address of the server, with or without ``/v1``.
         model: which of its models; None takes its only one.
-        headers: sent with every request, a key for instance. Never shown.
-        query: put behind every address, an API version for instance. Never shown.
+        headers, query: sent with every request, a key or an API version for instance. Never shown.
         timeout_s: of one request.
 
     Raises:
@@ -107,7 +106,7 @@ class ServerTokenizer:
         if wanted:
             pool = ThreadPoolExecutor(min(AT_ONCE, len(wanted)))
             try:
-                counted = pool.map(lambda text: len(self._ids(text)), wanted.values())
+                counted = pool.map(self._counted, wanted.values())
                 for digest, tokens in zip(wanted, counted, strict=True):
                     known[digest] = tokens
                     self._counts.put(self.fingerprint, digest, tokens)
@@ -142,13 +141,13 @@ class ServerTokenizer:
             "tiktoken:<encoding> instead."
         )
 
-    def _ids(self, text: str) -> list[int]:
+    def _counted(self, text: str) -> int:
         if not text:
-            return []  # some servers refuse it
+            return 0  # some servers refuse it
         tokens = self._tokens(self.form, text, self._timeout_s)
         if not tokens:
             self._fail("answers /tokenize without tokens")
-        return tokens
+        return len(tokens)
 
     def _tokens(
         self, form: str, text: str, within_s: float, absent: tuple[int, ...] = ()
@@ -205,7 +204,7 @@ class ServerTokenizer:
         )
 
 
-_BODIES = {  # where the text stands, and with what
+_BODIES = {  # the key of the text, and what goes with it
     "vLLM": ("prompt", {"add_special_tokens": False}),
     "llama.cpp": ("content", {"add_special": False, "parse_special": True}),
 }
@@ -219,7 +218,7 @@ class _StayHere(HTTPRedirectHandler):
 
 
 def _checked(name: str, url: str) -> str:
-    """``url`` without ``/v1``; the name stands in reports, so a secret in it is refused."""
+    """``url`` without ``/v1``; the name is in reports, so a secret in it is refused."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

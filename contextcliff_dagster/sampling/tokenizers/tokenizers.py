@@ -1,14 +1,11 @@
 """Tokenizers that count: exact, fast and without a network.
 
-Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). The first of them
-are made by it, all others by ``fastokens``, which is five to sixty times faster
-(``benchmarks/length_map.py``) and is held against it before it counts (`cross_checked_counter`).
-What that does not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the
-text alone: no special tokens are added, and truncation or padding saved in a tokenizer.json is
-switched off.
-
-One thread counts, text by text: every thread of fastokens keeps a cache of 35 MB, and the length
-map is to stay small on machines of many cores.
+Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``), which makes the
+first of them; all others ``fastokens`` makes, five to sixty times faster
+(``benchmarks/length_map.py``) and held against it before it counts (`cross_checked_counter`). What
+that does not read (WordPiece, Unigram) ``tokenizers`` counts itself. Counts are of the text alone:
+no special tokens, truncation or padding. One thread counts, text by text: every thread of fastokens
+keeps a cache of 35 MB, and the length map is to stay small on machines of many cores.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
@@ -43,7 +41,6 @@ _BATCH_CHARACTERS = 1 << 19
 _TIKTOKEN_CHARACTERS = 12_000_000
 """tiktoken counts these in the three seconds that fastokens takes to load such a vocabulary."""
 _TOKENIZERS_CHARACTERS = 500_000
-_NOT_A_TOKENIZER = "is not a Hugging Face tokenizer.json."
 
 
 class Tokenizer(Protocol):
@@ -121,23 +118,38 @@ class TokenizerJson(CheckedCounter):
     def _text(self) -> str:
         content = self._content()
         if hashlib.sha256(content).hexdigest() != self.fingerprint:
-            raise StudyError(
-                f"Tokenizer {self.name!r}: {self._path} changed while it was in use; run the same "
-                "command again."
-            )
+            raise self._error("changed while it was in use; run the same command again.")
         try:
             return content.decode()
         except UnicodeDecodeError as error:
-            raise StudyError(f"Tokenizer {self.name!r}: {self._path} {_NOT_A_TOKENIZER}") from error
+            raise self._error("is not a Hugging Face tokenizer.json.") from error
+
+    def _error(self, what: str) -> StudyError:
+        return StudyError(f"Tokenizer {self.name!r}: {self._path} {what}")
 
     def _reference_counter(self) -> CountMany:
-        tokenizer = _load_tokenizers(self._text(), self.name, self._path)
+        text = self._text()
+        try:
+            json.loads(text)["model"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._error("is not a Hugging Face tokenizer.json.") from error
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise StudyError(
+                f"Tokenizer {self.name!r} ({self._path}) is of a kind that needs the package "
+                "'tokenizers'; install it with: pip install tokenizers"
+            ) from error
+        try:
+            tokenizer = _untruncated(tokenizers.Tokenizer.from_str(text))
+        except Exception as error:  # tokenizers raises bare Exception
+            raise self._error(f"is not a tokenizer.json ({error}).") from error
 
         def count_many(texts: Sequence[str]) -> list[int]:
             counts: list[int] = []
             for batch in _batches(texts):
                 encoded = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-                counts += [len(one) for one in encoded]
+                counts += map(len, encoded)
             return counts
 
         return count_many
@@ -158,12 +170,12 @@ class TiktokenTokenizer(CheckedCounter):
             by_reference=lambda text: "'\u017f" in text,
         )
         self.count("")  # a vocabulary that is not to be had is missed now
-        self.fingerprint = RANKS_SHA256.get(self._encoding) or self._hash()
-
-    def _hash(self) -> str:
-        reference: Any = tiktoken_encoding(self._encoding)
-        vocabulary = sorted(reference._mergeable_ranks.items(), key=itemgetter(1))
-        return hashlib.sha256(repr((reference._pat_str, vocabulary)).encode()).hexdigest()
+        self.fingerprint = RANKS_SHA256.get(self._encoding, "")
+        if not self.fingerprint:
+            reference: Any = tiktoken_encoding(self._encoding)
+            vocabulary = sorted(reference._mergeable_ranks.items(), key=itemgetter(1))
+            content = repr((reference._pat_str, vocabulary)).encode()
+            self.fingerprint = hashlib.sha256(content).hexdigest()
 
     def _reference_counter(self) -> CountMany:
         encode = tiktoken_encoding(self._encoding).encode_ordinary
@@ -209,7 +221,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _single_threaded_fastokens() -> Any:
-    # Read when the first long text is encoded; whoever set it means it.
+    # Read when the first long text is encoded; a setting of the environment stays.
     os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
     import fastokens  # type: ignore[import-untyped]
 
@@ -220,39 +232,19 @@ def _fastokens_counter(text: str) -> Count | None:
     """Its count, or None where fastokens does not read this kind."""
     fastokens = _single_threaded_fastokens()
     try:
-        tokenizer = fastokens.Tokenizer.from_json_str(text)
+        tokenizer = _untruncated(fastokens.Tokenizer.from_json_str(text))
     except Exception:  # of no class of its own: an unsupported normalizer, broken JSON
         return None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
     return lambda text: len(tokenizer.encode(text))
 
 
-def _versioned(package: str) -> str:
-    try:
-        return f"{package} {metadata.version(package)}"
-    except metadata.PackageNotFoundError:
-        return package
-
-
-def _load_tokenizers(text: str, name: str, path: Path) -> Any:
-    try:
-        json.loads(text)["model"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise StudyError(f"Tokenizer {name!r}: {path} {_NOT_A_TOKENIZER}") from error
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise StudyError(
-            f"Tokenizer {name!r} ({path}) is of a kind that needs the package 'tokenizers'; "
-            "install it with: pip install tokenizers"
-        ) from error
-    try:
-        tokenizer = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # tokenizers raises bare Exception
-        raise StudyError(
-            f"Tokenizer {name!r}: {path} is not a tokenizer.json ({error})."
-        ) from error
+def _untruncated(tokenizer: Any) -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _versioned(package: str) -> str:
+    with suppress(metadata.PackageNotFoundError):
+        return f"{package} {metadata.version(package)}"
+    return package

@@ -161,7 +161,7 @@ def test_without_the_carried_file_tiktoken_fetches_its_own(
         asked.append(f"{address} {expected_hash}")
         return content
 
-    monkeypatch.setattr(tiktoken_vocabularies, "_carried", lambda encoding: None)
+    monkeypatch.setattr(tiktoken_vocabularies, "_packed", lambda encoding: None)
     monkeypatch.setattr("tiktoken.load.read_file_cached", read)
     assert rank_file("cl100k_base") == content
     assert len(asked) == 1

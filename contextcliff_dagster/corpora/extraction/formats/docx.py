@@ -11,7 +11,7 @@ _USUAL = "word/document.xml"
 _RELATIONS = "_rels/.rels"
 _NOTES = (("footnotes.xml", "footnotes"), ("endnotes.xml", "endnotes"))
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011"}
-# Deleted, moved away, or a second form of what stands next to it for older programs.
+# Deleted, moved away, or a second form of what is next to it for older programs.
 _UNSEEN = frozenset(("del", "moveFrom", "Fallback", "pPr", "rPr", "sectPr", "tblPr"))
 _WORDS = "t"  # of runs, and of formulas
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from html.entities import html5
 from typing import Any
 
@@ -16,7 +17,8 @@ _BLOCKS = frozenset(
     "html iframe legend li main menu nav noframes ol optgroup option p pre search section "
     "select summary table tbody textarea tfoot thead tr ul".split()
 )
-_CELLS = frozenset(("td", "th"))
+_GLUE = {**dict.fromkeys(_BLOCKS, "\n"), "td": "\t", "th": "\t"}
+"""What parts the text of such an element from what is around it."""
 _UNSEEN = frozenset("head math noembed noscript object script style svg template title".split())
 _VERBATIM = frozenset(("pre", "textarea"))
 _SPACES = re.compile(r"[ \t\n\r\f]+")
@@ -42,25 +44,21 @@ class Lines:
     def start(self, tag: str, attributes: Any = None) -> None:
         if tag in _UNSEEN:
             self._unseen.append(tag)
-        elif tag in _BLOCKS:
-            self._part("\n")
+        elif tag in _GLUE:
+            self._part(_GLUE[tag])
             if tag in _VERBATIM:
                 self._verbatim += 1
                 self._opened = True
-        elif tag in _CELLS:
-            self._part("\t")
 
     def end(self, tag: str) -> None:
         if tag in _UNSEEN:
             if tag in self._unseen:
                 while self._unseen.pop() != tag:
                     pass
-        elif tag in _BLOCKS:
+        elif tag in _GLUE:
+            self._part(_GLUE[tag])
             if tag in _VERBATIM:
                 self._verbatim = max(0, self._verbatim - 1)
-            self._part("\n")
-        elif tag in _CELLS:
-            self._part("\t")
 
     def data(self, text: str) -> None:
         if self._unseen:
@@ -111,11 +109,9 @@ def text_of(data: bytes, notes: list[str], *, as_xml: bool = False) -> str:
     text = SURROGATE.sub("\ufffd", text.replace("\0", ""))
     if as_xml:
         lines = Lines()
-        try:
+        with suppress(RefusedError):
             parse_xml(text, "it", lines.start, lines.end, lines.data, _ENTITIES)
             return lines.close()
-        except RefusedError:
-            pass
     return _as_html(text)
 
 
