@@ -86,9 +86,9 @@ def _spans(given: Any, document: str) -> list[tuple[int, int]]:
     spans = []
     for pair in given if isinstance(given, list | tuple) else ():
         match pair:
-            case [int(start), int(end)] if {type(start), type(end)} == {
-                int
-            } and 0 <= start < end <= len(document):
+            case [bool(), _] | [_, bool()]:
+                return []
+            case [int(start), int(end)] if 0 <= start < end <= len(document):
                 spans.append((start, end))
             case _:
                 return []

@@ -19,10 +19,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _TYPE_PARAMETERS = [
     getattr(ast, name) for name in ("TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, name)
 ]  # since Python 3.12
-_BIND_BY_NAME = (
-    *(*_DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar),
-    *_TYPE_PARAMETERS,
-)
+_BIND_BY_NAME = (*_DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, *_TYPE_PARAMETERS)
 _NOT_WALKED = frozenset(("ctx", "op", "ops"))
 _SCOPES = frozenset((*_DEFINITIONS, ast.Lambda))
 _BLOCKS = ("body", "orelse", "finalbody")
