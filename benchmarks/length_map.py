@@ -168,7 +168,7 @@ def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
         reference = tiktoken_encoding(name)
         timed(name, "tiktoken", lambda r=reference: [len(r.encode_ordinary(t)) for t in texts])
         ours = TiktokenTokenizer(name)
-        ours.counter.use_fast()
+        ours.compare()
         timed(name, "contextcliff (fastokens)", lambda o=ours: o.count_many(texts))
         with contextlib.suppress(ImportError):
             import bpe_openai
@@ -189,7 +189,7 @@ def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
             name = f"tokenizer.json, {kind}"
             timed(name, "tokenizers", lambda h=hugging: hugging_counts(h, texts))
             own = TokenizerJson(kind, folder / f"{kind}.json")
-            own.counter.use_fast()
+            own.compare()
             by = own.counted_by.split()[0]
             timed(name, f"contextcliff ({by})", lambda o=own: o.count_many(texts))
     for row in rows:

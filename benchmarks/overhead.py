@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +58,7 @@ def ours(
         from contextcliff_dagster.inference.models.registry import ModelEntry
         from contextcliff_dagster.inference.requests.call_plan import CallPlan
         from contextcliff_dagster.inference.requests.recipe import Recipe
-        from contextcliff_dagster.sampling.sample_source import PlannedSample
-
-        @dataclass(frozen=True)
-        class Planned:
-            example: Example
-            length_tokens: int
-            bin: str
-            rank: int
+        from contextcliff_dagster.sampling.sample_source import PlannedExample
 
         class Source:
             def __init__(self, asked: int) -> None:
@@ -75,8 +67,8 @@ def ours(
                     for text in texts(chars, documents)
                 }
                 ids = list(self._texts)
-                self._planned: list[PlannedSample] = [
-                    Planned(
+                self._planned: list[PlannedExample] = [
+                    PlannedExample(
                         Example(f"e{n}", ids[n % documents], question(n), ("93791508",), "lookup"),
                         chars // 4,
                         "b00",
@@ -85,7 +77,7 @@ def ours(
                     for n in range(asked)
                 ]
 
-            def planned(self, bin: str, n: int) -> list[PlannedSample]:
+            def planned(self, bin: str, n: int) -> list[PlannedExample]:
                 return self._planned[:n]
 
             def document_text(self, document_id: str) -> str:

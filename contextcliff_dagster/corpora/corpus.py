@@ -6,7 +6,9 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
 
@@ -15,42 +17,18 @@ EVIDENCE_CHARACTERS = "evidence_characters"
 knows no tokenizer; the manifest's is the one that makes ``inter_evidence_tokens`` of them."""
 EVIDENCE_SPANS = "evidence_spans"
 """Metadata of an example: its pieces of evidence whole, pairs of [start, end) in characters."""
-
-
-class Corpus(Protocol):
-    """A source of Examples. Iterating reads the source anew and holds one entry at a time."""
-
-    @property
-    def name(self) -> str: ...
-
-    def fingerprint(self) -> str:
-        """SHA-256 (hex) of what decides the content: the options and the source's bytes."""
-        ...
-
-    def entries(self) -> Iterator[Entry]:
-        """Every example with its document, in source order; documents may repeat."""
-        ...
-
-    def documents(self) -> Iterator[Document]:
-        """Each distinct document once, in the order of its first appearance."""
-        ...
-
-    def examples(self) -> Iterator[Example]: ...
-
-    def account(self) -> Mapping[str, Any]:
-        """What the last whole reading of :meth:`entries` used and left out, as a JSON object.
-
-        Empty where there is nothing to say; ``summary`` is the sentence for people, ``cautions``
-        are clauses that audit and report repeat, ``list`` names the list of files, if one is kept.
-        """
-        ...
+WORDINGS = ("sentence", "beginning")
+"""How the rest of a text is asked for: by a sentence, or by the bare beginning, for prompts that
+begin the answer with it."""
+PATH = (str, Path)
+"""Types of the option ``path``."""
 
 
 class Entry(NamedTuple):
-    """One example beside its document.
+    """One example with its document.
 
-    ``place`` says where it stands in the source, for error messages (``qa.jsonl, line 7``).
-    ``id_given`` is false where the source names no id: then it is derived from the content.
+    ``place`` names it in the source, for error messages (``qa.jsonl, line 7``). ``id_given`` is
+    false where the source names no id: then it is derived from the content.
     """
 
     document: Document
@@ -60,17 +38,21 @@ class Entry(NamedTuple):
 
 
 class StreamedCorpus(ABC):
-    """A corpus defined by its :meth:`entries`."""
+    """A source of Examples. Iterating reads the source anew and holds one entry at a time."""
 
     name: str
+    _account: Mapping[str, Any] = {}
 
     @abstractmethod
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of what decides the content: the options and the source's bytes."""
 
     @abstractmethod
-    def entries(self) -> Iterator[Entry]: ...
+    def entries(self) -> Iterator[Entry]:
+        """Every example with its document, in source order; documents may repeat."""
 
     def documents(self) -> Iterator[Document]:
+        """Each distinct document once, in the order of its first appearance."""
         seen: set[bytes] = set()
         for entry in self.entries():
             key = bytes.fromhex(entry.document.document_id)
@@ -79,10 +61,16 @@ class StreamedCorpus(ABC):
                 yield entry.document
 
     def examples(self) -> Iterator[Example]:
+        """The examples of :meth:`entries`."""
         return (entry.example for entry in self.entries())
 
     def account(self) -> Mapping[str, Any]:
-        return {}
+        """What the last whole reading of :meth:`entries` used and left out, as a JSON object.
+
+        Empty where there is nothing to report; ``summary`` is the sentence for people, ``cautions``
+        are clauses that audit and report repeat, ``list`` names the list of files, if one is kept.
+        """
+        return self._account
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
         """What became of each file at the last whole reading, as rows of the same columns.
@@ -97,40 +85,116 @@ def document_id(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def entry_about(text: str, example: Example, place: str) -> Entry:
+    """The example with its document; an empty id is derived from the content.
+
+    Raises:
+        CorpusError: there is half a surrogate pair in it; ``place`` is in the sentence.
+    """
+    try:
+        identity = document_id(text)
+        asked = [identity, example.question, example.answers, example.task]
+        content = json.dumps(asked, ensure_ascii=False).encode()
+        given = example.example_id.encode()
+    except UnicodeEncodeError as error:
+        raise CorpusError(
+            f"{place} holds half a surrogate pair, which is no character; write it as UTF-8."
+        ) from error
+    name = example.example_id or hashlib.sha256(content).hexdigest()[:32]
+    example = replace(example, example_id=name, document_id=identity)
+    return Entry(Document(identity, text), example, place, id_given=bool(given))
+
+
+def seeded_place(*parts: object) -> bytes:
+    """A place in the order that a seed decides: SHA-256 of the parts, a line each."""
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
+
+
 def options_hash(kind: str, options: Mapping[str, Any], *content: str) -> str:
     """SHA-256 (hex) of an adapter's kind and options and of its source's own hashes."""
     text = json.dumps([kind, dict(options), *content], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def file_sha256(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes.
+
+    Raises:
+        CorpusError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> CorpusError:
+    """The error that ``path`` cannot be read."""
+    return CorpusError(f"{path} cannot be read: {error.strerror or error}.")
+
+
 def take_options(
-    kind: str, options: Mapping[str, Any], known: Mapping[str, type | tuple[type, ...]]
+    kind: str,
+    options: Mapping[str, Any],
+    types: Mapping[str, Any],
+    numbers: Mapping[str, tuple[int | None, int]] | None = None,
 ) -> dict[str, Any]:
     """The options that were given (null counts as not given), each known and of the right type.
 
+    Args:
+        types: a type, or several, by the name of the option.
+        numbers: default and least value of options that are whole numbers; all are in the result.
+
     Raises:
-        CorpusError: an option is unknown or has the wrong type.
+        CorpusError: an option is unknown, has the wrong type, or is too small.
     """
-    given = {key: value for key, value in options.items() if value is not None}
+    numbers = numbers or {}
+    known: Mapping[str, Any] = {**types, **dict.fromkeys(numbers, int)}
+    given = {name: default for name, (default, _) in numbers.items()}
+    given |= {key: value for key, value in options.items() if value is not None}
     for key, value in given.items():
         if key not in known:
             raise CorpusError(
                 f"A corpus of kind {kind!r} has no option {key!r}; "
                 f"it has {', '.join(sorted(known))}."
             )
-        kinds = known[key]
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            wanted = kinds if isinstance(kinds, tuple) else (kinds,)
+        wanted = known[key] if isinstance(known[key], tuple) else (known[key],)
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
             raise CorpusError(
                 f"Option {key!r} of a corpus of kind {kind!r} must be "
-                f"{' or '.join(_KIND_NAMES.get(k, k.__name__) for k in wanted)}, not {value!r}."
+                f"{' or '.join(_TYPE_NAMES.get(k, k.__name__) for k in wanted)}, not {value!r}."
+            )
+        if key in numbers and value is not None and value < numbers[key][1]:
+            raise CorpusError(
+                f"Option {key!r} of a corpus of kind {kind!r} must be at least {numbers[key][1]}, "
+                f"not {value}."
             )
     return given
 
 
-_KIND_NAMES: dict[type, str] = {
-    int: "a whole number",
-    str: "text",
-    dict: "a mapping",
-    list: "a list",
-}
+_TYPE_NAMES: dict[Any, str] = {int: "a whole number", str: "text", list: "a list"}
+
+
+def given_path(kind: str, given: Mapping[str, Any]) -> Path:
+    """The option ``path``.
+
+    Raises:
+        CorpusError: it was not given.
+    """
+    if "path" not in given:
+        raise CorpusError(f"A corpus of kind {kind!r} needs the option 'path'.")
+    return Path(given["path"]).expanduser()
+
+
+def one_of(option: str, value: Any, known: Sequence[str]) -> str:
+    """The value of an option, the first of those ``known`` where it is None.
+
+    Raises:
+        CorpusError: it is none of them.
+    """
+    if value is None:
+        return known[0]
+    if value not in known:
+        raise CorpusError(f"Option {option!r} is one of {', '.join(known)}, not {value!r}.")
+    return str(value)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, options_hash, take_options
+from contextcliff_dagster.corpora.corpus import (
+    PATH,
+    Entry,
+    StreamedCorpus,
+    file_sha256,
+    given_path,
+    options_hash,
+    take_options,
+    unreadable,
+)
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
-from contextcliff_dagster.corpora.readers.tables import READERS
+from contextcliff_dagster.corpora.readers.tables import ENDINGS, READERS
 
-_ENDINGS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
 _PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 
 
@@ -36,16 +35,9 @@ class FileCorpus(StreamedCorpus):
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        known: dict[str, type | tuple[type, ...]] = {
-            "path": (str, Path),
-            "format": str,
-            "task": str,
-            "columns": Mapping,
-        }
-        given = take_options("file", options, known)
-        if "path" not in given:
-            raise CorpusError("A corpus of kind 'file' needs the option 'path'.")
-        self.path = Path(given["path"]).expanduser()
+        types = {"path": PATH, "format": str, "task": str, "columns": Mapping}
+        given = take_options("file", options, types)
+        self.path = given_path("file", given)
         self.name = self.path.name
         self._task = given.get("task", "question_answering")
         self._columns = _checked_columns(given.get("columns", {}))
@@ -53,12 +45,7 @@ class FileCorpus(StreamedCorpus):
 
     def fingerprint(self) -> str:
         options = {"format": self._format, "task": self._task, "columns": self._columns}
-        try:
-            with self.path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise CorpusError(f"{self.path} cannot be read: {error.strerror or error}.") from error
-        return options_hash("file", options, content)
+        return options_hash("file", options, file_sha256(self.path))
 
     def entries(self) -> Iterator[Entry]:
         """Raises:
@@ -94,13 +81,13 @@ def _checked_format(path: Path, named: str | None) -> str:
     except FileNotFoundError as error:
         raise CorpusError(f"There is no file {path}; check the corpus option 'path'.") from error
     except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise unreadable(path, error) from error
     if not start:
         raise CorpusError(f"{path} is empty; give at least one row.")
     for magic, packing in _PACKED.items():
         if start.startswith(magic):
             raise CorpusError(f"{path} is compressed ({packing}); unpack it first.")
-    chosen = named or _ENDINGS.get(path.suffix.lower())
+    chosen = named or {**ENDINGS, ".pq": "parquet"}.get(path.suffix.lower())
     if chosen is None and start.startswith(b"PAR1"):
         chosen = "parquet"
     if chosen not in READERS:

@@ -1,6 +1,6 @@
 """Writing a corpus once as Parquet: documents.parquet, examples.parquet and a summary.
 
-Beside them the list of files, where the corpus keeps one.
+Next to them the list of files, where the corpus keeps one.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import csv
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.contracts import (
     DOCUMENTS,
@@ -24,11 +24,8 @@ from contextcliff_dagster.contracts import (
     Table,
     conform,
 )
-from contextcliff_dagster.corpora.corpus import Corpus, StreamedCorpus
+from contextcliff_dagster.corpora.corpus import StreamedCorpus
 from contextcliff_dagster.store import atomic_path, write_atomic
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 _SUMMARY = "corpus.json"
 _GROUP_BYTES = 1 << 20
@@ -37,11 +34,11 @@ _KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domai
 
 @dataclass(frozen=True, slots=True)
 class CorpusSummary:
-    """What stands in a materialized corpus.
+    """What is in a materialized corpus.
 
     ``text_bytes``: UTF-8 bytes of the distinct documents. ``repeated_rows``: rows without
     an id whose document, question, answers and task had all been seen; they are left out.
-    ``account``: what the corpus says of its source (:meth:`Corpus.account`).
+    ``account``: what the corpus says of its source (:meth:`StreamedCorpus.account`).
     """
 
     name: str
@@ -58,7 +55,7 @@ class CorpusSummary:
         return whole if self.account else {k: v for k, v in whole.items() if k != "account"}
 
 
-def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
+def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary:
     """Write ``documents.parquet`` (each distinct text once) and ``examples.parquet``.
 
     One pass over the source, in memory that does not grow with the text: some 100 bytes a document
@@ -71,18 +68,16 @@ def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
     seen_documents: set[bytes] = set()
     derived_ids: set[bytes] = set()
     given_ids = array("q")
-    text_bytes = repeated = 0
+    text_bytes = n_examples = repeated = 0
     fingerprint = corpus.fingerprint()
-    with lean_arrow(), ExitStack() as stack:
+    with (
+        lean_arrow(),
         # Renamed in reverse order: the summary, written last of all, vouches for both.
-        documents = stack.enter_context(
-            _Writer(directory / "documents.parquet", DOCUMENTS, _GROUP_BYTES)
-        )
-        examples = stack.enter_context(
-            _Writer(directory / "examples.parquet", EXAMPLES, _GROUP_BYTES)
-        )
+        _writer(directory / "documents.parquet", DOCUMENTS) as add_document,
+        _writer(directory / "examples.parquet", EXAMPLES) as add_example,
+    ):
         for entry in corpus.entries():
-            example = entry.example
+            example, document = entry.example, entry.document
             if entry.id_given:
                 # hash() may collide and differs between processes: it only raises the suspicion.
                 given_ids.append(hash(example.example_id))
@@ -92,33 +87,26 @@ def materialize_corpus(corpus: Corpus, directory: Path) -> CorpusSummary:
                     repeated += 1
                     continue
                 derived_ids.add(derived)
-            key = bytes.fromhex(entry.document.document_id)
+            key = bytes.fromhex(document.document_id)
             if key not in seen_documents:
                 seen_documents.add(key)
-                size = len(entry.document.text.encode())
+                size = len(document.text.encode())
                 text_bytes += size
-                documents.add(
-                    {"document_id": entry.document.document_id, "text": entry.document.text}, size
-                )
+                add_document({"document_id": document.document_id, "text": document.text}, size)
             row = example_row(example)
-            examples.add(row, 200 + len(example.question) + len(row["metadata"] or ""))
+            add_example(row, 200 + len(example.question) + len(row["metadata"] or ""))
+            n_examples += 1
         _refuse_repeated_ids(corpus, given_ids)
-        if not examples.rows:
+        if not n_examples:
             raise CorpusError(
                 f"The corpus {corpus.name!r} has no examples; nothing can be measured."
             )
     account = corpus.account()
     if name := account.get("list"):
-        assert isinstance(corpus, StreamedCorpus)
         write_rows(directory / str(name), corpus.file_list())
+    n_documents = len(seen_documents)
     summary = CorpusSummary(
-        corpus.name,
-        fingerprint,
-        len(seen_documents),
-        examples.rows,
-        text_bytes,
-        repeated,
-        account,
+        corpus.name, fingerprint, n_documents, n_examples, text_bytes, repeated, account
     )
     write_atomic(directory / _SUMMARY, (json.dumps(summary.to_dict(), indent=2) + "\n").encode())
     return summary
@@ -140,11 +128,9 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Rows as :func:`write_rows` wrote them; none where the file is gone."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-    except FileNotFoundError:
-        return []
+    with suppress(FileNotFoundError), path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+    return []
 
 
 def read_summary(directory: Path) -> CorpusSummary:
@@ -193,55 +179,37 @@ def row_example(row: Mapping[str, Any]) -> Example:
     )
 
 
-class _Writer:
-    """A Parquet file that grows by row groups of ``group_bytes`` and appears when complete."""
+@contextmanager
+def _writer(path: Path, table: Table) -> Iterator[Callable[[dict[str, Any], int], None]]:
+    """Adds rows, each with its size in bytes, to a Parquet file that appears when complete."""
+    import pyarrow.parquet as pq
 
-    def __init__(self, path: Path, table: Table, group_bytes: int) -> None:
-        self._path, self._table, self._group_bytes = path, table, group_bytes
-        self._pending: list[dict[str, Any]] = []
-        self._size = 0
-        self.rows = 0
-        self._stack = ExitStack()
-        self._file: pq.ParquetWriter | None = None
+    pending: list[dict[str, Any]] = []
+    size = 0
+    schema = table.arrow_schema()
+    # Whole texts neither repeat nor compare: a dictionary or statistics would only hold copies.
+    repeating = [name for name in ("task", "domain", "source") if name in schema.names]
+    options = {"compression": "zstd", "use_dictionary": repeating or False}
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(temporary, schema, write_statistics=False, **options) as file,
+    ):
 
-    def __enter__(self) -> _Writer:
-        import pyarrow.parquet as pq
+        def add(row: dict[str, Any], row_bytes: int) -> None:
+            nonlocal size
+            pending.append(row)
+            size += row_bytes
+            if size >= _GROUP_BYTES:
+                file.write_table(conform(pending, table))
+                pending.clear()
+                size = 0
 
-        temporary = self._stack.enter_context(atomic_path(self._path))
-        schema = self._table.arrow_schema()
-        # Whole texts neither repeat nor compare: a dictionary or statistics would only hold copies.
-        repeating = [name for name in ("task", "domain", "source") if name in schema.names]
-        self._file = self._stack.enter_context(
-            pq.ParquetWriter(
-                temporary,
-                schema,
-                compression="zstd",
-                use_dictionary=repeating or False,
-                write_statistics=False,
-            )
-        )
-        return self
-
-    def __exit__(self, *error: Any) -> bool | None:
-        if error[0] is None:
-            self._flush()
-        return self._stack.__exit__(*error)
-
-    def add(self, row: dict[str, Any], size: int) -> None:
-        self._pending.append(row)
-        self._size += size
-        self.rows += 1
-        if self._size >= self._group_bytes:
-            self._flush()
-
-    def _flush(self) -> None:
-        assert self._file is not None
-        if self._pending:
-            self._file.write_table(conform(self._pending, self._table))
-        self._pending, self._size = [], 0
+        yield add
+        if pending:
+            file.write_table(conform(pending, table))
 
 
-def _refuse_repeated_ids(corpus: Corpus, hashes: array[int]) -> None:
+def _refuse_repeated_ids(corpus: StreamedCorpus, hashes: array[int]) -> None:
     """Look again, by name, for the ids whose hashes occur twice."""
     import numpy as np
 

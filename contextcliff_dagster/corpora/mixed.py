@@ -8,7 +8,6 @@ from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import (
-    Corpus,
     Entry,
     StreamedCorpus,
     options_hash,
@@ -16,7 +15,6 @@ from contextcliff_dagster.corpora.corpus import (
 )
 
 PARTS = "parts"
-_FILE_LIST = "files.csv"
 
 
 class MixedCorpus(StreamedCorpus):
@@ -33,7 +31,7 @@ class MixedCorpus(StreamedCorpus):
     def __init__(
         self,
         options: Mapping[str, Any],
-        open_part: Callable[[str, Mapping[str, Any]], Corpus],
+        open_part: Callable[[str, Mapping[str, Any]], StreamedCorpus],
     ) -> None:
         parts = take_options(self.name, options, {PARTS: list}).get(PARTS) or []
         if len(parts) < 2:
@@ -41,7 +39,7 @@ class MixedCorpus(StreamedCorpus):
                 "A corpus of kind 'mixed' needs the option 'parts', a list of two or more corpora: "
                 "each with its kind and that kind's options."
             )
-        self._parts: dict[str, Corpus] = {}
+        self._parts: dict[str, StreamedCorpus] = {}
         for number, part in enumerate(parts, start=1):
             name, kind, own = _taken(part, number)
             if name in self._parts:
@@ -52,7 +50,6 @@ class MixedCorpus(StreamedCorpus):
                 self._parts[name] = open_part(kind, own)
             except CorpusError as error:
                 raise CorpusError(f"Part {name!r} of the corpus: {error}") from error
-        self._options = {PARTS: parts}
 
     def fingerprint(self) -> str:
         content = [part.fingerprint() for part in self._parts.values()]
@@ -73,33 +70,28 @@ class MixedCorpus(StreamedCorpus):
     def account(self) -> Mapping[str, Any]:
         """The parts' accounts under their names, with one summary and all their cautions."""
         accounts = {name: dict(part.account()) for name, part in self._parts.items()}
-        summaries = [f"{name}: {one['summary']}" for name, one in accounts.items() if one]
-        whole: dict[str, Any] = {PARTS: accounts}
-        if summaries:
-            whole["summary"] = " ".join(summaries)
-        if cautions := [
-            f"{name}: {caution}"
-            for name, one in accounts.items()
-            for caution in one.get("cautions", ())
-        ]:
-            whole["cautions"] = cautions
-        if made := {
-            f"{name}: {task}": how
-            for name, one in accounts.items()
-            for task, how in one.get("manufactured", {}).items()
-        }:
-            whole["manufactured"] = made
-        if any("list" in one for one in accounts.values()):
-            whole["list"] = _FILE_LIST
-        return whole
+        known = {name: one for name, one in accounts.items() if one}
+        whole: dict[str, Any] = {
+            PARTS: accounts,
+            "summary": " ".join(f"{name}: {one['summary']}" for name, one in known.items()),
+            "cautions": [
+                f"{name}: {caution}"
+                for name, one in known.items()
+                for caution in one.get("cautions", ())
+            ],
+            "manufactured": {
+                f"{name}: {task}": how
+                for name, one in known.items()
+                for task, how in one.get("manufactured", {}).items()
+            },
+            "list": next((one["list"] for one in known.values() if "list" in one), ""),
+        }
+        return {key: value for key, value in whole.items() if value}
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
         """The parts' lists, each row with its part."""
         rows = [
-            {"part": name, **row}
-            for name, part in self._parts.items()
-            if isinstance(part, StreamedCorpus)
-            for row in part.file_list()
+            {"part": name, **row} for name, part in self._parts.items() for row in part.file_list()
         ]
         columns = dict.fromkeys(column for row in rows for column in row)
         return [{column: row.get(column, "") for column in columns} for row in rows]
@@ -109,7 +101,7 @@ def _taken(part: Any, number: int) -> tuple[str, str, dict[str, Any]]:
     """Name, kind and options of a part."""
     if not isinstance(part, Mapping) or not isinstance(part.get("kind"), str):
         raise CorpusError(
-            f"Part {number} of the corpus needs a 'kind', and that kind's options beside it, not "
+            f"Part {number} of the corpus needs a 'kind', and that kind's options next to it, not "
             f"{part!r}."
         )
     own = {key: value for key, value in part.items() if key not in ("kind", "name")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,10 +10,11 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS, benchmarks_of
 from contextcliff_dagster.corpora.folder.questions import find_table, is_table_of_questions
 from contextcliff_dagster.corpora.folder.walk import walk
+from contextcliff_dagster.corpora.readers.tables import ENDINGS as TABLE_ENDINGS
 
-_TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".pq")
+_TABLES = (*TABLE_ENDINGS, ".pq")
 _PACKED = (".gz", ".zip", ".zst", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
-_BESIDE = ("readme", "license", "licence", "citation", "changelog", "dataset_info")
+_COMPANIONS = ("readme", "license", "licence", "citation", "changelog", "dataset_info")
 """How files begin that come along with a benchmark and say nothing of what the folder is."""
 _LOOKED_INTO = 40
 """Files of a folder whose records are looked at."""
@@ -43,25 +44,17 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
     if path.is_dir():
         return _folder(path)
     ending = path.suffix.lower()
-    if not path.is_file() or ending in _PACKED or _is_parquet(path):
-        return _benchmark_or_file(path)
-    if ending in _TABLES and is_table_of_questions(path):
-        return Recognised("folder", {"path": str(path.parent), "questions": str(path)})
-    if ending in _TABLES or benchmarks_of(path):
-        return _benchmark_or_file(path)
-    return Recognised("folder", {"path": str(path)})
-
-
-def _benchmark_or_file(path: Path) -> Recognised:
-    found = benchmarks_of(path) if path.is_file() else set()
-    if not found:
+    benchmarks = benchmarks_of(path) if path.is_file() else set()
+    if path.is_file() and ending not in _PACKED and not _is_parquet(path):
+        if ending in _TABLES and is_table_of_questions(path):
+            return Recognised("folder", {"path": str(path.parent), "questions": str(path)})
+        if ending not in _TABLES and not benchmarks:
+            return Recognised("folder", {"path": str(path)})
+    if not benchmarks:
         return Recognised("file", {"path": str(path)})
-    return Recognised(_only(found, path), {"path": str(_whole(path, found))})
-
-
-def _whole(path: Path, found: set[str]) -> Path:
-    # NarrativeQA's table is nothing without the stories beside it.
-    return path.parent if found == {"narrativeqa"} and path.suffix.lower() == ".csv" else path
+    # NarrativeQA's table is nothing without the stories next to it.
+    whole = benchmarks == {"narrativeqa"} and ending == ".csv"
+    return _benchmark(benchmarks, path, path.parent if whole else path)
 
 
 def _folder(path: Path) -> Recognised:
@@ -74,7 +67,7 @@ def _folder(path: Path) -> Recognised:
     records = [file for file in files if file.path.suffix.lower() in ENDINGS]
     if not records or 2 * len(records) < len(files):
         return documents
-    each = {file.name: benchmarks_of(file.path) for file in islice(records, _LOOKED_INTO)}
+    each = {file.name: benchmarks_of(file.path) for file in records[:_LOOKED_INTO]}
     if not all(each.values()):
         return documents
     common = set.intersection(*each.values())
@@ -84,27 +77,24 @@ def _folder(path: Path) -> Recognised:
         raise CorpusError(
             f"{path} holds files of several benchmarks: {held}; name one of the files with --data."
         )
-    return Recognised(_only(common, path), {"path": str(path)})
+    return _benchmark(common, path, path)
 
 
-def _only(found: set[str], path: Path) -> str:
-    if len(found) > 1:
-        names = " or ".join(sorted(found))
+def _benchmark(kinds: set[str], named: Path, path: Path) -> Recognised:
+    if len(kinds) > 1:
         raise CorpusError(
-            f"{path} may be of {names}, whose formats are the same: say which in a study with "
-            f"corpus: {{kind: {sorted(found)[0]}, path: {path}}}."
+            f"{named} may be of {' or '.join(sorted(kinds))}, whose formats are the same: say "
+            f"which in a study with corpus: {{kind: {min(kinds)}, path: {named}}}."
         )
-    return next(iter(found))
+    return Recognised(min(kinds), {"path": str(path)})
 
 
 def _comes_along(name: str) -> bool:
     file = name.rsplit("/", 1)[-1].lower()
-    return file.startswith(_BESIDE) or file.endswith((".py", ".sh"))
+    return file.startswith(_COMPANIONS) or file.endswith((".py", ".sh"))
 
 
 def _is_parquet(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-    except OSError:
-        return False
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+    return False

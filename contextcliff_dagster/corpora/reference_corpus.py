@@ -12,6 +12,7 @@ from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_SPANS,
     Entry,
     StreamedCorpus,
+    one_of,
     options_hash,
     take_options,
 )
@@ -34,34 +35,16 @@ class LedgerCorpus(StreamedCorpus):
     name = "reference"
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        from contextcliff_dagster.reference import warehouse_documents
+        from contextcliff_dagster.reference import warehouse_documents as ledgers
 
-        numbers = ("documents", "seed", "min_tokens", "max_tokens", "questions")
-        given = take_options("reference", options, {"task": str} | dict.fromkeys(numbers, int))
-        self._n_documents = given.get("documents", 1_000)
-        self._seed = given.get("seed", 0)
-        self._questions = given.get("questions", 1)
-        self._task: str | None = None
-        if "task" in given:
-            if given["task"] not in TASKS:
-                raise CorpusError(
-                    f"The reference corpus has no task {given['task']!r}; "
-                    f"it has {', '.join(TASKS)}."
-                )
-            self._task = TASKS[given["task"]]
-        for key, least in (("documents", 1), ("seed", 0), ("questions", 1)):
-            if given.get(key, least) < least:
-                raise CorpusError(
-                    f"Option {key!r} of the reference corpus must be at least {least}, "
-                    f"not {given[key]}."
-                )
+        types = {"task": str, "min_tokens": int, "max_tokens": int}
+        numbers = {"documents": (1_000, 1), "seed": (0, 0), "questions": (1, 1)}
+        given = take_options(self.name, options, types, numbers)
+        self._n_documents, self._seed, self._questions = (given[name] for name in numbers)
+        self._task = TASKS[one_of("task", given["task"], list(TASKS))] if "task" in given else None
         self._range = (
-            given.get(
-                "min_tokens", warehouse_documents.ledger_tokens(warehouse_documents.MIN_RECORDS)
-            ),
-            given.get(
-                "max_tokens", warehouse_documents.ledger_tokens(warehouse_documents.MAX_RECORDS)
-            ),
+            given.get("min_tokens", ledgers.ledger_tokens(ledgers.MIN_RECORDS)),
+            given.get("max_tokens", ledgers.ledger_tokens(ledgers.MAX_RECORDS)),
         )
         try:
             next(self._ledgers())

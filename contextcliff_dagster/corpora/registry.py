@@ -8,7 +8,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
-from contextcliff_dagster.corpora.corpus import Corpus
+from contextcliff_dagster.corpora.corpus import StreamedCorpus
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.folder import FolderCorpus
 from contextcliff_dagster.corpora.mixed import MixedCorpus
@@ -17,9 +17,9 @@ from contextcliff_dagster.corpora.readers.download import is_url, local_copy
 from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
 
 ENTRY_POINT_GROUP = "contextcliff.corpora"
-"""Other packages' corpora: entry points of this group, each a callable from options to a Corpus."""
+"""Other packages' corpora: entry points of this group, each a callable from options to a corpus."""
 
-CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], Corpus]] = {
+CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], StreamedCorpus]] = {
     "reference": LedgerCorpus,
     "file": FileCorpus,
     "folder": FolderCorpus,
@@ -29,7 +29,7 @@ CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], Corpus]] = {
 }
 
 
-def open_corpus(kind: str, options: Mapping[str, Any]) -> Corpus:
+def open_corpus(kind: str, options: Mapping[str, Any]) -> StreamedCorpus:
     """The corpus of this kind; nothing is read yet beyond what proves that it can be.
 
     A ``path`` that is an address is downloaded first, unless it was before.
@@ -49,7 +49,7 @@ def open_corpus(kind: str, options: Mapping[str, Any]) -> Corpus:
             f"there are {', '.join(sorted({*CORPUS_KINDS, *others}))}."
         )
     try:
-        adapter: Callable[[Mapping[str, Any]], Corpus] = others[kind].load()
+        adapter: Callable[[Mapping[str, Any]], StreamedCorpus] = others[kind].load()
     except Exception as error:
         raise CorpusError(
             f"Corpus kind {kind!r} ({others[kind].value}) cannot be imported: {error}; mend or "

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.contracts import LengthBin
 
@@ -70,10 +70,6 @@ class DistributionAudit:
     over_window: int | None
     histogram: tuple[HistogramBar, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
@@ -103,74 +99,129 @@ def audit_lengths(
 
     Args:
         length_map: table ``length_map``.
-        examples: the columns ``document_id`` and ``question`` of table ``examples``, to find
-            duplicates (None: they are not looked for).
+        examples: ``document_id`` and ``question`` of table ``examples``, to find duplicates (None:
+            not looked for).
         bins: bins as cut, before starved ones are merged (``sampling.bins.cut_bins``).
         manufactured: tasks whose documents were made as long as they are, and how.
         cautions: clauses of the corpus itself that every reader has to know.
     """
     import numpy as np
 
-    target, window_tokens = required.target, required.window_tokens
-    starved_below = required.starved_below
+    window, target = required.window_tokens, required.target
     ids = length_map["document_id"].to_numpy(zero_copy_only=False)
     by_example = length_map["length_tokens"].to_numpy()
     _, first = np.unique(ids, return_index=True)
     lengths = np.sort(by_example[first])
     p05, median, p95 = (int(x) for x in np.quantile(lengths, (0.05, 0.5, 0.95), method="lower"))
-    top = int(lengths[-1])
-    if target is None:
-        wanted = (int(lengths[0]), min(top, window_tokens) if window_tokens else top)
-    else:
-        wanted = target
-    coverage, uncovered = _coverage(lengths, *wanted)
-    starved = tuple(b.bin for b in bins if b.n_documents < starved_below)
-    duplicates = _duplicates(examples) if examples is not None else 0
-    over = int((lengths > window_tokens).sum()) if window_tokens is not None else None
-    refusals, warnings = _findings(
-        lengths, (p05, p95), required, wanted, (coverage, uncovered), over
-    )
-    for task, how in (manufactured or {}).items():
-        warnings.append(
-            f"the lengths of {task!r} were manufactured ({how}): a fall over them says little "
-            "about documents of natural length"
-        )
-    warnings += cautions
-    if starved:
-        warnings.append(
-            f"{len(starved)} of {len(bins)} bins hold fewer than {starved_below} distinct "
-            f"documents ({', '.join(starved)}): add documents of those lengths, or use fewer bins"
-        )
-    if len(lengths) < starved_below:
-        refusals.append(
-            f"there are {len(lengths)} distinct documents, fewer than one bin needs "
-            f"({starved_below}): add documents"
-        )
-    if duplicates:
-        warnings.append(
-            f"{duplicates} examples repeat a question about the same document: drop the repeats"
-        )
-    return DistributionAudit(
-        verdict="refuse" if refusals else "warn" if warnings else "ok",
-        advice=_sentence(refusals, warnings, len(lengths), lengths),
+    low, high = int(lengths[0]), int(lengths[-1])
+    coverage, uncovered = _coverage(lengths, *(target or (low, min(high, window or high))))
+    audit = DistributionAudit(
+        verdict="ok",
+        advice=f"The {len(lengths):,} documents from {low:,} to {high:,} tokens support this "
+        "study.",
         documents=len(lengths),
         examples=length_map.num_rows,
-        min_tokens=int(lengths[0]),
+        min_tokens=low,
         p05_tokens=p05,
         median_tokens=median,
         p95_tokens=p95,
-        max_tokens=top,
+        max_tokens=high,
         target=target,
         coverage=coverage,
         uncovered=uncovered,
-        starved_below=starved_below,
-        starved_bins=starved,
+        starved_below=required.starved_below,
+        starved_bins=tuple(b.bin for b in bins if b.n_documents < required.starved_below),
         documents_per_bin={b.bin: b.n_documents for b in bins},
-        duplicates=duplicates,
-        window_tokens=window_tokens,
-        over_window=over,
+        duplicates=_duplicates(examples) if examples is not None else 0,
+        window_tokens=window,
+        over_window=int((lengths > window).sum()) if window is not None else None,
         histogram=_histogram(lengths, by_example),
     )
+    refusals = _refusals(audit)
+    if refusals:
+        advice = f"This corpus does not support the study: {'; '.join(refusals)}."
+        return replace(audit, verdict="refuse", advice=advice)
+    made = [
+        f"the lengths of {task!r} were manufactured ({how}): a fall over them says little "
+        "about documents of natural length"
+        for task, how in (manufactured or {}).items()
+    ]
+    on_lengths, on_counts = _warnings(audit)
+    if warnings := [*on_lengths, *made, *cautions, *on_counts]:
+        return replace(audit, verdict="warn", advice=f"Usable, with care: {'; '.join(warnings)}.")
+    return audit
+
+
+def _refusals(audit: DistributionAudit) -> list[str]:
+    """Reasons why the corpus does not support the study, most telling first."""
+    refusals: list[str] = []
+    low, high, target = audit.min_tokens, audit.max_tokens, audit.target
+    margin = 0.05 * (target[1] - target[0]) if target else 0.0
+    if low == high:
+        refusals.append(
+            f"all documents are {low:,} tokens long, so no effect of length can be seen: "
+            "add documents of other lengths"
+        )
+    elif target and (low > target[0] + margin or high < target[1] - margin):
+        refusals.append(
+            f"the documents ({low:,} to {high:,} tokens) do not span the target range of "
+            f"{target[0]:,} to {target[1]:,} tokens: add documents at the missing end, or narrow "
+            "the target"
+        )
+    elif target and audit.coverage < LEAST_COVERAGE:
+        refusals.append(
+            f"documents cover only {audit.coverage:.0%} of the 5-95 % length range of the target "
+            f"(none at {_gaps(audit.uncovered)}): add documents there, or narrow the target"
+        )
+    elif audit.p95_tokens < LEAST_SPREAD * audit.p05_tokens:
+        refusals.append(
+            f"nine in ten documents have {audit.p05_tokens:,} to {audit.p95_tokens:,} tokens, too "
+            "narrow a range to see a cliff: add documents several times as long"
+        )
+    if audit.window_tokens is not None and audit.over_window == audit.documents:
+        refusals.append(f"{_over_window(audit)}: none could be sent; add shorter documents")
+    if audit.documents < audit.starved_below:
+        refusals.append(
+            f"there are {audit.documents} distinct documents, fewer than one bin needs "
+            f"({audit.starved_below}): add documents"
+        )
+    return refusals
+
+
+def _warnings(audit: DistributionAudit) -> tuple[list[str], list[str]]:
+    """What limits a usable corpus: of its lengths, and of its counts."""
+    lengths: list[str] = []
+    counts: list[str] = []
+    if audit.p95_tokens < GOOD_SPREAD * audit.p05_tokens:
+        lengths.append(
+            f"nine in ten documents have {audit.p05_tokens:,} to {audit.p95_tokens:,} tokens: a "
+            "cliff outside of that cannot be seen"
+        )
+    if audit.uncovered and audit.coverage < GOOD_COVERAGE:
+        lengths.append(
+            f"documents cover {audit.coverage:.0%} of the 5-95 % length range (none at "
+            f"{_gaps(audit.uncovered)}): add documents there to place a cliff more closely"
+        )
+    if audit.over_window:
+        text = _over_window(audit)
+        lengths.append(f"{text}: they will be counted as context_overflow and never sent")
+    if starved := audit.starved_bins:
+        counts.append(
+            f"{len(starved)} of {len(audit.documents_per_bin)} bins hold fewer than "
+            f"{audit.starved_below} distinct documents ({', '.join(starved)}): add documents of "
+            "those lengths, or use fewer bins"
+        )
+    if audit.duplicates:
+        counts.append(
+            f"{audit.duplicates} examples repeat a question about the same document: drop the "
+            "repeats"
+        )
+    return lengths, counts
+
+
+def _over_window(audit: DistributionAudit) -> str:
+    documents = f"{audit.over_window:,} of {audit.documents:,} documents"
+    return f"{documents} exceed the window of {audit.window_tokens:,} tokens"
 
 
 def _coverage(lengths: Ints, low: int, high: int) -> tuple[float, tuple[tuple[int, int], ...]]:
@@ -192,78 +243,11 @@ def _coverage(lengths: Ints, low: int, high: int) -> tuple[float, tuple[tuple[in
     return float((held > 0).mean()), tuple(gaps)
 
 
-def _findings(
-    lengths: Ints,
-    percentiles: tuple[int, int],
-    required: Requirements,
-    wanted: tuple[int, int],
-    covered: tuple[float, tuple[tuple[int, int], ...]],
-    over: int | None,
-) -> tuple[list[str], list[str]]:
-    """Reasons to refuse and to warn, most telling first."""
-    refusals: list[str] = []
-    warnings: list[str] = []
-    target, window = required.target, required.window_tokens
-    coverage, uncovered = covered
-    low, high = int(lengths[0]), int(lengths[-1])
-    span = f"{low:,} to {high:,} tokens" if low < high else f"all {low:,} tokens"
-    p05, p95 = percentiles
-    margin = 0.05 * (wanted[1] - wanted[0])
-    if low == high:
-        refusals.append(
-            f"all documents are {low:,} tokens long, so no effect of length can be seen: "
-            "add documents of other lengths"
-        )
-    elif target is not None and (low > target[0] + margin or high < target[1] - margin):
-        refusals.append(
-            f"the documents ({span}) do not span the target range of {target[0]:,} to "
-            f"{target[1]:,} tokens: add documents at the missing end, or narrow the target"
-        )
-    elif target is not None and coverage < LEAST_COVERAGE:
-        refusals.append(
-            f"documents cover only {coverage:.0%} of the 5-95 % length range of the target "
-            f"(none at {_gaps(uncovered)}): add documents there, or narrow the target"
-        )
-    elif p95 < LEAST_SPREAD * p05:
-        refusals.append(
-            f"nine in ten documents have {p05:,} to {p95:,} tokens, too narrow a range to see a "
-            f"cliff: add documents several times as long"
-        )
-    elif p95 < GOOD_SPREAD * p05:
-        warnings.append(
-            f"nine in ten documents have {p05:,} to {p95:,} tokens: a cliff outside of that cannot "
-            "be seen"
-        )
-    if not refusals and uncovered and coverage < GOOD_COVERAGE:
-        warnings.append(
-            f"documents cover {coverage:.0%} of the 5-95 % length range (none at "
-            f"{_gaps(uncovered)}): add documents there to place a cliff more closely"
-        )
-    if over and window is not None:
-        text = f"{over:,} of {len(lengths):,} documents exceed the window of {window:,} tokens"
-        if over == len(lengths):
-            refusals.append(f"{text}: none could be sent; add shorter documents")
-        else:
-            warnings.append(f"{text}: they will be counted as context_overflow and never sent")
-    return refusals, warnings
-
-
 def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
     widest = max(uncovered, key=lambda gap: gap[1] - gap[0])
     rest = len(uncovered) - 1
     others = f" and in {rest} other stretch{'es' if rest > 1 else ''}" if rest else ""
     return f"{widest[0]:,} to {widest[1]:,} tokens{others}"
-
-
-def _sentence(refusals: list[str], warnings: list[str], documents: int, lengths: Ints) -> str:
-    reasons = refusals or warnings
-    if not reasons:
-        return (
-            f"The {documents:,} documents from {int(lengths[0]):,} to {int(lengths[-1]):,} tokens "
-            "support this study."
-        )
-    opening = "This corpus does not support the study" if refusals else "Usable, with care"
-    return f"{opening}: {'; '.join(reasons)}."
 
 
 def _duplicates(examples: pa.Table) -> int:

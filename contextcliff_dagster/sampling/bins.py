@@ -31,7 +31,10 @@ class BinSpec:
 def make_bins(
     lengths_by_example: Sequence[int], document_ids: Sequence[str], spec: BinSpec
 ) -> list[LengthBin]:
-    """The study's bins: :func:`cut_bins`, then :func:`settle_starved`.
+    """The study's bins: :func:`cut_bins`, starved ones refused or merged.
+
+    Merging takes the emptiest starved bin first (of equals the longest, tails being sparse) and
+    joins it to the neighbour with fewer documents (of equals the shorter), until none is starved.
 
     Args:
         lengths_by_example: tokens of each example's document, one per example.
@@ -44,9 +47,34 @@ def make_bins(
     Raises:
         CorpusError: no examples, a starved bin that the study refuses, or too few documents.
     """
-    return settle_starved(
-        cut_bins(lengths_by_example, document_ids, spec), spec, lengths_by_example, document_ids
-    )
+    bins = cut_bins(lengths_by_example, document_ids, spec)
+    documents = len(set(document_ids))
+    if documents < spec.starved_below:
+        raise CorpusError(
+            f"The corpus has {_documents(documents)} to sample from, fewer than one bin "
+            f"needs (bins.starved_below is {spec.starved_below}); add documents."
+        )
+    starved = [b for b in bins if b.n_documents < spec.starved_below]
+    if starved and spec.starved == "refuse":
+        raise CorpusError(_refusal(starved, bins, spec))
+    # Each group: the bins that end as one, in order of length.
+    groups = [[b] for b in bins]
+    # A document has one length, so documents of neighbouring bins add up.
+    size = [b.n_documents for b in bins]
+    while len(groups) > 1 and min(size) < spec.starved_below:
+        at = min(range(len(groups)), key=lambda i: (size[i], -i))
+        sides = [i for i in (at - 1, at + 1) if 0 <= i < len(groups)]
+        into = min(sides, key=lambda i: (size[i], i))
+        first, second = min(at, into), max(at, into)
+        groups[first] += groups.pop(second)
+        size[first] += size.pop(second)
+    settled = []
+    for group in groups:
+        # The key that survives is that of the bin with most documents: it moved least.
+        keeper = max(group, key=lambda b: (b.n_documents, b.n, b.bin))
+        whole = replace(keeper, edge_low=group[0].edge_low, edge_high=group[-1].edge_high)
+        settled += [whole if b is keeper else replace(b, merged_into=keeper.bin) for b in group]
+    return _filled(settled, lengths_by_example, document_ids)
 
 
 def cut_bins(
@@ -79,54 +107,6 @@ def cut_bins(
         for k, (a, b) in enumerate(zip(edges, ends, strict=True))
     ]
     return _filled(empty, lengths_by_example, document_ids)
-
-
-def settle_starved(
-    bins: Sequence[LengthBin],
-    spec: BinSpec,
-    lengths_by_example: Sequence[int],
-    document_ids: Sequence[str],
-) -> list[LengthBin]:
-    """Refuse or merge starved bins.
-
-    Merging takes the emptiest starved bin first (of equals the longest, tails being sparse) and
-    joins it to the neighbour with fewer documents (of equals the shorter), until none is starved.
-
-    Raises:
-        CorpusError: as :func:`make_bins`.
-    """
-    documents = len(set(document_ids))
-    if documents < spec.starved_below:
-        raise CorpusError(
-            f"The corpus has {_count(documents, 'document')} to sample from, fewer than one bin "
-            f"needs (bins.starved_below is {spec.starved_below}); add documents."
-        )
-    starved = [b for b in bins if b.n_documents < spec.starved_below]
-    if starved and spec.starved == "refuse":
-        raise CorpusError(_refusal(starved, bins, spec))
-    # Each group: the bins that end as one, in order of length.
-    groups = [[b] for b in bins]
-    # A document has one length, so documents of neighbouring bins add up.
-    size = [b.n_documents for b in bins]
-    while len(groups) > 1 and min(size) < spec.starved_below:
-        at = min(range(len(groups)), key=lambda i: (size[i], -i))
-        sides = [i for i in (at - 1, at + 1) if 0 <= i < len(groups)]
-        into = min(sides, key=lambda i: (size[i], i))
-        first, second = min(at, into), max(at, into)
-        groups[first] += groups.pop(second)
-        size[first] += size.pop(second)
-    settled = []
-    for group in groups:
-        # The key that survives is that of the bin with most documents: it moved least.
-        keeper = max(group, key=lambda b: (b.n_documents, b.n, b.bin))
-        for b in group:
-            if b is keeper:
-                settled.append(
-                    replace(b, edge_low=group[0].edge_low, edge_high=group[-1].edge_high)
-                )
-            else:
-                settled.append(replace(b, merged_into=keeper.bin))
-    return _filled(settled, lengths_by_example, document_ids)
 
 
 def active_bins(bins: Sequence[LengthBin]) -> list[LengthBin]:
@@ -163,17 +143,13 @@ def _filled(
     filled = []
     for b in bins:
         inside = sorted(held.get(b.bin, ()))
-        filled.append(
-            replace(
-                b,
-                min_tokens=inside[0] if inside else None,
-                # The lower median: a length that a document really has.
-                median_tokens=inside[(len(inside) - 1) // 2] if inside else None,
-                max_tokens=inside[-1] if inside else None,
-                n=len(inside),
-                n_documents=len(documents.get(b.bin, ())),
-            )
-        )
+        low = median = high = None
+        if inside:
+            # The lower median: a length that a document really has.
+            low, median, high = inside[0], inside[(len(inside) - 1) // 2], inside[-1]
+        n, n_documents = len(inside), len(documents.get(b.bin, ()))
+        b = replace(b, min_tokens=low, median_tokens=median, max_tokens=high)
+        filled.append(replace(b, n=n, n_documents=n_documents))
     return filled
 
 
@@ -181,14 +157,12 @@ def _refusal(starved: Sequence[LengthBin], bins: Sequence[LengthBin], spec: BinS
     worst = min(starved, key=lambda b: (b.n_documents, b.bin))
     rest = len(starved) - 1
     others = f" ({rest} more of the {len(bins)} bins hold too few, too)" if rest else ""
-    range_ = f"{worst.edge_low} to {worst.edge_high} tokens"
     return (
-        f"Bin {worst.bin} ({range_}) holds "
-        f"{_count(worst.n_documents, 'document')}, fewer than bins.starved_below "
-        f"({spec.starved_below}){others}; add documents of that length, lower bins.count, or set "
-        "bins.starved to merge."
+        f"Bin {worst.bin} ({worst.edge_low} to {worst.edge_high} tokens) holds "
+        f"{_documents(worst.n_documents)}, fewer than bins.starved_below ({spec.starved_below})"
+        f"{others}; add documents of that length, lower bins.count, or set bins.starved to merge."
     )
 
 
-def _count(n: int, thing: str) -> str:
-    return f"{n} {thing}{'' if n == 1 else 's'}"
+def _documents(n: int) -> str:
+    return f"{n} document{'' if n == 1 else 's'}"

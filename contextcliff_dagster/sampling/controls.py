@@ -4,7 +4,7 @@
   answers then it knew, or guessed.
 - ``oracle``: the pieces of evidence stand there, in the text's order, a blank line between them.
   Only questions that say where their evidence is can be asked: in characters of the document
-  (`EVIDENCE_SPANS`), or as texts that stand in it (a field ``evidence`` of somebody's own file).
+  (`EVIDENCE_SPANS`), or as texts that stand in it (a field ``evidence`` of a file of one's own).
 
 A control is an ordinary call of another document by the study's recipe: same engine, ledger, budget
 and template. Its key cannot be that of a measured call, unless a document is nothing but that text.
@@ -15,33 +15,18 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts import Example
-    from contextcliff_dagster.sampling.sample_source import PlannedSample, SampleSource
+from contextcliff_dagster.sampling.sample_source import PlannedExample, SampleSource
 
 Control = Literal["no_context", "oracle"]
-NO_CONTEXT: Control = "no_context"
-ORACLE: Control = "oracle"
-CONTROLS: tuple[Control, ...] = (NO_CONTEXT, ORACLE)
+CONTROLS: tuple[Control, ...] = ("no_context", "oracle")
 
 BETWEEN = "\n\n"
 """Stands between two pieces of evidence."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControlSample:
-    """A `PlannedSample`: an example with the control's text for its document."""
-
-    example: Example
-    length_tokens: int
-    bin: str
-    rank: int
 
 
 class ControlSource:
@@ -52,37 +37,31 @@ class ControlSource:
         self._texts: dict[str, str] = {}
         self._document = lru_cache(maxsize=2)(source.document_text)  # neighbours share theirs
 
-    def planned(self, bin: str, n: int) -> list[PlannedSample]:
+    def planned(self, bin: str, n: int) -> list[PlannedExample]:
         """Those of the bin's first ``n`` examples that can be asked; lengths are the texts' own,
         an oracle's by its share of the document's characters."""
-        found: list[PlannedSample] = []
+        planned: list[PlannedExample] = []
         for sample in self._source.planned(bin, n):
-            made = self._text(sample)
-            if made is None:
-                continue
-            text, tokens = made
+            text, tokens = "", 0
+            if self.control == "oracle":
+                metadata = sample.example.metadata
+                if EVIDENCE_SPANS not in metadata and "evidence" not in metadata:
+                    continue
+                document = self._document(sample.example.document_id)
+                if not (pieces := evidence_of(metadata, document)):
+                    continue
+                text = BETWEEN.join(pieces)
+                share = len(text) / max(len(document), 1)
+                tokens = math.ceil(sample.length_tokens * share) + len(pieces)
             document_id = hashlib.sha256(text.encode()).hexdigest()
             self._texts[document_id] = text
             example = replace(sample.example, document_id=document_id)
-            found.append(ControlSample(example, tokens, sample.bin, sample.rank))
-        return found
+            planned.append(PlannedExample(example, tokens, sample.bin, sample.rank))
+        return planned
 
     def document_text(self, document_id: str) -> str:
         """The control's text; that of an example that was planned."""
         return self._texts[document_id]
-
-    def _text(self, sample: PlannedSample) -> tuple[str, int] | None:
-        if self.control == NO_CONTEXT:
-            return "", 0
-        if not _says_evidence(sample.example.metadata):
-            return None
-        document = self._document(sample.example.document_id)
-        pieces = evidence_of(sample.example.metadata, document)
-        if not pieces:
-            return None
-        text = BETWEEN.join(pieces)
-        share = len(text) / max(len(document), 1)
-        return text, math.ceil(sample.length_tokens * share) + len(pieces)
 
 
 def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
@@ -102,24 +81,17 @@ def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
     return [document[start:end] for start, end in joined]
 
 
-def _says_evidence(metadata: Mapping[str, Any]) -> bool:
-    return EVIDENCE_SPANS in metadata or "evidence" in metadata
-
-
 def _spans(given: Any, document: str) -> list[tuple[int, int]]:
-    # Fields of that name in a file of somebody's own may hold anything.
-    if not isinstance(given, list | tuple) or not given:
-        return []
+    # Fields of that name in a file of one's own may hold anything.
     spans = []
-    for pair in given:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            return []
-        start, end = pair
-        if type(start) is not int or type(end) is not int:
-            return []
-        if not 0 <= start < end <= len(document):
-            return []
-        spans.append((start, end))
+    for pair in given if isinstance(given, list | tuple) else ():
+        match pair:
+            case [bool(), _] | [_, bool()]:
+                return []
+            case [int(start), int(end)] if 0 <= start < end <= len(document):
+                spans.append((start, end))
+            case _:
+                return []
     return spans
 
 

@@ -1,22 +1,22 @@
 """Drawing the sample: stratified by bin, nested, balanced over documents, from a seed alone.
 
-Every document gets a place in its bin's order from ``SHA-256(seed, document id)``, every question a
-place within its document from ``SHA-256(seed, example id)``. A bin is drawn in rounds: first one
-question of each document, in document order; only when all documents have given one, a second of
-each, up to ``questions_per_document``. So the order depends on nothing but the seed and the ids,
-not on the source's order, the process or the sample's size: n = 20 begins with the n = 5 sample.
-In every prefix no document has given two questions more than another that had one left.
+A document's place in its bin's order is ``SHA-256(seed, document id)``, a question's within its
+document ``SHA-256(seed, example id)``. A bin is drawn in rounds: one question of each document, in
+document order, then a second of each, up to ``questions_per_document``. So the order depends on
+nothing but the seed and the ids, not on the source's order or the sample's size: n = 20 begins with
+the n = 5 sample, and in every prefix no document has given two questions more than another that had
+one left.
 """
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError, LengthBin
+from contextcliff_dagster.corpora.corpus import seeded_place
 from contextcliff_dagster.sampling.bins import active_bins, assign_bin
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def draw_sample(
     drawn: list[DrawnExample] = []
     for b in active_bins(bins):
         documents = pools.get(b.bin, {})
-        order = sorted(documents, key=lambda name: _place(spec.seed, "document", name))
+        order = sorted(documents, key=lambda name: seeded_place(spec.seed, "document", name))
         # Documents beyond the sample's size are never reached in the first round, nor later.
         questions = [
-            sorted(documents[name], key=lambda item: _place(spec.seed, "example", item[0]))
+            sorted(documents[name], key=lambda item: seeded_place(spec.seed, "example", item[0]))
             for name in order[: spec.samples_per_bin]
         ]
         rounds = (
@@ -79,10 +79,6 @@ def draw_sample(
             f"No document has at least {spec.min_tokens} tokens; lower sampling.min_tokens."
         )
     return drawn
-
-
-def _place(seed: int, kind: str, name: str) -> bytes:
-    return hashlib.sha256(f"{seed}\n{kind}\n{name}".encode()).digest()
 
 
 def _pools(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from array import array
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError
 from contextcliff_dagster.corpora.materialize import lean_arrow
+from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CheckedCounter
 from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 from contextcliff_dagster.store import atomic_path, read_table
 
@@ -34,10 +36,8 @@ class LengthMapSummary:
     max_tokens: int
     counted_by: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-
+@lean_arrow()
 def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> LengthMapSummary:
     """Count every document of a materialized corpus and write the table ``length_map``.
 
@@ -48,11 +48,6 @@ def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> 
         CorpusError: an example's document is not among the documents, or there is no example.
         StoreError: the corpus is missing or damaged, or the map cannot be written.
     """
-    with lean_arrow():
-        return _build(corpus_dir, tokenizer, out_path)
-
-
-def _build(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> LengthMapSummary:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -105,43 +100,36 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
 
 def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes_], Ints]:
     """Sorted document digests (32 bytes each) and their token counts."""
-    from array import array
-
     import numpy as np
 
     digests = bytearray()
     counted = array("q")
+    checked = tokenizer if isinstance(tokenizer, CheckedCounter) else None
+    later: dict[int, list[tuple[int, int]]] = {}
     with _opened(path) as file:
-        if (expect := getattr(tokenizer, "expect", None)) is not None:
-            expect(_text_bytes(file))
-        counter = getattr(tokenizer, "counter", None)
-        later: dict[int, list[tuple[int, int]]] = {}
-        for group in range(file.num_row_groups):
+        groups = range(file.num_row_groups)
+        if checked is not None:
+            checked.expect(sum(file.metadata.row_group(at).total_byte_size for at in groups))
+        for group in groups:
             ids, texts = _text_group(file, group)
             digests += b"".join(bytes.fromhex(one) for one in ids)
-            if counter is not None:
-                odd = [row for row, text in enumerate(texts) if counter.by_reference(text)]
+            if checked is not None:
+                odd = [row for row, text in enumerate(texts) if checked.by_reference(text)]
                 if odd:
                     later[group] = [(len(counted) + row, row) for row in odd]
                     texts = ["" if row in odd else text for row, text in enumerate(texts)]
             counted.extend(tokenizer.count_many(texts))
-        # At the end, when the fast library may go: both vocabularies at once are too much memory.
-        for group, places in later.items():
-            _, texts = _text_group(file, group)
-            tokens = counter.refer([texts[row] for _, row in places]) if counter else []
-            for (place, _), found in zip(places, tokens, strict=True):
-                counted[place] = found
-        if counter is not None:
-            counter.rest()  # the examples take their own room
+        if checked is not None:
+            # At the end, when the fast library may go: both vocabularies are too much memory.
+            for group, places in later.items():
+                _, texts = _text_group(file, group)
+                tokens = checked.refer([texts[row] for _, row in places])
+                for (place, _), count in zip(places, tokens, strict=True):
+                    counted[place] = count
+            checked.rest()  # the examples take their own room
     ids_array = np.frombuffer(digests, dtype="S32")
     order = np.argsort(ids_array)
     return ids_array[order], np.frombuffer(counted, dtype=np.int64)[order]
-
-
-def _text_bytes(file: pq.ParquetFile) -> int:
-    """About as many bytes as all texts have."""
-    groups = (file.metadata.row_group(at) for at in range(file.num_row_groups))
-    return sum(group.total_byte_size for group in groups)
 
 
 def _text_group(file: pq.ParquetFile, group: int) -> tuple[list[str], list[str]]:
@@ -151,10 +139,7 @@ def _text_group(file: pq.ParquetFile, group: int) -> tuple[list[str], list[str]]
 
 
 def _look_up(
-    document_ids: pa.Array,
-    ids: NDArray[np.bytes_],
-    counts: Ints,
-    corpus_dir: Path,
+    document_ids: pa.Array, ids: NDArray[np.bytes_], counts: Ints, corpus_dir: Path
 ) -> Ints:
     import numpy as np
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,41 +21,20 @@ from contextcliff_dagster.contracts import (
     LENGTH_MAP,
     MANIFEST_EXAMPLES,
     SCHEMA_VERSION,
-    Example,
     LengthBin,
     StoreError,
     conform,
     validate,
 )
-from contextcliff_dagster.sampling.distances import count_distances
+from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS
 from contextcliff_dagster.sampling.draw import SampleSpec, draw_sample
+from contextcliff_dagster.sampling.sample_source import PlannedExample
 from contextcliff_dagster.store import read_table, write_atomic, write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
-
-__all__ = [
-    "Manifest",
-    "PlannedExample",
-    "SampleSpec",
-    "draw_manifest",
-    "load_manifest",
-    "save_manifest",
-]
-
-_OUTSIDE_THE_HASH = ("created_at",)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedExample:
-    """One example of the sample with its place in it."""
-
-    example: Example
-    length_tokens: int
-    bin: str
-    rank: int
 
 
 @dataclass(frozen=True)
@@ -76,7 +56,7 @@ class Manifest:
         """Everything under the hash, as plain values."""
         return {
             "schema_version": SCHEMA_VERSION,
-            "header": {k: v for k, v in self.header.items() if k not in _OUTSIDE_THE_HASH},
+            "header": {k: v for k, v in self.header.items() if k != "created_at"},
             "bins": [asdict(b) for b in self.bins],
             "examples": self.examples.to_pylist(),
         }
@@ -161,19 +141,44 @@ def draw_manifest(
     )
 
 
+def count_distances(
+    examples: Sequence[dict[str, Any]], documents: pa.Table, tokenizer: Callable[[], Tokenizer]
+) -> None:
+    """Fill ``inter_evidence_tokens`` of rows whose metadata says where the evidence begins.
+
+    The tokens of the text from the start of the first piece to the start of the last. A corpus's
+    own number stays. ``tokenizer`` is called only where there is something to count.
+    """
+    spans = [(row, span) for row in examples if (span := _span(row)) is not None]
+    if not spans:
+        return
+    texts = dict(zip(*(documents[c].to_pylist() for c in ("document_id", "text")), strict=True))
+    between = [texts[row["document_id"]][first:last] for row, (first, last) in spans]
+    counts = tokenizer().count_many(between)
+    for (row, _), count in zip(spans, counts, strict=True):
+        row["inter_evidence_tokens"] = count
+
+
+def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    if row["inter_evidence_tokens"] is not None or not row["metadata"]:
+        return None
+    places = json.loads(row["metadata"]).get(EVIDENCE_CHARACTERS)
+    # A field of that name in a file of one's own may hold anything.
+    usable = isinstance(places, list) and all(type(one) is int and one >= 0 for one in places)
+    return (min(places), max(places)) if usable and len(places) > 1 else None
+
+
 def save_manifest(manifest: Manifest, directory: Path) -> None:
-    """Write the manifest; nothing is touched where the same one stands already.
+    """Write the manifest; nothing is touched where the same one is there already.
 
     Raises:
         StoreError: the directory cannot be written.
     """
     path = directory / "manifest.json"
     documents = directory / "documents.parquet"
-    try:
+    with suppress(StoreError):  # there is none yet, or it is damaged: write it anew
         if load_manifest(directory).sha256 == manifest.sha256:
             return
-    except StoreError:
-        pass  # there is none yet, or it is damaged: write it anew
     write_table(documents, manifest.documents, DOCUMENTS)
     with documents.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from contextcliff_dagster.contracts import Example
 
 
-class PlannedSample(Protocol):
-    """One example with its place in the sample (`manifest.PlannedExample`)."""
+@dataclass(frozen=True, slots=True)
+class PlannedExample:
+    """One example of the sample with its place in it."""
 
-    @property
-    def example(self) -> Example: ...
-    @property
-    def length_tokens(self) -> int: ...
-    @property
-    def bin(self) -> str: ...
-    @property
-    def rank(self) -> int: ...
+    example: Example
+    length_tokens: int
+    bin: str
+    rank: int
 
 
 class SampleSource(Protocol):
     """Examples to ask about, and the texts of their documents (`manifest.Manifest`)."""
 
-    def planned(self, bin: str, n: int) -> Sequence[PlannedSample]: ...
+    def planned(self, bin: str, n: int) -> Sequence[PlannedExample]: ...
     def document_text(self, document_id: str) -> str: ...

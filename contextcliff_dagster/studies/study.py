@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
-    from contextcliff_dagster.sampling.manifest import SampleSpec
+    from contextcliff_dagster.sampling.draw import SampleSpec
 
 
 NAME_CHARS = 60
@@ -159,7 +159,7 @@ class Study(Section):
         return BinSpec(**dict(self.bins))
 
     def sample_spec(self, samples_per_bin: int | None = None) -> SampleSpec:
-        from contextcliff_dagster.sampling.manifest import SampleSpec
+        from contextcliff_dagster.sampling.draw import SampleSpec
 
         s = self.sampling
         n = max(samples_per_bin or 0, s.samples_per_bin)

@@ -60,7 +60,7 @@ def test_a_longer_corpus_begins_with_the_shorter_one() -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"task": "sorting"}, "no task 'sorting'"),
+        ({"task": "sorting"}, "'task' is one of .*, not 'sorting'"),
         ({"documents": 0}, "at least 1"),
         ({"documents": "many"}, "a whole number"),
         ({"documents": True}, "a whole number"),

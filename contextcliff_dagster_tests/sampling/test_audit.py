@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import pairwise
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ def audit(
     found = audit_lengths(table, examples, bins, Requirements(starved_below, target, window))
     assert found.advice.endswith(".")
     assert "\n" not in found.advice
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(asdict(found), allow_nan=False)
     return found
 
 

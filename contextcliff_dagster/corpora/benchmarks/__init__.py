@@ -12,9 +12,11 @@ from contextcliff_dagster.corpora.benchmarks.babilong import BabiLongCorpus
 from contextcliff_dagster.corpora.benchmarks.corpus import BenchmarkCorpus
 from contextcliff_dagster.corpora.benchmarks.hotpotqa import HotpotQACorpus, TwoWikiCorpus
 from contextcliff_dagster.corpora.benchmarks.leval import LEvalCorpus
-from contextcliff_dagster.corpora.benchmarks.longbench import LongBenchCorpus
-from contextcliff_dagster.corpora.benchmarks.longbench_pro import LongBenchProCorpus
-from contextcliff_dagster.corpora.benchmarks.longbench_v2 import LongBenchV2Corpus
+from contextcliff_dagster.corpora.benchmarks.longbench import (
+    LongBenchCorpus,
+    LongBenchProCorpus,
+    LongBenchV2Corpus,
+)
 from contextcliff_dagster.corpora.benchmarks.musique import MuSiQueCorpus
 from contextcliff_dagster.corpora.benchmarks.narrativeqa import NarrativeQACorpus
 from contextcliff_dagster.corpora.benchmarks.qasper import QasperCorpus

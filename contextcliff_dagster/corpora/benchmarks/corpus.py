@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from contextcliff_dagster.contracts import CorpusError, Document, Example
+from contextcliff_dagster.contracts import CorpusError, Example
 from contextcliff_dagster.corpora.benchmarks.answers import (
     NO_ANSWER,
     AnswerType,
@@ -19,20 +18,23 @@ from contextcliff_dagster.corpora.benchmarks.answers import (
     ask_unanswerable,
 )
 from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS
 from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_CHARACTERS,
     EVIDENCE_SPANS,
+    PATH,
     Entry,
     StreamedCorpus,
-    document_id,
+    entry_about,
+    file_sha256,
+    given_path,
+    one_of,
     options_hash,
     take_options,
 )
 from contextcliff_dagster.corpora.readers.tables import READERS
 
 ALLOW_SYNTHETIC_LENGTH = "allow_synthetic_length"
-_UNANSWERABLE = ("leave_out", "ask")
-_ENDINGS = {".jsonl": "jsonl", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +80,31 @@ class BenchmarkCorpus(StreamedCorpus):
 
     lengths: str
     """How the lengths of its documents came about, as half a sentence."""
+    made_up_lengths: ClassVar[Mapping[str, str]] = {}
+    """Task -> how the lengths of its documents were made, as half a sentence; others: natural."""
     endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
     own_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Further options of text, each with the values that it takes; the first is the default."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         given = dict(options)
-        self._allowed = _flag(given.pop(ALLOW_SYNTHETIC_LENGTH, None))
-        known: dict[str, type | tuple[type, ...]] = {"path": (str, Path), "tasks": list}
-        words = {"unanswerable": _UNANSWERABLE, **self.own_options}
-        given = take_options(self.name, given, known | dict.fromkeys(words, str) | {"task": str})
-        if "path" not in given:
-            raise CorpusError(f"A corpus of kind {self.name!r} needs the option 'path'.")
+        allowed = given.pop(ALLOW_SYNTHETIC_LENGTH, None)
+        if allowed is not None and not isinstance(allowed, bool):
+            raise CorpusError(
+                f"Option {ALLOW_SYNTHETIC_LENGTH!r} is true or false, not {allowed!r}."
+            )
+        self._allowed = bool(allowed)
+        words = {"unanswerable": ("leave_out", "ask"), **self.own_options}
+        types = {"path": PATH, "tasks": list, "task": str, **dict.fromkeys(words, str)}
+        given = take_options(self.name, given, types)
+        self.path = given_path(self.name, given)
         if "task" in given and "tasks" in given:
             raise CorpusError("Options 'task' and 'tasks' both say what is used; give one.")
-        self.path = Path(given["path"]).expanduser()
         self._tasks = [given["task"]] if "task" in given else given.get("tasks")
         self.chosen = {
-            option: _one_of(option, given.get(option, values[0]), values)
-            for option, values in words.items()
+            option: one_of(option, given.get(option), values) for option, values in words.items()
         }
         self.files = self._found()
-        self._account: dict[str, Any] = {}
 
     @abstractmethod
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
@@ -107,26 +112,16 @@ class BenchmarkCorpus(StreamedCorpus):
 
     def records(self, file: Path) -> Iterator[tuple[str, Any]]:
         """(place, record) of a file, one at a time."""
-        return READERS[_ENDINGS[file.suffix.lower()]](file)
+        return READERS[ENDINGS[file.suffix.lower()]](file)
 
     def manufactured(self, task: str) -> str | None:
-        """How the lengths of this task's documents were made, as half a sentence; None: natural."""
-        del task
-        return None
+        """As in `made_up_lengths`; None: natural."""
+        return self.made_up_lengths.get(task)
 
     def fingerprint(self) -> str:
-        content = hashlib.sha256()
-        for file in self.files:
-            try:
-                with file.open("rb") as opened:
-                    content.update(hashlib.file_digest(opened, "sha256").digest())
-            except OSError as error:
-                raise CorpusError(f"{file} cannot be read: {error.strerror or error}.") from error
-        return options_hash(self.name, {**self.chosen, "tasks": self._tasks}, content.hexdigest())
-
-    def account(self) -> dict[str, Any]:
-        """What was used and left out, how the lengths came about, and which were manufactured."""
-        return self._account
+        digests = b"".join(bytes.fromhex(file_sha256(file)) for file in self.files)
+        content = hashlib.sha256(digests).hexdigest()
+        return options_hash(self.name, {**self.chosen, "tasks": self._tasks}, content)
 
     def entries(self) -> Iterator[Entry]:
         """
@@ -147,7 +142,8 @@ class BenchmarkCorpus(StreamedCorpus):
                     elif not asked.answers and self.chosen["unanswerable"] == "leave_out":
                         left_out["unanswerable"] += 1
                     else:
-                        if how := self._permitted(asked.task, place):
+                        if how := self.manufactured(asked.task):
+                            self._refuse_unless_allowed(asked.task, how, place)
                             made[asked.task] = how
                         used[asked.task] += 1
                         yield self._entry(asked, place)
@@ -159,25 +155,22 @@ class BenchmarkCorpus(StreamedCorpus):
         summary = f"{used.total():,} questions of {self.name} used"
         if left_out:
             summary += f"; left out: {_listed(left_out)}"
-        self._account = {
+        account = {
             "summary": f"{summary}. Lengths: {self.lengths}.",
             "lengths": self.lengths,
             "used": dict(sorted(used.items())),
             "left_out": dict(sorted(left_out.items())),
         }
-        if made:
-            self._account["manufactured"] = dict(sorted(made.items()))
+        self._account = account | ({"manufactured": dict(sorted(made.items()))} if made else {})
 
-    def _permitted(self, task: str, place: str) -> str | None:
-        how = self.manufactured(task)
-        if how and not self._allowed:
+    def _refuse_unless_allowed(self, task: str, how: str, place: str) -> None:
+        if not self._allowed:
             raise CorpusError(
                 f"{place}: the lengths of {task!r} were manufactured ({how}), so a fall over them "
                 "says little about documents of natural length; choose other 'tasks', or "
                 "allow it with --allow-synthetic-length (in a study: "
                 f"corpus.{ALLOW_SYNTHETIC_LENGTH}: true)."
             )
-        return how
 
     def _entry(self, asked: Asked, place: str) -> Entry:
         question, answers, kind = asked.question.strip(), asked.answers, asked.kind
@@ -186,67 +179,40 @@ class BenchmarkCorpus(StreamedCorpus):
         if not answers:
             answers, kind = (NO_ANSWER,), "unanswerable"
         answers = tuple(dict.fromkeys(answers))
-        metadata: dict[str, Any] = {
-            **asked.more,
+        first = [start for start, _ in asked.evidence]
+        known = {
+            "domain": asked.domain or None,
+            "level": asked.level,
+            "evidence_position": None if asked.place is None else asked.place / len(asked.text),
+            EVIDENCE_SPANS: sorted(map(list, asked.evidence)) or None,
+            EVIDENCE_CHARACTERS: sorted(first) if len(first) > 1 else None,
+        }
+        metadata = {
+            **{key: value for key, value in asked.more.items() if value},
             "answer_type": kind or answer_type(answers),
             "source": asked.source or self.name,
+            **{key: value for key, value in known.items() if value is not None},
         }
-        if asked.domain:
-            metadata["domain"] = asked.domain
-        if asked.level is not None:
-            metadata["level"] = asked.level
-        if asked.place is not None:
-            metadata["evidence_position"] = asked.place / len(asked.text)
-        if asked.evidence:
-            metadata[EVIDENCE_SPANS] = sorted([start, end] for start, end in asked.evidence)
-        if len(asked.evidence) > 1:
-            metadata[EVIDENCE_CHARACTERS] = sorted(start for start, _ in asked.evidence)
-        try:
-            identity = document_id(asked.text)
-            content = json.dumps([identity, question, answers, asked.task], ensure_ascii=False)
-            derived = hashlib.sha256(content.encode()).hexdigest()[:32]
-        except UnicodeEncodeError as error:
-            raise CorpusError(
-                f"{place} holds half a surrogate pair, which is no character; write it as UTF-8."
-            ) from error
-        example = Example(
-            asked.identity or derived, identity, question, answers, asked.task, metadata
-        )
-        return Entry(Document(identity, asked.text), example, place, bool(asked.identity))
+        example = Example(asked.identity, "", question, answers, asked.task, metadata)
+        return entry_about(asked.text, example, place)
 
     def _found(self) -> list[Path]:
-        if self.path.is_dir():
-            found = sorted(
-                file
-                for file in self.path.rglob("*")
-                if file.suffix.lower() in self.endings and file.is_file()
-            )
-            if not found:
+        if not self.path.is_dir():
+            if not self.path.is_file():
+                raise CorpusError(f"There is no file {self.path}; check the corpus option 'path'.")
+            if self.path.suffix.lower() not in self.endings:
                 raise CorpusError(
-                    f"{self.path} holds no {' or '.join(self.endings)} file; name the folder with "
-                    f"the files of {self.name}."
+                    f"{self.path}: {self.name} is read from {', '.join(self.endings)}; unpack it "
+                    "or name such a file."
                 )
-            return found
-        if not self.path.is_file():
-            raise CorpusError(f"There is no file {self.path}; check the corpus option 'path'.")
-        if self.path.suffix.lower() not in self.endings:
+            return [self.path]
+        files = [file for file in self.path.rglob("*") if file.suffix.lower() in self.endings]
+        if not (files := sorted(filter(Path.is_file, files))):
             raise CorpusError(
-                f"{self.path}: {self.name} is read from {', '.join(self.endings)}; unpack it or "
-                "name such a file."
+                f"{self.path} holds no {' or '.join(self.endings)} file; name the folder with "
+                f"the files of {self.name}."
             )
-        return [self.path]
-
-
-def _flag(value: Any) -> bool:
-    if value is not None and not isinstance(value, bool):
-        raise CorpusError(f"Option {ALLOW_SYNTHETIC_LENGTH!r} is true or false, not {value!r}.")
-    return bool(value)
-
-
-def _one_of(option: str, value: str, known: Sequence[str]) -> str:
-    if value not in known:
-        raise CorpusError(f"Option {option!r} is one of {', '.join(known)}, not {value!r}.")
-    return value
+        return files
 
 
 def _listed(counts: Mapping[str, int]) -> str:

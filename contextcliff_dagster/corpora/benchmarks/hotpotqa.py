@@ -50,7 +50,7 @@ class HotpotQACorpus(BenchmarkCorpus):
             level=len({title for title, _ in facts}) or None,
             evidence=evidence,
             place=answer_place(text, evidence, [answer]),
-            more={"difficulty": record.label("level")} if record.label("level") else {},
+            more={"difficulty": record.label("level")},
         )
 
 
@@ -60,20 +60,18 @@ class TwoWikiCorpus(HotpotQACorpus):
     name = "2wikimultihopqa"
 
 
-def _by_title(record: Item, name: str, beside: str) -> list[Any]:
-    """Pairs of a title and what is ``beside`` it: a list of them, or two columns as in Parquet."""
+def _by_title(record: Item, name: str, column: str) -> list[Any]:
+    """Pairs of a title and a ``column``: a list of them, or two columns as in Parquet."""
     if not isinstance(record.value.get(name), dict):
         return list(record.sequence(name))
     columns = record.item(name)
-    return list(zip(columns.sequence("title"), columns.sequence(beside), strict=False))
+    return list(zip(columns.sequence("title"), columns.sequence(column), strict=False))
 
 
 def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
     for number, pair in enumerate(_by_title(record, "context", "sentences"), start=1):
         match pair:
-            case [str(title), [*sentences]] | (str(title), [*sentences]) if all(
-                isinstance(sentence, str) for sentence in sentences
-            ):
+            case [str(title), [*sentences]] if all(isinstance(one, str) for one in sentences):
                 yield title, sentences
             case _:
                 raise record.error(f"paragraph {number} is not a title with a list of sentences")
@@ -82,7 +80,7 @@ def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
 def _facts(record: Item) -> Iterator[tuple[str, int]]:
     for number, pair in enumerate(_by_title(record, "supporting_facts", "sent_id"), start=1):
         match pair:
-            case [str(title), int(sentence)] | (str(title), int(sentence)):
+            case [str(title), int(sentence)]:
                 yield title, sentence
             case _:
                 raise record.error(f"supporting fact {number} is not a title with a number")
@@ -91,7 +89,7 @@ def _facts(record: Item) -> Iterator[tuple[str, int]]:
 def _put_down(
     record: Item, paragraphs: list[tuple[str, list[str]]]
 ) -> tuple[str, dict[tuple[str, int], tuple[int, int]]]:
-    """The document, and where each sentence stands in it by (title, number)."""
+    """The document, and where each sentence is in it by (title, number)."""
     whole = PiecedText()
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for title, sentences in paragraphs:
@@ -99,9 +97,8 @@ def _put_down(
         for number, sentence in enumerate(sentences):
             # HotpotQA's sentences carry the blank before them, those of 2WikiMultihopQA do not.
             apart = "\n" if number == 0 else "" if sentence[:1].isspace() else " "
-            start = whole.add(sentence, before=apart)
             # Where a title comes twice, the first one counts.
-            spans.setdefault((title, number), (start, start + len(sentence)))
+            spans.setdefault((title, number), whole.add(sentence, before=apart))
     if not spans:
         raise record.error("'context' holds no sentence")
     return whole.text, spans

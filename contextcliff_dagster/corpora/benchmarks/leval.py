@@ -31,27 +31,24 @@ class LEvalCorpus(BenchmarkCorpus):
 
     name = "l-eval"
     lengths = "whole documents, except for the data sets that its authors put together"
+    made_up_lengths = MANUFACTURED
     endings = (".jsonl",)
     own_options: ClassVar = {"longest_answer": ("short", "any")}
 
-    def manufactured(self, task: str) -> str | None:
-        return MANUFACTURED.get(task)
-
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
-        text = record.text("input")
+        document = record.text("input")
         questions, outputs = record.sequence("instructions"), record.sequence("outputs")
         if len(questions) != len(outputs):
             raise record.error(f"{len(questions)} 'instructions' have {len(outputs)} 'outputs'")
         for number, (question, output) in enumerate(zip(questions, outputs, strict=True), start=1):
-            if not isinstance(question, str) or not question.strip():
-                raise record.error(f"instruction {number} is not text with something in it")
-            if not isinstance(output, str) or not output.strip():
-                raise record.error(f"output {number} is not text with something in it")
+            for what, text in (("instruction", question), ("output", output)):
+                if not isinstance(text, str) or not text.strip():
+                    raise record.error(f"{what} {number} is not text with something in it")
             if len(output) > 200 and self.chosen["longest_answer"] == "short":
                 yield LeftOut("with an answer above 200 characters")
                 continue
             yield Asked(
-                text=text,
+                text=document,
                 question=question,
                 answers=(output.strip(),),
                 task=file.stem,

@@ -1,16 +1,25 @@
-"""LongBench (the first): twenty-one data sets in one format.
+"""LongBench (the first), v2 and Pro.
 
-Format: JSONL (or Parquet), a file a data set, of ``{"input", "context", "answers": [...],
-"length", "dataset", "language", "all_classes", "_id"}``. Source: Bai et al. 2023, "LongBench: A
-Bilingual, Multitask Benchmark for Long Context Understanding", which also describes how contexts
-were built.
+Formats: LongBench is JSONL (or Parquet), a file a data set, of ``{"input", "context", "answers":
+[...], "length", "dataset", "language", "all_classes", "_id"}``. LongBench v2 is a JSON array (or
+JSONL, Parquet) of ``{"_id", "domain", "sub_domain", "difficulty", "length", "question",
+"choice_A" .. "choice_D", "answer": "A".."D", "context"}``; LongBench Pro one of ``{"id",
+"context", "language", "token_length", "primary_task", "secondary_task", "contextual_requirement",
+"question_nonthinking", "question_thinking", "answer": [...], "difficulty"}``.
+
+Sources: Bai et al. 2023, "LongBench: A Bilingual, Multitask Benchmark for Long Context
+Understanding", which also describes how contexts were built; Bai et al. 2024, "LongBench v2:
+Towards Deeper Understanding and Reasoning on Realistic Long-context Multitasks"; Chen et al. 2026,
+"LongBench Pro: A More Realistic and Comprehensive Bilingual Long-Context Evaluation Benchmark".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
+from contextcliff_dagster.corpora.benchmarks.answers import choice_answers, choice_question
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 
@@ -41,6 +50,10 @@ _QUESTIONS = {  # where `input` alone does not say what is wanted
     "trec": "Name the type of the last question, as in the examples.\n{input}",
     "lsht": "判断最后一篇新闻的类别。\n{input}",
 }
+_SCORED = ("T3", "T8", "T10", "T11")
+"""Tasks of LongBench Pro that are published with accuracy, or with whether the answer stands in the
+output."""
+_LABELS = ("difficulty", "language", "contextual_requirement")
 
 
 class LongBenchCorpus(BenchmarkCorpus):
@@ -54,10 +67,8 @@ class LongBenchCorpus(BenchmarkCorpus):
         "natural for narrativeqa, qasper and multifieldqa; manufactured for the others that are "
         "scored here"
     )
+    made_up_lengths = MANUFACTURED
     endings = (".jsonl", ".parquet")
-
-    def manufactured(self, task: str) -> str | None:
-        return MANUFACTURED.get(task)
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         task = (record.label("dataset") or file.stem).removesuffix("_e")  # LongBench-E
@@ -85,3 +96,60 @@ class LongBenchCorpus(BenchmarkCorpus):
             domain=record.label("language"),
             source=task,
         )
+
+
+class LongBenchV2Corpus(BenchmarkCorpus):
+    """``task`` is the domain (``Single-Document QA`` and so on), ``domain`` the sub-domain.
+
+    Score it with ``em``: a letter stands inside many a wrong reply.
+    """
+
+    name = "longbench-v2"
+    lengths = "documents as collected by the annotators; several together where a task needs them"
+
+    def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
+        options = [record.text(f"choice_{letter}") for letter in "ABCD"]
+        answer = record.text("answer").strip()
+        if answer not in ("A", "B", "C", "D"):
+            raise record.error(f"'answer' is {answer[:20]!r}, not one of A, B, C, D")
+        yield Asked(
+            text=record.text("context"),
+            question=choice_question(record.text("question"), options),
+            answers=choice_answers(options, "ABCD".index(answer)),
+            task=record.label("domain") or self.name,
+            identity=record.label("_id"),
+            kind="multiple_choice",
+            domain=record.label("sub_domain"),
+            more={"difficulty": record.label("difficulty")},
+        )
+
+
+class LongBenchProCorpus(BenchmarkCorpus):
+    """``task`` is the primary task (``T3``); those that need a list or a ranking are left out.
+
+    So are questions with several answers, of which all would be needed. Option ``question``:
+    ``nonthinking`` (default) or ``thinking``, the published wording with reasoning first. Both ask
+    for a reply that begins with ``[Answer]``: score with ``contained``.
+    """
+
+    name = "longbench-pro"
+    lengths = "whole documents, chosen to lie within a fifth of six lengths"
+    own_options: ClassVar = {"question": ("nonthinking", "thinking")}
+
+    def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
+        task = record.text("primary_task").split(".")[0].split()[0]
+        answers = record.texts("answer")
+        if task not in _SCORED:
+            yield LeftOut("of tasks that need a list, a ranking or a summary")
+        elif len(answers) != 1:
+            yield LeftOut("with several answers that are all needed")
+        else:
+            yield Asked(
+                text=record.text("context"),
+                question=record.text(f"question_{self.chosen['question']}"),
+                answers=tuple(answers),
+                task=task,
+                identity=record.label("id"),
+                domain=record.label("secondary_task"),
+                more={key: record.label(key) for key in _LABELS},
+            )

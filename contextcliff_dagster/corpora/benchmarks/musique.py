@@ -37,13 +37,14 @@ class MuSiQueCorpus(BenchmarkCorpus):
         spans: dict[int, tuple[int, int]] = {}
         for number, paragraph in enumerate(record.items("paragraphs")):
             whole.add(paragraph.text("title"), before="\n\n")
-            body = paragraph.text("paragraph_text")
-            start = whole.add(body, before="\n")
             index = paragraph.whole("idx") if "idx" in paragraph else number
-            spans[index] = start, start + len(body)
+            spans[index] = whole.add(paragraph.text("paragraph_text"), before="\n")
         if not spans:
             raise record.error("'paragraphs' is empty")
-        answers = () if not answerable else self._answers(record)
+        answers: tuple[str, ...] = ()
+        if answerable:
+            aliases = record.texts("answer_aliases") if "answer_aliases" in record else []
+            answers = (record.text("answer"), *aliases)
         hops = list(record.items("question_decomposition"))
         # Of a question without an answer the paragraph of some hop is not among the twenty.
         wanted = [
@@ -63,7 +64,3 @@ class MuSiQueCorpus(BenchmarkCorpus):
             evidence=evidence,
             place=answer_place(whole.text, evidence[-1:], answers) if answers else None,
         )
-
-    def _answers(self, record: Item) -> tuple[str, ...]:
-        aliases = record.texts("answer_aliases") if "answer_aliases" in record else []
-        return (record.text("answer"), *aliases)

@@ -1,7 +1,7 @@
 """NarrativeQA: questions on whole books and film scripts, each with two reference answers.
 
 Format: the authors' folder: ``qaps.csv`` (``document_id, set, question, answer1, answer2, ...``)
-beside the stories, ``<document_id>.content``, in any folder below (their script puts them into
+next to the stories, ``<document_id>.content``, in any folder below (their script puts them into
 ``tmp/``); summaries in ``third_party/wikipedia/summaries.csv`` (``document_id, set, summary``).
 Or Parquet/JSONL rows with ``document`` (``id``, ``kind``, ``text``, ``summary.text``),
 ``question.text`` and ``answers[].text``. Source: Kocisky et al. 2018.
@@ -10,6 +10,7 @@ Or Parquet/JSONL rows with ``document`` (``id``, ``kind``, ``text``, ``summary.t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,7 +42,7 @@ class NarrativeQACorpus(BenchmarkCorpus):
         files = super()._found()
         self._stories = {file.stem: file for file in files if file.suffix == ".content"}
         self._summaries: dict[str, str] | None = None
-        self._last: tuple[str, str | None] = ("", None)
+        self._text = lru_cache(maxsize=1)(self._read_text)  # rows of one document follow each other
         rows = any(file.name == "qaps.csv" or file.suffix in _ROWS for file in files)
         if not rows or self.path.suffix == ".csv":
             raise CorpusError(
@@ -58,38 +59,25 @@ class NarrativeQACorpus(BenchmarkCorpus):
         reading = self.chosen["text"]
         if file.suffix != ".csv":
             document = record.item("document")
-            holder = document.item("summary") if reading == "summary" else document
+            text = (document.item("summary") if reading == "summary" else document).text("text")
             answers = tuple(answer.text("text") for answer in record.items("answers"))
-            asked = record.item("question").text("text")
-            yield self._question(holder.text("text"), asked, answers, document.label("kind"))
-            return
-        if self.chosen["split"] not in ("all", record.label("set")):
+            question = record.item("question").text("text")
+            yield Asked(text, question, answers, reading, domain=document.label("kind"))
+        elif self.chosen["split"] not in ("all", record.label("set")):
             yield LeftOut("of another split")
-            return
-        text = self._text(record.text("document_id"), reading)
-        if text is None:
+        elif story := self._text(record.text("document_id")):
+            keys = (key for key in ("answer1", "answer2") if record.label(key))
+            yield Asked(story, record.text("question"), tuple(map(record.text, keys)), reading)
+        else:
             yield LeftOut(f"whose {reading} is not there as UTF-8 text")
-            return
-        answers = tuple(record.text(key) for key in ("answer1", "answer2") if record.label(key))
-        yield self._question(text, record.text("question"), answers, "")
 
-    def _question(self, text: str, asked: str, answers: tuple[str, ...], kind: str) -> Asked:
-        return Asked(text, asked, answers, task=self.chosen["text"], domain=kind)
-
-    def _text(self, document: str, reading: str) -> str | None:
-        """The story or summary; rows of one document follow each other, so one is kept."""
-        if self._last[0] != document:
-            found = self._summary(document) if reading == "summary" else self._story(document)
-            self._last = document, found
-        return self._last[1]
-
-    def _story(self, document: str) -> str | None:
-        file = self._stories.get(document)
-        if file is None:
-            return None
+    def _read_text(self, document: str) -> str | None:
+        """The story or summary; None where there is none in UTF-8."""
+        if self.chosen["text"] == "summary":
+            return self._summary(document)
         try:
-            text = file.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError):
+            text = self._stories[document].read_text(encoding="utf-8-sig")
+        except (KeyError, OSError, UnicodeDecodeError):
             return None
         return text if text.strip() else None
 

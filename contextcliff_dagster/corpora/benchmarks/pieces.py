@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 
 class PiecedText:
-    """Pieces one after another; `add` tells where in the text, in characters, each begins."""
+    """Pieces one after another; `add` returns where each is: [start, end) in characters."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
 
-    def add(self, piece: str, before: str = "") -> int:
-        """Append ``before`` (only where something stands already) and the piece."""
+    def add(self, piece: str, before: str = "") -> tuple[int, int]:
+        """Append ``before`` (unless nothing came before) and the piece."""
         if self._length and before:
             self._pieces.append(before)
             self._length += len(before)
         start = self._length
         self._pieces.append(piece)
         self._length += len(piece)
-        return start
+        return start, self._length
 
     @property
     def text(self) -> str:

@@ -46,7 +46,11 @@ class QasperCorpus(BenchmarkCorpus):
             if not given:
                 yield LeftOut("without an answer in this file")
                 continue
-            answered = [(answer, *_reply(answer)) for answer in given if not _silent(answer)]
+            answered = [
+                (answer, *_reply(answer))
+                for answer in given
+                if answer.value.get("unanswerable") is not True
+            ]
             answers = tuple(text for _, text, _ in answered)
             spans = _evidence(text, answered[0][0]) if answered else []
             yield Asked(
@@ -59,7 +63,7 @@ class QasperCorpus(BenchmarkCorpus):
                 place=answer_place(text, spans, [*_spans(answered[0][0]), *answers])
                 if answered
                 else None,
-                more={"paper": record.label("title")} if record.label("title") else {},
+                more={"paper": record.label("title")},
             )
 
 
@@ -74,10 +78,6 @@ def _text(record: Item) -> str:
         for paragraph in section.texts("paragraphs"):
             whole.add(paragraph, before="\n\n")
     return whole.text
-
-
-def _silent(answer: Item) -> bool:
-    return answer.value.get("unanswerable") is True
 
 
 def _reply(answer: Item) -> tuple[str, str]:

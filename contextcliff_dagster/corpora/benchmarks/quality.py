@@ -26,13 +26,6 @@ class QualityCorpus(BenchmarkCorpus):
     lengths = "whole articles and stories, chosen by the authors for their length, not altered"
     endings = (".jsonl", ".json", ".parquet", ".train", ".dev", ".test")
 
-    def records(self, file: Path) -> Iterator[tuple[str, object]]:
-        from contextcliff_dagster.corpora.readers.tables import READERS
-
-        if file.suffix.lower() in (".train", ".dev", ".test"):  # QuALITY.v1.0.1.dev: JSONL
-            return READERS["jsonl"](file)
-        return super().records(file)
-
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         article = record.text("article")
         for question in record.items("questions"):

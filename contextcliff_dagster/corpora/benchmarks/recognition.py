@@ -8,45 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.readers import tables
 from contextcliff_dagster.corpora.readers.json_stream import JsonStream
-from contextcliff_dagster.corpora.readers.tables import READERS
 
-ENDINGS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".train": "jsonl",
-    ".dev": "jsonl",
-    ".test": "jsonl",
-}
+ENDINGS = {**tables.ENDINGS, ".train": "jsonl", ".dev": "jsonl", ".test": "jsonl"}
 """Files that may be a benchmark's; QuALITY's JSON Lines are called ``.dev`` and so on."""
 _LOOKED_AT = 3
 Record = Mapping[str, Any]
 
 
 def benchmarks_of(file: Path) -> set[str]:
-    """The kinds of corpora that would read the file: none, one, or two with the same format."""
-    records = first_records(file)
+    """The kinds of corpora that would read the file, by a few records: none where it cannot be
+    read as what it is called, one, or two with the same format."""
+    kind = ENDINGS.get(file.suffix.lower())
+    if kind is None:
+        return set()
+    try:
+        rows = tables.READERS[kind](file)
+        values = _of_json(file) if kind == "json" else (row for _, row in rows)
+        records = [value for value in islice(values, _LOOKED_AT) if isinstance(value, Mapping)]
+    except (CorpusError, OSError):
+        return set()
     if not records:
         return set()
     if file.name == "qaps.csv" and {"document_id", "answer1"} <= set(records[0]):
         return {"narrativeqa"}
     return {name for name, fits in _SIGNS.items() if all(fits(record) for record in records)}
-
-
-def first_records(file: Path) -> list[Record]:
-    """A few records of the file; none where it cannot be read as what it is called."""
-    kind = ENDINGS.get(file.suffix.lower())
-    if kind is None:
-        return []
-    try:
-        values = _of_json(file) if kind == "json" else (row for _, row in READERS[kind](file))
-        return [value for value in islice(values, _LOOKED_AT) if isinstance(value, Mapping)]
-    except (CorpusError, OSError):
-        return []
 
 
 def _of_json(file: Path) -> Iterator[Any]:
@@ -68,7 +55,7 @@ def _of_json(file: Path) -> Iterator[Any]:
 
 
 def _has(*names: str) -> Callable[[Record], bool]:
-    return lambda record: all(name in record for name in names)
+    return lambda record: record.keys() >= set(names)
 
 
 def _is_squad(record: Record) -> bool:
@@ -90,19 +77,15 @@ def _is_multi_hop(record: Record) -> bool:
     return "question" in record and (titled or columns)
 
 
-def _is_hotpotqa(record: Record) -> bool:
-    return _is_multi_hop(record) and not _is_of_two_wiki(record)
+def _has_marks_of_two_wiki(record: Record) -> bool:
+    own = ("compositional", "inference", "bridge_comparison")
+    return "evidences" in record or record.get("type") in own
 
 
 def _is_two_wiki(record: Record) -> bool:
     # Only HotpotQA grades its questions (easy, medium, hard), and it alone has bridges.
     of_hotpot = bool(record.get("level")) or record.get("type") == "bridge"
-    return _is_multi_hop(record) and (_is_of_two_wiki(record) or not of_hotpot)
-
-
-def _is_of_two_wiki(record: Record) -> bool:
-    own = ("compositional", "inference", "bridge_comparison")
-    return "evidences" in record or record.get("type") in own
+    return _is_multi_hop(record) and (_has_marks_of_two_wiki(record) or not of_hotpot)
 
 
 def _is_narrativeqa(record: Record) -> bool:
@@ -119,21 +102,18 @@ def _is_quality(record: Record) -> bool:
     )
 
 
-def _is_longbench(record: Record) -> bool:
-    return _has("input", "context", "answers")(record) and (
-        "all_classes" in record or "dataset" in record
-    )
-
-
 _SIGNS: dict[str, Callable[[Record], bool]] = {
     "squad": _is_squad,
-    "hotpotqa": _is_hotpotqa,
+    "hotpotqa": lambda record: _is_multi_hop(record) and not _has_marks_of_two_wiki(record),
     "2wikimultihopqa": _is_two_wiki,
     "musique": _has("question", "paragraphs", "question_decomposition"),
     "narrativeqa": _is_narrativeqa,
     "quality": _is_quality,
     "qasper": _has("full_text", "qas"),
-    "longbench": _is_longbench,
+    "longbench": lambda record: (
+        {"input", "context", "answers"} <= record.keys()
+        and not record.keys().isdisjoint(("all_classes", "dataset"))
+    ),
     "longbench-v2": _has("context", "question", "choice_A", "choice_D", "answer"),
     "longbench-pro": _has("context", "primary_task", "question_nonthinking"),
     "babilong": _has("input", "question", "target"),

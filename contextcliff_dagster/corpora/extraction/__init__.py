@@ -5,17 +5,16 @@ padded or reordered), and the processes with limits of time and memory in which 
 Does not belong here: which files to read, and what to do with their texts.
 
 `extract_all` reads files in the order given. A file that is broken, encrypted, too large or made
-to harm its reader costs an `Unusable` with a reason, never the run::
-
-    for file in extract_all(paths, Limits(seconds=10)):
-        if isinstance(file, Unusable):
-            print(f"{file.path} {file.reason}")
-        else:
-            print(f"{file.path} is {file.kind} of {len(file.text):,} characters")
+to harm its reader costs an `Unusable` with a reason, never the run.
 """
 
-from contextcliff_dagster.corpora.extraction.fingerprint import extractor_version
 from contextcliff_dagster.corpora.extraction.pool import extract_all
-from contextcliff_dagster.corpora.extraction.results import KINDS, Extracted, Limits, Unusable
+from contextcliff_dagster.corpora.extraction.results import (
+    KINDS,
+    Extracted,
+    Limits,
+    Unusable,
+    extractor_version,
+)
 
 __all__ = ["KINDS", "Extracted", "Limits", "Unusable", "extract_all", "extractor_version"]

@@ -1,9 +1,11 @@
-"""Bytes to characters: which encoding a text is in, and the note on it."""
+"""Bytes to characters: which encoding a text is in, the little else that is done to it, and the
+notes on both."""
 
 from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 
 _BOMS = (  # UTF-32 before UTF-16, whose mark is the beginning of its
     (codecs.BOM_UTF8, "utf-8"),
@@ -25,6 +27,7 @@ _MEANT = {"iso-8859-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252", "lati
 _MEANT |= {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
 _MEANT |= {"iso-8859-9": "cp1254", "iso-8859-8-i": "iso-8859-8", "tis-620": "cp874"}
 _MULTIBYTE = re.compile("[^\x00-\x7f\ufffd]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_utf16(data: bytes) -> str | None:
@@ -69,20 +72,18 @@ def decoded(data: bytes, notes: list[str], declared: str | None = None) -> str:
             return _read_as(name, data[len(mark) :], notes)
     if utf16 := is_utf16(data):
         return _read_as(utf16, data, notes)
-    try:
+    with suppress(UnicodeDecodeError):
         return data.decode()
-    except UnicodeDecodeError:
-        pass
     text = data.decode("utf-8", "replace")
     bad = text.count("\ufffd")
     if bad <= _BAD_MOST * len(_MULTIBYTE.findall(text)):
         notes.append(f"sequences that are no UTF-8 replaced by U+FFFD: {bad:,}")
         return text
-    known = _known(declared) if declared else None
-    exact = _exactly(data, known) if known else None
-    if exact is not None:
-        notes.append(f"decoded as {known}, which it declares")
-        return exact
+    if declared and (known := _known(declared)):
+        with suppress(ValueError):
+            text = data.decode(known)
+            notes.append(f"decoded as {known}, which it declares")
+            return text
     return _read_as(_guessed(data), data, notes)
 
 
@@ -118,8 +119,15 @@ def _known(name: str) -> str | None:
     return re.sub(r"^windows-(\d+)$", r"cp\1", found.name)
 
 
-def _exactly(data: bytes, name: str) -> str | None:
-    try:
-        return data.decode(name)
-    except (UnicodeError, ValueError):
-        return None
+def tidied(text: str, notes: list[str]) -> str:
+    """Line ends as ``\\n``, no NUL, no lone surrogate; nothing else changes."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        notes.append("line ends made \\n")
+    if "\0" in text:
+        notes.append(f"NUL characters removed: {text.count(chr(0)):,}")
+        text = text.replace("\0", "")
+    if not text.isascii() and (n := len(SURROGATE.findall(text))):
+        notes.append(f"halves of surrogate pairs replaced by U+FFFD: {n:,}")
+        text = SURROGATE.sub("\ufffd", text)
+    return text

@@ -30,30 +30,24 @@ _CODE = frozenset(
 )
 _CODE_NAMES = frozenset("makefile dockerfile gnumakefile cmakelists.txt rakefile gemfile".split())
 
-_BINARY = (
-    (b"\x7fELF", "a program"),
-    (b"MZ", "a program"),
-    (b"\xcf\xfa\xed\xfe", "a program"),
-    (b"\xca\xfe\xba\xbe", "a program"),
-    (b"\x89PNG\r\n\x1a\n", "a picture (PNG)"),
-    (b"\xff\xd8\xff", "a picture (JPEG)"),
-    (b"GIF8", "a picture (GIF)"),
-    (b"II*\0", "a picture (TIFF)"),
-    (b"MM\0*", "a picture (TIFF)"),
-    (b"\x1f\x8b", "packed with gzip"),
-    (b"BZh", "packed with bzip2"),
-    (b"\xfd7zXZ\0", "packed with xz"),
-    (b"\x28\xb5\x2f\xfd", "packed with zstd"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
-    (b"Rar!\x1a\x07", "a RAR archive"),
-    (b"SQLite format 3\0", "an SQLite database"),
-    (b"PAR1", "a Parquet file"),
-    (b"OggS", "a recording"),
-    (b"ID3", "a recording"),
-    (b"RIFF", "a recording or picture (RIFF)"),
-    (b"wOFF", "a font"),
-    (b"wOF2", "a font"),
-)
+_BINARY = {
+    "a program": (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"),
+    "a picture (PNG)": (b"\x89PNG\r\n\x1a\n",),
+    "a picture (JPEG)": (b"\xff\xd8\xff",),
+    "a picture (GIF)": (b"GIF8",),
+    "a picture (TIFF)": (b"II*\0", b"MM\0*"),
+    "packed with gzip": (b"\x1f\x8b",),
+    "packed with bzip2": (b"BZh",),
+    "packed with xz": (b"\xfd7zXZ\0",),
+    "packed with zstd": (b"\x28\xb5\x2f\xfd",),
+    "a 7-Zip archive": (b"7z\xbc\xaf\x27\x1c",),
+    "a RAR archive": (b"Rar!\x1a\x07",),
+    "an SQLite database": (b"SQLite format 3\0",),
+    "a Parquet file": (b"PAR1",),
+    "a recording": (b"OggS", b"ID3"),
+    "a recording or picture (RIFF)": (b"RIFF",),
+    "a font": (b"wOFF", b"wOF2"),
+}
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 _OFFICE = {"xl/": "a spreadsheet (XLSX)", "ppt/": "a slide show (PPTX)"}
@@ -96,24 +90,21 @@ def _by_content(data: bytes, named: str) -> str:
     if start.startswith(b"{\\rtf"):
         raise RefusedError("is RTF, which is not read; save it as DOCX or PDF")
     binary = looks_binary(data)
-    for magic, what in _BINARY:
+    for what, magics in _BINARY.items():
         # Two letters alone may well begin a text.
-        if start.startswith(magic) and (binary or magic[:1] > b"\x7f" or b"\0" in magic):
+        telling = magics if binary else tuple(m for m in magics if m[0] > 0x7F or 0 in m)
+        if start.startswith(telling):
             raise RefusedError(f"is {what}, no text")
     if binary:
         raise RefusedError("is binary, no text")
     if named in ("pdf", "docx", "epub"):
         named = "text"
-    if named == "text" and _MARKUP.match(_ascii(start)):
-        return "html"
+    if named == "text":
+        if is_utf16(start):  # tags are looked for in every other byte
+            start = start.replace(b"\0", b"").removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff")
+        if _MARKUP.match(start):
+            return "html"
     return named
-
-
-def _ascii(start: bytes) -> bytes:
-    """The start of a file for looking for tags: of UTF-16, every other byte."""
-    if is_utf16(start):
-        return start.replace(b"\0", b"").removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff")
-    return start
 
 
 def _packed(data: bytes) -> str:

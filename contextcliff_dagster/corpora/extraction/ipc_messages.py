@@ -1,4 +1,4 @@
-"""Messages between a worker process and who started it: lengths, a header, bytes.
+"""Messages from a worker process to the one that started it: lengths, a header, bytes.
 
 A worker may be in the hands of a hostile file, so what it sends is data only (no pickle), and
 lengths are checked before anything is kept.
@@ -29,18 +29,6 @@ def write_message(descriptor: int, header: dict[str, Any], body: bytes = b"") ->
         rest = memoryview(part)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
-
-
-def read_exactly(descriptor: int, n: int) -> bytes | None:
-    """`n` bytes, waiting for them; None when the other end is gone."""
-    pieces = []
-    while n:
-        piece = os.read(descriptor, n)
-        if not piece:
-            return None
-        pieces.append(piece)
-        n -= len(piece)
-    return b"".join(pieces)
 
 
 class MessageReader:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.results import Extracted, Limits, Unusable
-from contextcliff_dagster.corpora.extraction.worker_process import Task, WorkerProcess
+from contextcliff_dagster.corpora.extraction.worker_process import Outcome, Task, WorkerProcess
 
 _WORKERS_MOST = 4
 _AHEAD = 64  # files that may be done or under way beyond the next one to give
@@ -36,9 +36,12 @@ def extract_all(
         while (result := pool.next()) is not None:
             left = time.monotonic()
             yield result
-            pool.was_away(time.monotonic() - left)
+            away = time.monotonic() - left
+            for worker in pool.workers:
+                worker.deadline += away
     finally:
-        pool.end()
+        for worker in pool.workers:
+            worker.end()
 
 
 class _Pool:
@@ -46,7 +49,7 @@ class _Pool:
         self._paths = enumerate(paths)
         self._limits = limits
         self._most = limits.workers or min(os.cpu_count() or 1, _WORKERS_MOST)
-        self._workers: list[WorkerProcess] = []
+        self.workers: list[WorkerProcess] = []
         self._again: deque[Task] = deque()
         self._results: dict[int, Extracted | Unusable] = {}
         self._waiting = 0  # characters in results
@@ -67,33 +70,24 @@ class _Pool:
             self._waiting -= len(result.text)
         return result
 
-    def was_away(self, seconds: float) -> None:
-        for worker in self._workers:
-            worker.deadline += seconds
-
-    def end(self) -> None:
-        for worker in self._workers:
-            worker.end()
-        self._workers.clear()
-
     def _collect(self, wait_s: float) -> None:
         """Give out work, wait for something to happen, and take what came of it."""
         self._give_out()
-        if self._workers:
-            by_answers = {worker.answers: worker for worker in self._workers}
+        if self.workers:
+            by_answers = {worker.answers: worker for worker in self.workers}
             poll = select.poll()
             for descriptor in by_answers:
                 poll.register(descriptor, select.POLLIN)
             for descriptor, _ in poll.poll(wait_s * 1000):
                 self._settle(by_answers[descriptor].outcome())
             now = time.monotonic()
-            for worker in self._workers:
+            for worker in self.workers:
                 if worker.alive:
                     self._settle(worker.overdue(now))
-        self._workers = [worker for worker in self._workers if worker.alive]
+        self.workers = [worker for worker in self.workers if worker.alive]
         self._give_out()
 
-    def _settle(self, outcome: tuple[Task, Extracted | Unusable | None] | None) -> None:
+    def _settle(self, outcome: Outcome | None) -> None:
         if outcome is None:
             return
         task, result = outcome
@@ -105,17 +99,17 @@ class _Pool:
             self._waiting += len(result.text)
 
     def _give_out(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             if worker.idle and worker.alive:
                 if (task := self._task()) is None:
                     return
                 worker.give(task)
         # One start at a time: a few small files are read before a second process would be there.
-        if len(self._workers) < self._most and all(worker.ready for worker in self._workers):
+        if len(self.workers) < self._most and all(worker.ready for worker in self.workers):
             if (task := self._task()) is None:
                 return
             worker = WorkerProcess(self._limits)
-            self._workers.append(worker)
+            self.workers.append(worker)
             worker.give(task)
 
     def _task(self) -> Task | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
@@ -69,3 +70,13 @@ class Unusable:
 
 class RefusedError(Exception):
     """Why no text can be had of a file: a clause whose subject is the file, see `Unusable`."""
+
+
+def extractor_version() -> dict[str, str]:
+    """Name -> version of everything that decides a file's text; for fingerprints."""
+    libraries = ("pypdfium2", "lxml", "chardetng-py")
+    return {"extraction": str(_RULES), **{name: version(name) for name in libraries}}
+
+
+_RULES = 1
+"""Raised whenever a change to this package can change a text."""

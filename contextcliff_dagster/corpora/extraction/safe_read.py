@@ -17,12 +17,12 @@ _NO_FILES = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-_FAULTS = {
+_REASONS = {
     errno.ENOENT: "is no longer there",
     errno.EACCES: "may not be read: permission denied",
     errno.EPERM: "may not be read: not permitted",
     errno.ELOOP: "is a symbolic link that leads round in a circle",
-    errno.ENXIO: "is a socket",  # what opening one says
+    errno.ENXIO: "is a socket",  # what opening one reports
 }
 
 
@@ -32,20 +32,22 @@ def file_bytes(path: bytes, limits: Limits) -> bytes:
     Raises:
         RefusedError: it is none, is not there, is too large, or changed while it was read.
     """
+    descriptor = -1
     try:
-        # Without O_NONBLOCK, opening a named pipe waits for somebody to write into it.
+        # Without O_NONBLOCK, opening a named pipe waits until it is written to.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(path, flags)
-    except OSError as error:
-        raise RefusedError(_reason(path, error)) from error
-    except ValueError as error:  # there is a NUL in its name
-        raise RefusedError("is no longer there") from error
-    try:
         return _read(descriptor, limits)
     except OSError as error:
-        raise RefusedError(_reason(path, error)) from error
+        reason = _REASONS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
+        if error.errno == errno.ENOENT and Path(os.fsdecode(path)).is_symlink():
+            reason = "is a symbolic link to nothing"
+        raise RefusedError(reason) from error
+    except ValueError as error:  # there is a NUL in its name
+        raise RefusedError("is no longer there") from error
     finally:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _read(descriptor: int, limits: Limits) -> bytes:
@@ -69,9 +71,3 @@ def _read(descriptor: int, limits: Limits) -> bytes:
     ):
         raise RefusedError("was written to while it was read")
     return bytes(data)
-
-
-def _reason(path: bytes, error: OSError) -> str:
-    if error.errno == errno.ENOENT and Path(os.fsdecode(path)).is_symlink():
-        return "is a symbolic link to nothing"
-    return _FAULTS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")

@@ -1,8 +1,8 @@
 """The process that reads files: one after another, under limits that the kernel enforces.
 
 Started by `worker_process.WorkerProcess` with an interpreter of its own, and given one path at a
-time on stdin; answers go to stdout. It dies with its parent, even in the middle of a parser that
-holds the interpreter's lock, and even if the parent was killed.
+time on stdin, as a line of hexadecimal digits; answers go to stdout. It dies with its parent, even
+in the middle of a parser that holds the interpreter's lock, and even if the parent was killed.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ import math
 import os
 import resource
 import select
-import struct
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.dispatch import read_file
-from contextcliff_dagster.corpora.extraction.ipc_messages import read_exactly, write_message
+from contextcliff_dagster.corpora.extraction.ipc_messages import write_message
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
-
-_PATH_LENGTH = struct.Struct("<I")
 
 
 def main() -> None:
@@ -35,38 +32,40 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # reading needs no writing
     if settings["limit_address_space"]:
-        most = _address_space() + int(limits.memory_mb * 1e6)
+        pages = int(Path("/proc/self/statm").read_bytes().split()[0])  # that it takes now
+        most = pages * resource.getpagesize() + int(limits.memory_mb * 1e6)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    # Parsers chat: from here on, nobody listens.
+    # Parsers print: from here on, into nowhere.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     write_message(answers, {"ready": True})
-    while (packed := read_exactly(requests, _PATH_LENGTH.size)) is not None:
-        path = read_exactly(requests, *_PATH_LENGTH.unpack(packed))
-        if path is None:
-            return
-        _limit_cpu(limits)
-        if not _answer(path, limits, answers):
-            os._exit(0)
+    with os.fdopen(requests, "rb") as lines:
+        for line in lines:
+            # The kernel ends this process (SIGXCPU) when it has taken so much from now on.
+            most = math.ceil(min(time.process_time() + limits.seconds, 1e9))
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            with suppress(ValueError):  # the hard limit is lower already
+                resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+            if not _answer(bytes.fromhex(line.decode()), limits, answers):
+                os._exit(0)
 
 
 def _answer(path: bytes, limits: Limits, answers: int) -> bool:
-    """Read one file and say what came of it; False where this process should not go on."""
+    """Read one file and report the outcome; False where this process should not go on."""
     try:
         text, kind, notes = read_file(path, limits)
         body = text.encode()
+        if len(body) > limits.text_mb * 1e6:
+            raise RefusedError(f"holds more than {limits.text_mb:,g} MB of text")
     except RefusedError as refusal:
         write_message(answers, {"reason": str(refusal)})
-        return True
     except MemoryError:
         # What is left of the memory is in pieces: the next file gets a fresh process.
         write_message(answers, {"out_of_memory": True})
         return False
-    if len(body) > limits.text_mb * 1e6:
-        write_message(answers, {"reason": f"holds more than {limits.text_mb:,g} MB of text"})
-        return True
-    write_message(answers, {"kind": kind, "notes": notes}, body)
+    else:
+        write_message(answers, {"kind": kind, "notes": notes}, body)
     return True
 
 
@@ -75,7 +74,7 @@ def _die_with_parent(lifeline: int) -> None:
 
     A thread that waits for it would not get the interpreter's lock while a parser holds it; a
     signal at the parent's death (PR_SET_PDEATHSIG) comes at the end of the *thread* that started
-    this process. SIGIO, which nobody handles here, ends the process.
+    this process. SIGIO, which has no handler here, ends the process.
     """
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
@@ -83,15 +82,3 @@ def _die_with_parent(lifeline: int) -> None:
     watch.register(lifeline, 0)
     if watch.poll(0):  # it was closed before the signal was asked for
         os._exit(0)
-
-
-def _limit_cpu(limits: Limits) -> None:
-    """Have the kernel end this process (SIGXCPU) when it has taken so much from now on."""
-    most = math.ceil(min(time.process_time() + limits.seconds, 1e9))
-    with suppress(ValueError):  # the hard limit is lower already
-        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-
-
-def _address_space() -> int:
-    """Bytes of address space that this process takes now."""
-    return int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()

@@ -5,29 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-import struct
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import contextcliff_dagster
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.extraction.ipc_messages import (
-    GarbledError,
-    Message,
-    MessageReader,
-)
-from contextcliff_dagster.corpora.extraction.results import (
-    Extracted,
-    Limits,
-    Unusable,
-)
+from contextcliff_dagster.corpora.extraction.ipc_messages import GarbledError, MessageReader
+from contextcliff_dagster.corpora.extraction.results import Extracted, Limits, Unusable
 
 _START_SECONDS = 120.0
-_LENGTH = struct.Struct("<I")
 # Isolated (-I) and without `site` (-S): neither the current folder, which may be the one with the
 # hostile files, nor the environment decides what is imported; and it starts in half the time.
 _PROGRAM = (
@@ -38,13 +29,18 @@ _PROGRAM = (
 LIMITS_ADDRESS_SPACE = sys.platform == "linux"
 
 
+@dataclass
 class Task:
     """A file on its way: its place among the results, and whether it was tried before."""
 
-    def __init__(self, place: int, path: Path) -> None:
-        self.place = place
-        self.path = path
-        self.retried = False
+    place: int
+    path: Path
+    retried: bool = False
+
+
+Outcome = tuple[Task, Extracted | Unusable | None]
+"""What came of a file: None where it should be tried again in another process, as what others left
+behind in this one may be to blame."""
 
 
 class WorkerProcess:
@@ -56,80 +52,71 @@ class WorkerProcess:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._process, self._requests, self._lifeline, self.answers = _started(limits)
+        self._process, self._lifeline = _started(limits)
+        pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._pipes = [pipe for pipe in pipes if pipe is not None]
+        self._requests, self.answers = (pipe.fileno() for pipe in self._pipes[:2])
+        os.set_blocking(self.answers, False)
         self._reader = MessageReader(self.answers, limits.text_mb * 1e6)
-        self._ready = False
+        self.ready = False
         self._served = 0
         self._task: Task | None = None
         self.deadline = time.monotonic() + _START_SECONDS
-
-    @property
-    def ready(self) -> bool:
-        """Whether it has started."""
-        return self._ready
+        self._too_much = f"needs more than the {limits.memory_mb:,g} MB of memory allowed"
 
     @property
     def idle(self) -> bool:
         return self._task is None
 
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None and not self._reader.ended
+
     def give(self, task: Task) -> None:
         """Have a file read; `idle` must hold."""
         self._task = task
-        if self._ready:
+        if self.ready:
             self.deadline = time.monotonic() + self._limits.clock_seconds
         path = os.fsencode(Path.cwd() / task.path)
         with suppress(OSError):  # it is gone, which `outcome` sees
-            os.write(self._requests, _LENGTH.pack(len(path)) + path)
+            os.write(self._requests, path.hex().encode() + b"\n")
 
-    def outcome(self) -> tuple[Task, Extracted | Unusable | None] | None:
+    def outcome(self) -> Outcome | None:
         """What came of the file it has, or None while it is not known.
-
-        The file's second place is None where it should be tried again in another process: this one
-        had read others before, and what they left behind may be to blame. `alive` says whether
-        this one can go on.
 
         Raises:
             CorpusError: it ended of its own before it was ready, which no file is to blame for.
         """
         try:
             message = self._reader.read()
-            if message is not None and not self._ready:
-                self._ready = True
+            if message is not None and not self.ready:
+                self.ready = True
                 self.deadline = time.monotonic() + self._limits.clock_seconds
                 message = self._reader.read()
             if message is not None and self._task is not None:
-                return self._answered(self._task, message)
+                return self._answered(self._task, *message)
         except (GarbledError, KeyError, TypeError, UnicodeDecodeError):
-            self.end()
             return self._lost("wrecked its reader's memory", again=True)
-        if self._reader.ended:
-            return self._died()
-        return None
+        return self._died() if self._reader.ended else None
 
-    @property
-    def alive(self) -> bool:
-        return self._process.returncode is None and not self._reader.ended
-
-    def overdue(self, now: float) -> tuple[Task, Extracted | Unusable | None] | None:
+    def overdue(self, now: float) -> Outcome | None:
         """As `outcome`, for a file that took its time or (where not limited otherwise) its memory.
 
         Raises:
             CorpusError: it is not ready after two minutes.
         """
-        if not self._ready and now > self.deadline:
+        if not self.ready and now > self.deadline:
             self.end()
             raise CorpusError(
                 f"A process for reading documents was not ready after {_START_SECONDS:g} seconds; "
                 "this machine is too busy, or out of memory."
             )
-        if self._task is None or not self._ready:
+        if self._task is None or not self.ready:
             return None
         if now > self.deadline:
-            self.end()
             return self._lost(f"took longer than {self._limits.clock_seconds:,g} s by the clock")
         if not LIMITS_ADDRESS_SPACE and _resident_mb(self._process.pid) > self._limits.memory_mb:
-            self.end()
-            return self._lost(self._too_much(), again=True)
+            return self._lost(self._too_much, again=True)
         return None
 
     def end(self) -> None:
@@ -137,18 +124,15 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-        for descriptor in (self._requests, self._lifeline, self.answers):
-            with suppress(OSError):
-                os.close(descriptor)
+        for pipe in self._pipes:
+            pipe.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
         self._requests = self._lifeline = self.answers = -1
 
-    def _answered(self, task: Task, message: Message) -> tuple[Task, Extracted | Unusable | None]:
-        header, body = message
+    def _answered(self, task: Task, header: dict[str, Any], body: bytes) -> Outcome:
         if header.get("out_of_memory"):
-            self.end()
-            return self._lost(self._too_much(), again=True)
+            return self._lost(self._too_much, again=True)
         self._task = None
         self._served += 1
         if "reason" in header:
@@ -156,13 +140,11 @@ class WorkerProcess:
         notes = tuple(map(str, header["notes"]))
         return task, Extracted(task.path, body.decode(), str(header["kind"]), notes)
 
-    def _died(self) -> tuple[Task, Extracted | Unusable | None] | None:
-        complaint = b""
-        if not self._ready and self._process.stderr is not None:
-            complaint = self._process.stderr.read()
+    def _died(self) -> Outcome | None:
+        complaint = b"" if self.ready else self._pipes[2].read()
         code = self._process.wait()
         self.end()
-        if not self._ready and code >= 0:
+        if not self.ready and code >= 0:
             lines = complaint.decode("utf-8", "replace").strip().splitlines()
             last = lines or [_exit_reason(code)]
             raise CorpusError(
@@ -175,27 +157,24 @@ class WorkerProcess:
             return self._lost(f"takes more than the {self._limits.seconds:,g} s allowed")
         reason = _exit_reason(code)
         if code == -signal.SIGABRT:  # so libraries end that get no memory: PDFium does
-            reason += f", most likely as it {self._too_much()}"
+            reason += f", most likely as it {self._too_much}"
         return self._lost(reason, again=True)
 
-    def _lost(self, reason: str, *, again: bool = False) -> tuple[Task, Unusable | None]:
+    def _lost(self, reason: str, *, again: bool = False) -> Outcome:
+        """End the process; its file is tried ``again`` where it was not the first one in it."""
+        self.end()
         task = self._task
         assert task is not None
         self._task = None
-        if again and (self._served or not self._ready) and not task.retried:
+        if again and (self._served or not self.ready) and not task.retried:
             task.retried = True
             return task, None
         return task, Unusable(task.path, reason)
 
-    def _too_much(self) -> str:
-        return f"needs more than the {self._limits.memory_mb:,g} MB of memory allowed"
 
-
-def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int, int, int]:
-    """The process, and the ends here of: its requests, its lifeline, its answers."""
-    theirs_requests, ours_requests = os.pipe()
-    theirs_lifeline, ours_lifeline = os.pipe()
-    ours_answers, theirs_answers = os.pipe()
+def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and the end here of its lifeline."""
+    theirs, ours = os.pipe()
     settings = {"limits": asdict(limits), "limit_address_space": LIMITS_ADDRESS_SPACE}
     # An editable install may be found by a hook that -S leaves out: its folder is named outright.
     own = str(Path(contextcliff_dagster.__file__).parents[1])
@@ -203,25 +182,23 @@ def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int, int, int]:
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
     try:
         process = subprocess.Popen(
-            [*command, str(theirs_lifeline), json.dumps(settings), *folders],
-            stdin=theirs_requests,
-            stdout=theirs_answers,
+            [*command, str(theirs), json.dumps(settings), *folders],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=[theirs_lifeline],
+            pass_fds=[theirs],
             cwd="/",  # it keeps no folder from being unmounted, and dumps nothing into any
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
     except OSError as error:
-        for descriptor in (ours_requests, ours_lifeline, ours_answers):
-            os.close(descriptor)
+        os.close(ours)
         raise CorpusError(
             f"A process for reading documents cannot be started: {error.strerror or error}."
         ) from error
     finally:
-        for descriptor in (theirs_requests, theirs_lifeline, theirs_answers):
-            os.close(descriptor)
-    os.set_blocking(ours_answers, False)
-    return process, ours_requests, ours_lifeline, ours_answers
+        os.close(theirs)
+    return process, ours
 
 
 def _exit_reason(code: int) -> str:

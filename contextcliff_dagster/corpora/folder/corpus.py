@@ -6,48 +6,50 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.contracts import CorpusError, Document, Example
+from contextcliff_dagster.contracts import CorpusError, Document
 from contextcliff_dagster.corpora.corpus import (
-    EVIDENCE_SPANS,
+    PATH,
+    WORDINGS,
     Entry,
     StreamedCorpus,
     document_id,
+    given_path,
+    one_of,
     options_hash,
+    seeded_place,
     take_options,
 )
 from contextcliff_dagster.corpora.extraction import (
     Extracted,
+    Limits,
     Unusable,
     extract_all,
     extractor_version,
 )
-from contextcliff_dagster.corpora.folder.file_report import (
-    Fate,
-    account_of,
-    counted,
-    fate_row,
-    first_reasons,
-    listed,
-)
-from contextcliff_dagster.corpora.folder.options import (
-    NUMBERS,
-    checked_limits,
-    checked_numbers,
-    checked_path,
-    checked_wording,
-)
+from contextcliff_dagster.corpora.folder import file_report
+from contextcliff_dagster.corpora.folder.file_report import Fate
 from contextcliff_dagster.corpora.folder.questions import (
     QuestionTable,
     find_table,
     is_table_of_questions,
     match_documents,
 )
-from contextcliff_dagster.corpora.folder.verbatim_recall import TASK, Recall, recall_questions
+from contextcliff_dagster.corpora.folder.verbatim_recall import (
+    TASK,
+    recall_example,
+    recall_questions,
+)
 from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
 
+_NUMBERS = {  # option: default, least
+    "questions_per_document": (5, 1),
+    "seed": (0, 0),
+    "min_characters": (0, 0),
+}
 RECALL = "recall"
 """The value of the option ``questions`` that asks for verbatim recall instead of a table."""
 
@@ -73,23 +75,23 @@ class FolderCorpus(StreamedCorpus):
     name = "folder"
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        known: dict[str, type | tuple[type, ...]] = {
-            "path": (str, Path),
-            "questions": (str, Path),
-            "columns": Mapping,
-            "task": str,
-            "recall_question": str,
-            "limits": Mapping,
-            **dict.fromkeys(NUMBERS, int),
+        types = {
+            **dict.fromkeys(("path", "questions"), PATH),
+            **dict.fromkeys(("columns", "limits"), Mapping),
+            **dict.fromkeys(("task", "recall_question"), str),
         }
-        given = take_options("folder", options, known)
-        if "path" not in given:
-            raise CorpusError("A corpus of kind 'folder' needs the option 'path'.")
-        self.path = checked_path(Path(given["path"]).expanduser())
-        self._numbers = checked_numbers(given)
-        self._limits = checked_limits(given.get("limits", {}))
+        given = take_options(self.name, options, types, _NUMBERS)
+        self.path = given_path(self.name, given)
+        if not self.path.is_dir() and not self.path.is_file():
+            if self.path.exists():
+                raise CorpusError(f"{self.path} is no plain file; name a folder or a document.")
+            raise CorpusError(
+                f"There is no file or folder {self.path}; check the corpus option 'path'."
+            )
+        self._numbers = {name: given[name] for name in _NUMBERS}
+        self._limits = _checked_limits(given.get("limits", {}))
         self._recall = given.get("questions") == RECALL
-        self._wording = checked_wording(given)
+        self._wording = one_of("recall_question", given.get("recall_question"), WORDINGS)
         self._task = given.get("task")
         self._columns = dict(given.get("columns", {}))
         self._table = None if self._recall else self._open_table(given.get("questions"))
@@ -99,7 +101,6 @@ class FolderCorpus(StreamedCorpus):
                 "'task' out, or name a table under 'questions'."
             )
         self._fates: list[Fate] = []
-        self._account: dict[str, Any] = {}
 
     def fingerprint(self) -> str:
         # Which files there are, the bytes of those that are read, and why the others are not.
@@ -122,13 +123,9 @@ class FolderCorpus(StreamedCorpus):
         }
         return options_hash(self.name, options, content.hexdigest())
 
-    def account(self) -> dict[str, Any]:
-        """Counts of files and questions at the last reading; ``list`` names the list of files."""
-        return self._account
-
     def file_list(self) -> Sequence[Mapping[str, Any]]:
         """Every file at the last reading and what became of it, by name."""
-        return [fate_row(fate) for fate in self._fates]
+        return [file_report.fate_row(fate) for fate in self._fates]
 
     def entries(self) -> Iterator[Entry]:
         """
@@ -149,7 +146,7 @@ class FolderCorpus(StreamedCorpus):
                 entries = self._entries(file, result, fate, rows)
                 if not entries and fate.fate == "used":
                     reason = "has no statement of its own that could be asked for"
-                    fate = replace(fate, fate="no_question", reason=reason)
+                    fate = fate.left_out("no_question", reason)
             elif rows is not None:
                 lost[fate.fate] += len(rows)
             fates.append(replace(fate, questions=len(entries)))
@@ -157,14 +154,11 @@ class FolderCorpus(StreamedCorpus):
             yield from entries
         self._fates = sorted(fates, key=lambda fate: fate.file)
         source = None if self._table is None else self._table.path.name
-        self._account = account_of(self._fates, used, lost, source) | {
-            "extraction": extractor_version()
-        }
+        account = file_report.account_of(self._fates, used, lost, source)
+        self._account = account | {"extraction": extractor_version()}
         if not used:
-            summary = self._account["summary"]
-            raise CorpusError(
-                f"{self.path} gives no question: {first_reasons(self._fates)}. {summary}"
-            )
+            why = file_report.first_reasons(self._fates)
+            raise CorpusError(f"{self.path} gives no question: {why}. {account['summary']}")
 
     def count_to_read(self) -> int:
         """Files that would be read, whatever turns out to be in them.
@@ -204,8 +198,8 @@ class FolderCorpus(StreamedCorpus):
 
     def _refuse_nothing(self, walked: Walked) -> None:
         if not walked.found:
-            counts = counted(walked.left_out)
-            left = f" ({listed(counts)})" if counts["found"] else ""
+            counts = file_report.counted(walked.left_out)
+            left = f" ({file_report.listed(counts)})" if counts["found"] else ""
             raise CorpusError(
                 f"{self.path} holds no file to read{left}; name a folder with documents."
             )
@@ -231,86 +225,73 @@ class FolderCorpus(StreamedCorpus):
         if self._table is None:
             return None
         rows = list(self._table.rows())
-        if self.path.is_dir():
-            return match_documents(rows, found, walked.left_out, walked.home)
-        mine = [row for row in rows if Path(row.document.replace("\\", "/")).name == self.path.name]
-        if not mine:
-            raise CorpusError(
-                f"{self._table.path} has no question about {self.path.name}; name the folder "
-                "instead of the file, or add one."
-            )
-        return match_documents(mine, found, walked.left_out, walked.home)
+        if not self.path.is_dir():
+            own = self.path.name
+            rows = [row for row in rows if Path(row.document.replace("\\", "/")).name == own]
+            if not rows:
+                raise CorpusError(
+                    f"{self._table.path} has no question about {own}; name the folder instead of "
+                    "the file, or add one."
+                )
+        return match_documents(rows, found, walked)
 
     def _judged(self, file: Found, result: Extracted | Unusable, first: dict[str, str]) -> Fate:
         """The file's fate as far as its text decides; ``first`` names the file of each text."""
         if isinstance(result, Unusable):
             return Fate(file.name, "unreadable", result.reason)
-        text = result.text
-        fate = Fate(file.name, "used", format=result.kind, characters=len(text), notes=result.notes)
-        least = self._numbers["min_characters"]
-        if self._recall:
-            least = max(least, _LEAST_TO_RECALL)
-        if not text.strip():
-            return replace(fate, fate="empty", reason="holds no text")
-        if len(text) < least:
-            reason = f"has {len(text):,} characters, of {least:,} that are needed"
-            return replace(fate, fate="too_short", reason=reason)
-        identity = document_id(text)
-        fate = replace(fate, document_id=identity)
-        if (same := first.setdefault(identity, file.name)) != file.name:
-            return replace(fate, fate="duplicate", reason=f"has the same text as {same}")
+        n = len(result.text)
+        fate = Fate(file.name, "used", format=result.kind, characters=n, notes=result.notes)
+        least = max(self._numbers["min_characters"], _LEAST_TO_RECALL * self._recall)
+        if not result.text.strip():
+            return fate.left_out("empty", "holds no text")
+        if n < least:
+            reason = f"has {n:,} characters, of {least:,} that are needed"
+            return fate.left_out("too_short", reason)
+        fate = replace(fate, document_id=document_id(result.text))
+        if (same := first.setdefault(fate.document_id, file.name)) != file.name:
+            return fate.left_out("duplicate", f"has the same text as {same}")
         return fate
 
     def _entries(
         self, file: Found, result: Extracted, fate: Fate, rows: Sequence[Any] | None
     ) -> list[Entry]:
-        about = {"source": file.name, "format": result.kind}
-        if "/" in file.name:
-            about["domain"] = file.name.split("/")[0]
+        entries: list[Entry] = []
         if rows is not None:
             assert self._table is not None
             # Questions on a second copy are asked, too: of the one document that the two are.
-            return [_about(self._table.entry(row, result.text), about) for row in rows]
-        if fate.fate != "used":
-            return []
-        document = Document(fate.document_id, result.text)
-        seed = self._numbers["seed"]
-
-        def order(start: int) -> bytes:
-            return hashlib.sha256(f"{seed}\n{fate.document_id}\n{start}".encode()).digest()
-
-        asked = recall_questions(
-            result.text,
-            code=result.kind == "code",
-            most=self._numbers["questions_per_document"],
-            order=order,
-        )
-        return [Entry(document, self._example(document, one, about), file.name) for one in asked]
-
-    def _example(self, document: Document, asked: Recall, about: Mapping[str, Any]) -> Example:
-        question = asked.beginning
-        if self._wording == "sentence":
-            question = (
-                f"Complete the {asked.unit} of the text above, word for word, that begins with: "
-                f"{asked.beginning}"
+            entries = [self._table.entry(row, result.text) for row in rows]
+        elif fate.fate == "used":
+            document = Document(fate.document_id, result.text)
+            most, seed = self._numbers["questions_per_document"], self._numbers["seed"]
+            questions = recall_questions(
+                result.text,
+                code=result.kind == "code",
+                most=most,
+                order=partial(seeded_place, seed, fate.document_id),
             )
-        place = asked.place / len(document.text)
-        return Example(
-            example_id=f"{document.document_id[:16]}-recall-{asked.start}",
-            document_id=document.document_id,
-            question=question,
-            answers=(asked.rest, asked.statement),
-            task=TASK,
-            metadata={
-                **about,
-                "evidence_position": place,
-                EVIDENCE_SPANS: [[asked.start, asked.end]],
-                "level": 1,
-                "unit": asked.unit,
-            },
-        )
+            bare = self._wording == "beginning"
+            examples = [recall_example(document, one, bare=bare) for one in questions]
+            entries = [Entry(document, example, file.name) for example in examples]
+        about = {"source": file.name, "format": result.kind}
+        if "/" in file.name:
+            about["domain"] = file.name.split("/")[0]
+        return [
+            entry._replace(
+                example=replace(entry.example, metadata={**about, **entry.example.metadata})
+            )
+            for entry in entries
+        ]
 
 
-def _about(entry: Entry, about: Mapping[str, Any]) -> Entry:
-    metadata = {**about, **entry.example.metadata}
-    return entry._replace(example=replace(entry.example, metadata=metadata))
+def _checked_limits(given: Mapping[Any, Any]) -> Limits:
+    names = list(Limits.__dataclass_fields__)
+    for name, value in given.items():
+        if name not in names or isinstance(value, bool) or not isinstance(value, int | float):
+            raise CorpusError(
+                f"Option 'limits' maps {name!r} to {value!r}; it maps some of "
+                f"{', '.join(names)} to numbers."
+            )
+    try:
+        return Limits(**given)
+    except ValueError as error:
+        raise CorpusError(f"Option 'limits': {error}") from error

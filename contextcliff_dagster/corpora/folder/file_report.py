@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-FILE_LIST = "files.csv"
-"""Where the list of all files is kept, beside the corpus and beside the frozen sample."""
-
-ABOUT_RECALL = (
+_ABOUT_RECALL = (
     "every question is verbatim recall, made from the documents themselves: the cap says how far "
     "the model copies, not how far it reasons"
 )
@@ -31,7 +28,7 @@ FATES: dict[str, str] = {
     "not_a_file": "no plain file|files",
 }
 """Why a file is left out, in the words of the report; their order is that of the sentence. Of
-``one|several`` the first stands beside 1."""
+``one|several`` the first is for a count of 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +46,17 @@ class Fate:
     format: str = ""
     characters: int | None = None
     questions: int | None = None
-    document_id: str = ""
     notes: tuple[str, ...] = ()
+    document_id: str = ""
+
+    def left_out(self, fate: str, reason: str) -> Fate:
+        """The same file left out."""
+        return replace(self, fate=fate, reason=reason)
 
 
 def fate_row(fate: Fate) -> dict[str, Any]:
     """The fate as a row of the list of files."""
-    return {
-        "file": fate.file,
-        "fate": fate.fate,
-        "reason": fate.reason,
-        "format": fate.format,
-        "characters": fate.characters,
-        "questions": fate.questions,
-        "notes": "; ".join(fate.notes),
-        "document_id": fate.document_id,
-    }
+    return asdict(fate) | {"notes": "; ".join(fate.notes)}
 
 
 def counted(fates: Iterable[Fate]) -> dict[str, Any]:
@@ -113,18 +105,17 @@ def account_of(
     ``lost``: questions on documents that are left out, by the documents' fate.
     """
     files = counted(fates)
-    made = f"{used:,} question{'s' * (used != 1)}"
     source = f"from {table}" if table else "of verbatim recall, made from the texts"
-    sentence = f"{made} {source}"
+    sentence = f"{used:,} question{'s' * (used != 1)} {source}"
     if gone := sum(lost.values()):
         sentence += f", {gone:,} more on documents that are left out"
     account: dict[str, Any] = {
         "summary": f"{listed(files)}. {sentence}.",
         "files": files,
         "questions": {"used": used, "lost": dict(sorted(lost.items()))},
-        "list": FILE_LIST,
+        "list": "files.csv",
     }
-    return account if table else account | {"cautions": [ABOUT_RECALL]}
+    return account if table else account | {"cautions": [_ABOUT_RECALL]}
 
 
 def first_reasons(fates: Iterable[Fate]) -> str:

@@ -1,4 +1,4 @@
-"""The table of questions beside the documents: finding it, reading it, matching names to files."""
+"""The table of questions next to the documents: finding it, reading it, matching names to files."""
 
 from __future__ import annotations
 
@@ -7,26 +7,18 @@ import difflib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import Entry
-from contextcliff_dagster.corpora.folder.file_report import Fate
-from contextcliff_dagster.corpora.folder.walk import Found
+from contextcliff_dagster.corpora.folder.walk import Found, Walked
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
-from contextcliff_dagster.corpora.readers.tables import READERS, delimited
+from contextcliff_dagster.corpora.readers.tables import ENDINGS, READERS, delimited
 from contextcliff_dagster.corpora.readers.text_lines import text_lines
 
-ENDINGS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-}
 DOCUMENT_COLUMNS = ("document", "file", "filename", "path")
 """Names of the column that says which file is asked about; the first that is there counts."""
 _NAMED = "questions"
@@ -35,8 +27,12 @@ _LONGEST_NAME = 1_024
 
 class _Row(NamedTuple):
     place: str
-    document: str
+    column: str  # the one that names the document
     fields: Mapping[str, Any]
+
+    @property
+    def document(self) -> str:
+        return str(self.fields[self.column])
 
 
 class QuestionTable:
@@ -84,14 +80,13 @@ class QuestionTable:
                     "a table with whole texts in it is read by --data alone."
                 )
             reader.entry(row, place)
-            yield _Row(place, name, row)
+            yield _Row(place, column, row)
         if reader is None:
             raise CorpusError(f"{self.path} holds no question; give at least one row.")
 
     def entry(self, row: _Row, text: str) -> Entry:
         """The row as an example about ``text``."""
-        column = self._document_column(row.fields, row.place)
-        return self._reader(column).entry({**row.fields, column: text}, row.place)
+        return self._reader(row.column).entry({**row.fields, row.column: text}, row.place)
 
     def _reader(self, column: str) -> RowReader:
         untyped = ENDINGS[self.path.suffix.lower()] in ("csv", "tsv")
@@ -115,7 +110,15 @@ def find_table(folder: Path, path: Path | None = None) -> Path | None:
     Raises:
         CorpusError: there are several and none of them alone is called so.
     """
-    there = _tables(folder)
+    try:
+        files = sorted(folder.iterdir())
+    except OSError:
+        files = []
+    there = [
+        file
+        for file in files
+        if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
+    ]
     named = [file for file in there if file.stem.lower() == _NAMED]
     found = named or [file for file in there if file != path and is_table_of_questions(file)]
     if len(found) > 1:
@@ -151,7 +154,7 @@ def is_table_of_questions(file: Path) -> bool:
 
 
 def match_documents(
-    rows: Sequence[_Row], found: Sequence[Found], left_out: Sequence[Fate], home: Path
+    rows: Sequence[_Row], found: Sequence[Found], walked: Walked
 ) -> dict[str, list[_Row]]:
     """Rows by the name of the file that they mean: its path below the folder, or a unique name.
 
@@ -164,11 +167,8 @@ def match_documents(
         short[_plain(file.name).rsplit("/", 1)[-1]].append(file.name)
     matched: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
-        name = _below(row.document, home)
-        if name in whole:
-            matched[whole[name]].append(row)
-            continue
-        candidates = short.get(name, [])
+        name = _below(row.document, walked.home)
+        candidates = [whole[name]] if name in whole else short.get(name, [])
         if len(candidates) > 1:
             raise CorpusError(
                 f"{row.place} names {row.document!r}, which {len(candidates)} files are called "
@@ -176,16 +176,14 @@ def match_documents(
                 "the path below the folder."
             )
         if not candidates:
-            raise _unknown(row, name, [*whole, *short], left_out, home)
+            raise _unknown(row, name, [*whole, *short], walked)
         matched[candidates[0]].append(row)
     return matched
 
 
-def _unknown(
-    row: _Row, name: str, known: Sequence[str], left_out: Sequence[Fate], home: Path
-) -> CorpusError:
+def _unknown(row: _Row, name: str, known: Sequence[str], walked: Walked) -> CorpusError:
     begins = f"{row.place} names the document {row.document!r}"
-    for fate in left_out:
+    for fate in walked.left_out:
         file = _plain(fate.file)
         if name == file or (file.endswith("/") and name.startswith(file)):
             return CorpusError(
@@ -195,7 +193,7 @@ def _unknown(
         one for one in known if one.lower() == name.lower() or one.rsplit(".", 1)[0] == name
     ]
     hint = f"did you mean {near[0]!r}?" if near else "correct the name or drop the row."
-    return CorpusError(f"{begins}, which is not in {home}; {hint}")
+    return CorpusError(f"{begins}, which is not in {walked.home}; {hint}")
 
 
 def _below(name: str, home: Path) -> str:
@@ -219,21 +217,9 @@ def _like_a_name(name: Any, folder: Path) -> bool:
     stem, dot, ending = name.strip().rpartition(".")
     if dot and stem and len(ending) <= 8 and ending.isalnum() and not ending.isdigit():
         return True
-    try:
+    with suppress(OSError, ValueError):  # too long for a name, or with a NUL
         return (folder / name.strip()).exists()
-    except (OSError, ValueError):  # too long for a name, or with a NUL
-        return False
-
-
-def _tables(folder: Path) -> list[Path]:
-    try:
-        return sorted(
-            file
-            for file in folder.iterdir()
-            if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
-        )
-    except OSError:
-        return []
+    return False
 
 
 def _read(path: Path) -> Iterator[tuple[str, Any]]:

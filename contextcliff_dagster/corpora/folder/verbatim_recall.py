@@ -16,6 +16,9 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from contextcliff_dagster.contracts import Document, Example
+from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
+
 TASK = "verbatim_recall"
 
 SIZES = (40, 160)
@@ -72,7 +75,8 @@ class _Whole:
         self._blanks_as_one = _BLANKS.sub(" ", text)
 
     def holds_once(self, part: str) -> bool:
-        return _once(letters(part), self._letters) and _once(part, self._blanks_as_one)
+        pairs = ((letters(part), self._letters), (part, self._blanks_as_one))
+        return all(one and 0 <= text.find(one) == text.rfind(one) for one, text in pairs)
 
 
 class _Span(NamedTuple):
@@ -94,8 +98,27 @@ def recall_questions(
     spans = [] if code else list(_sentences(text))
     found = _spread(whole, spans, most, order, [])
     if len(found) < most:
-        found = _spread(whole, list(_lines(text)), most, order, found)
+        lines = (_trimmed(text, *line.span(), "line") for line in _LINE.finditer(text))
+        found = _spread(whole, [line for line in lines if line], most, order, found)
     return sorted(found, key=lambda one: one.start)
+
+
+def recall_example(document: Document, asked: Recall, *, bare: bool) -> Example:
+    """The question as an example; ``bare``: it is nothing but the beginning."""
+    instruction = f"Complete the {asked.unit} of the text above, word for word, that begins with: "
+    return Example(
+        example_id=f"{document.document_id[:16]}-recall-{asked.start}",
+        document_id=document.document_id,
+        question=asked.beginning if bare else instruction + asked.beginning,
+        answers=(asked.rest, asked.statement),
+        task=TASK,
+        metadata={
+            "evidence_position": asked.place / len(document.text),
+            EVIDENCE_SPANS: [[asked.start, asked.end]],
+            "level": 1,
+            "unit": asked.unit,
+        },
+    )
 
 
 def letters(text: str) -> str:
@@ -165,12 +188,6 @@ def _sentences(text: str) -> Iterator[_Span]:
                     yield span
             at = mark.end()
         start = gap.end() if gap else end
-
-
-def _lines(text: str) -> Iterator[_Span]:
-    for line in _LINE.finditer(text):
-        if (span := _trimmed(text, line.start(), line.end(), "line")) is not None:
-            yield span
 
 
 def _trimmed(text: str, start: int, end: int, unit: str) -> _Span | None:
@@ -243,8 +260,3 @@ def _raw_place(raw: str, at: int) -> int:
             break
         seen += removed
     return at + seen
-
-
-def _once(part: str, text: str) -> bool:
-    first = text.find(part)
-    return bool(part) and first >= 0 and text.rfind(part) == first

@@ -17,6 +17,7 @@ _IGNORED_FOLDERS = {
     "$RECYCLE.BIN": "the recycle bin",
     "System Volume Information": "the system's own",
 }
+_HIDDEN = ("hidden", "is hidden: its name begins with a dot")
 _IGNORED_FILES = ("thumbs.db", "desktop.ini", "icon\r")
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
@@ -91,7 +92,7 @@ def walk(path: Path) -> Walked:
 def _ignored(entry: os.DirEntry[str]) -> tuple[str, str] | None:
     """Reason and clause where the entry is not meant to be read."""
     if entry.name.startswith("."):
-        return "hidden", "is hidden: its name begins with a dot"
+        return _HIDDEN
     if entry.is_dir(follow_symlinks=False):
         if what := _IGNORED_FOLDERS.get(entry.name):
             return "ignored", f"is ignored: {entry.name} holds {what}"
@@ -113,23 +114,20 @@ def _judge_links(walked: Walked, links: list[tuple[str, Path]]) -> None:
             walked.left_out.append(Fate(name, "link", "is a link that leads nowhere"))
             continue
         if not target.is_relative_to(walked.home):
-            walked.left_out.append(Fate(name, "link_out", "is a link out of the folder"))
+            why = "link_out", "is a link out of the folder"
         elif target.is_dir():
-            reason = "is a link to a folder within, which is read under its own name"
-            walked.left_out.append(Fate(name, "link", reason))
+            why = "link", "is a link to a folder within, which is read under its own name"
         elif target in by_target:
-            reason = f"is a link to {by_target[target]}, which is read itself"
-            walked.left_out.append(Fate(name, "link", reason))
+            why = "link", f"is a link to {by_target[target]}, which is read itself"
         elif name.rsplit("/", 1)[-1].startswith("."):
-            reason = "is hidden: its name begins with a dot"
-            walked.left_out.append(Fate(name, "hidden", reason))
+            why = _HIDDEN
         elif not target.is_file():
-            walked.left_out.append(
-                Fate(name, "not_a_file", "is a link to something that is no file")
-            )
+            why = "not_a_file", "is a link to something that is no file"
         else:
             by_target[target] = name
             walked.found.append(Found(name, target))
+            continue
+        walked.left_out.append(Fate(name, *why))
 
 
 def _shown(name: str) -> str:

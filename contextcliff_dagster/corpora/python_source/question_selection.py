@@ -2,92 +2,132 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from contextcliff_dagster.corpora.python_source import single_hop, two_hop
-from contextcliff_dagster.corpora.python_source.line_completion import LineQuestion, complete_line
-from contextcliff_dagster.corpora.python_source.module import Question, SourceModule
+from contextcliff_dagster.corpora.python_source import questions
+from contextcliff_dagster.corpora.python_source.module import SourceModule
 
-_FROM_THE_TREE: dict[str, Callable[[SourceModule], Iterator[Question]]] = {
-    "constant_value": single_hop.constant_value,
-    "default_value": single_hop.default_value,
-    "base_class": single_hop.base_class,
-    "first_parameter": single_hop.first_parameter,
-    "raised_exception": single_hop.raised_exception,
-    "called_function": single_hop.called_function,
-    "default_through_constant": two_hop.default_through_constant,
-    "base_of_base": two_hop.base_of_base,
-    "parameter_of_called": two_hop.parameter_of_called,
-    "base_of_raised": two_hop.base_of_raised,
+_KINDS: dict[str, Callable[[SourceModule], questions.Questions]] = {
+    "constant_value": questions.constant_value,
+    "default_value": questions.default_value,
+    "base_class": questions.base_class,
+    "first_parameter": questions.first_parameter,
+    "raised_exception": questions.raised_exception,
+    "called_function": questions.called_function,
+    "default_through_constant": questions.default_through_constant,
+    "base_of_base": questions.base_of_base,
+    "parameter_of_called": questions.parameter_of_called,
+    "base_of_raised": questions.base_of_raised,
 }
-KINDS: tuple[str, ...] = (*_FROM_THE_TREE, "complete_line")
+_LINE = "complete_line"
+KINDS: tuple[str, ...] = (*_KINDS, _LINE)
 """Every kind of question: the example's task."""
+
+_LINE_CHARACTERS = range(30, 101)
+_LEAST_PART = 10
+"""Characters that beginning and rest of a line have at least."""
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert)
+_WORD = re.compile(r"\w+")
+
+
+class Question(NamedTuple):
+    """A question and its accepted answers.
+
+    ``places``: where in the text its one or two pieces of evidence begin, in characters; the last
+    one is where the answer stands.
+    """
+
+    kind: str
+    text: str
+    answers: tuple[str, ...]
+    places: tuple[int, ...]
+
+    @property
+    def level(self) -> int:
+        return len(self.places)
 
 
 def choose_questions(
     module: SourceModule,
     kinds: Sequence[str],
-    wording: LineQuestion,
+    wording: str,
     place: Callable[[str, str], bytes],
     most: int,
 ) -> list[Question]:
     """At most ``most`` questions of a file: one of each kind in turn, so that none prevails.
 
-    ``place(kind, text)`` decides the order of the kinds (with an empty text) and, within a kind,
-    that of its questions.
+    Left out are those whose answer stands in the question or is a single letter. ``place(kind,
+    text)`` decides the order of the kinds (with an empty text) and, within a kind, that of its
+    questions.
     """
     streams = [
-        _fair(_of_kind(module, kind, wording, place))
+        _of_kind(module, kind, wording, partial(place, kind))
         for kind in sorted(kinds, key=lambda kind: place(kind, ""))
     ]
-    return list(islice(_distinct(_in_turn(streams)), most))
+    chosen: dict[str, Question] = {}
+    while streams:
+        for stream in list(streams):
+            if (question := next(stream, None)) is None:
+                streams.remove(stream)
+            else:
+                chosen.setdefault(question.text, question)
+            if len(chosen) == most:
+                return list(chosen.values())
+    return list(chosen.values())
 
 
 def _of_kind(
-    module: SourceModule,
-    kind: str,
-    wording: LineQuestion,
-    place: Callable[[str, str], bytes],
+    module: SourceModule, kind: str, wording: str, order: Callable[[str], bytes]
 ) -> Iterator[Question]:
-    if kind == "complete_line":
-        yield from complete_line(module, wording, lambda line: place(kind, line))
-    else:
-        asked = sorted(_FROM_THE_TREE[kind](module), key=lambda q: place(kind, q.text))
-        yield from asked
+    asked = (
+        complete_line(module, wording, order)
+        if kind == _LINE
+        else sorted(_KINDS[kind](module), key=lambda one: order(one[0]))
+    )
+    for text, answers, nodes in asked:
+        folded = text.casefold()
+        if all(len(answer) > 1 and answer.casefold() not in folded for answer in answers):
+            yield Question(kind, text, answers, tuple(map(module.offset, nodes)))
 
 
-def _fair(questions: Iterable[Question]) -> Iterator[Question]:
-    """Without those whose answer stands in the question or is a single letter."""
-    for question in questions:
-        asked = question.text.casefold()
-        if all(len(answer) > 1 and answer.casefold() not in asked for answer in question.answers):
-            yield question
+def complete_line(
+    module: SourceModule, wording: str, order: Callable[[str], bytes]
+) -> questions.Questions:
+    """What is the rest of the line that begins so? In the order of the lines' ``order``.
+
+    Asked of statements that fill one line. The beginning and the rest each stand once in the whole
+    file, so that neither another line nor another place gives the answer.
+    """
+    lines: dict[str, ast.stmt] = {}
+    for node in module.nodes:
+        if isinstance(node, _SIMPLE) and node.lineno == node.end_lineno:
+            line = module.line(node.lineno).strip()
+            if len(line) in _LINE_CHARACTERS:
+                lines[line] = node
+    for line in sorted(lines, key=order):
+        if module.segment(lines[line]) != line or module.text.count(line) != 1:
+            continue
+        if parts := _cut(line, module.text):
+            beginning, rest = parts
+            asked = beginning
+            if wording == "sentence":
+                asked = f"How does the line of this file go on that begins with `{beginning}`?"
+            yield asked, (rest, line), [lines[line]]
 
 
-def _in_turn(streams: Iterable[Iterator[Question]]) -> Iterator[Question]:
-    left = list(streams)
-    while left:
-        for stream in list(left):
-            try:
-                yield next(stream)
-            except StopIteration:
-                left.remove(stream)
-
-
-def _distinct(questions: Iterable[Question]) -> Iterator[Question]:
-    seen: set[str] = set()
-    for question in questions:
-        if question.text not in seen:
-            seen.add(question.text)
-            yield question
-
-
-def order_of(seed: int, document_id: str) -> Callable[[str, str], bytes]:
-    """The order of a document's questions: SHA-256 of the seed, the document, kind and text."""
-
-    def place(kind: str, text: str) -> bytes:
-        return hashlib.sha256(f"{seed}\n{document_id}\n{kind}\n{text}".encode()).digest()
-
-    return place
+def _cut(line: str, text: str) -> tuple[str, str] | None:
+    """Beginning and rest, cut before the word nearest to the middle at which both stand alone."""
+    starts = [match.start() for match in _WORD.finditer(line)]
+    for at in sorted(starts, key=lambda start: (abs(2 * start - len(line)), start)):
+        beginning, rest = line[:at].rstrip(), line[at:]
+        if min(len(beginning), len(rest)) < _LEAST_PART:
+            return None
+        if len(_WORD.findall(rest)) < 2 or rest.casefold() in beginning.casefold():
+            continue
+        if text.count(beginning) == text.count(rest) == 1:
+            return beginning, rest
+    return None

@@ -64,7 +64,7 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
                     f"{shown} ended after {size:,} of {int(wanted):,} bytes; try again."
                 )
     except (OSError, HTTPException, ValueError) as error:
-        # Texts of other faults may repeat the whole address.
+        # Texts of other errors may repeat the whole address.
         why = f"{error.code} {error.reason}" if isinstance(error, HTTPError) else ""
         why = why or str(getattr(error, "reason", "") or type(error).__name__)
         raise CorpusError(

@@ -31,7 +31,6 @@ class JsonStream:
     Args:
         file: the file's bytes, from where they are to be read; ``path`` is opened when None.
         error: what is raised, always with the path and where it can be with the line.
-        decoder: of the values.
         longest: characters of the longest value that is read.
     """
 

@@ -1,15 +1,14 @@
-"""From one row of somebody's file to an Example: which fields mean what, and what is refused."""
+"""From one row of a file to an Example: which fields mean what, and what is refused."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from contextcliff_dagster.contracts import CorpusError, Document, Example
-from contextcliff_dagster.corpora.corpus import Entry, document_id
+from contextcliff_dagster.contracts import CorpusError, Example
+from contextcliff_dagster.corpora.corpus import Entry, entry_about
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "id": ("id", "example_id"),
@@ -25,7 +24,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 """Our name of a field, and the names it is looked for under, the first present one wins."""
 
-LONGEST_METADATA = 2_000
+_LONGEST_METADATA = 2_000
 """Characters (as JSON) up to which a field that is none of ours is carried along as metadata."""
 
 _LEVELS = {"level": int, "inter_evidence_tokens": int, "evidence_position": float}
@@ -61,23 +60,9 @@ class RowReader:
         question = self._text(row, "question", place)
         answers = self._answers(row, place)
         task = self._optional_text(row, "task", place) or self._task
-        try:
-            identity = document_id(text)
-            given = self._id(row, place)
-            content = json.dumps([identity, question, answers, task], ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise CorpusError(
-                f"{place} holds half a surrogate pair, which is no character; write it as UTF-8."
-            ) from error
-        example = Example(
-            example_id=given or hashlib.sha256(content).hexdigest()[:32],
-            document_id=identity,
-            question=question,
-            answers=answers,
-            task=task,
-            metadata=self._metadata(row, place),
-        )
-        return Entry(Document(identity, text), example, place, id_given=given is not None)
+        given = self._optional_text(row, "id", place) or ""
+        example = Example(given, "", question, answers, task, self._metadata(row, place))
+        return entry_about(text, example, place)
 
     def _find(self, row: Mapping[str, Any], field: str) -> tuple[str, Any]:
         """The name under which the row holds the field, and its value (None: null or NaN too)."""
@@ -119,12 +104,6 @@ class RowReader:
             raise CorpusError(f"{place} has a {field} that is not text but {_kind(value)}.")
         return str(value)
 
-    def _id(self, row: Mapping[str, Any], place: str) -> str | None:
-        found = self._optional_text(row, "id", place)
-        if found is not None:
-            found.encode()
-        return found
-
     def _answers(self, row: Mapping[str, Any], place: str) -> tuple[str, ...]:
         name, value = self._find(row, "answers")
         if value is None and name not in row:
@@ -138,12 +117,6 @@ class RowReader:
                 f"{place} has an empty {name!r} (null, NaN or blank); give at least one accepted "
                 "answer or drop the row."
             )
-        try:
-            "".join(answers).encode()
-        except UnicodeEncodeError as error:
-            raise CorpusError(
-                f"{place} has an answer with half a surrogate pair; write it as UTF-8."
-            ) from error
         return answers
 
     def _metadata(self, row: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -164,11 +137,8 @@ class RowReader:
             if name is None or name in self._ours or value is None or self._is_nan(value):
                 continue
             written = json.dumps(value, default=str, ensure_ascii=True)
-            if (
-                len(written) <= LONGEST_METADATA
-                and "NaN" not in written
-                and "Infinity" not in written
-            ):
+            finite = "NaN" not in written and "Infinity" not in written
+            if finite and len(written) <= _LONGEST_METADATA:
                 metadata[str(name)] = json.loads(written)
         return metadata
 

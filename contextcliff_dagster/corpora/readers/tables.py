@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
+from functools import partial
 from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,7 @@ def json_lines(path: Path) -> Rows:
             raise CorpusError(f"{place} is nested too deeply to be an example.") from error
 
 
-def json_values(path: Path) -> Rows:
-    """The items of a top-level JSON array (``data.json``), or objects one after another."""
-    return JsonStream(path).values()
-
-
-def delimited(path: Path, delimiter: str) -> Rows:
+def delimited(path: Path, delimiter: str = ",") -> Rows:
     """Lines with a header, RFC 4180 quoting, parted by ``delimiter``."""
     # The limit is the csv module's own and global; a field may be a whole book.
     csv.field_size_limit(2**31 - 1)
@@ -74,16 +70,6 @@ def delimited(path: Path, delimiter: str) -> Rows:
         yield place, dict(zip(header, fields, strict=True))
 
 
-def comma_separated(path: Path) -> Rows:
-    """CSV with a header line, RFC 4180 quoting."""
-    return delimited(path, ",")
-
-
-def tab_separated(path: Path) -> Rows:
-    """TSV with a header line, quoted as CSV."""
-    return delimited(path, "\t")
-
-
 def parquet(path: Path) -> Rows:
     """Rows of a Parquet file, a small batch at a time."""
     import pyarrow as pa
@@ -109,8 +95,17 @@ def parquet(path: Path) -> Rows:
 
 READERS: dict[str, Callable[[Path], Rows]] = {
     "jsonl": json_lines,
-    "json": json_values,
-    "csv": comma_separated,
-    "tsv": tab_separated,
+    "json": lambda path: JsonStream(path).values(),
+    "csv": delimited,
+    "tsv": partial(delimited, delimiter="\t"),
     "parquet": parquet,
 }
+ENDINGS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+"""How files of a format are called."""

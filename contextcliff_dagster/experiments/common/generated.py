@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.sampling.manifest import PlannedExample
+from contextcliff_dagster.sampling.sample_source import PlannedExample
 
 
 @dataclass(frozen=True)

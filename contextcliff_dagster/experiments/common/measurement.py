@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
-    from contextcliff_dagster.sampling.sample_source import PlannedSample, SampleSource
+    from contextcliff_dagster.sampling.sample_source import PlannedExample, SampleSource
 
 EVERYTHING = sys.maxsize
 """As a number of examples: all that a source has."""
@@ -139,7 +139,7 @@ class PerCellLimit:
     def __init__(self, source: SampleSource, samples: Mapping[str, int]) -> None:
         self._source, self._samples = source, samples
 
-    def planned(self, bin: str, n: int) -> Sequence[PlannedSample]:
+    def planned(self, bin: str, n: int) -> Sequence[PlannedExample]:
         return self._source.planned(bin, min(n, self._samples.get(bin, 0)))
 
     def document_text(self, document_id: str) -> str:

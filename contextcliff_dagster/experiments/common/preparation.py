@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,7 +154,7 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
             return summary
     summary = build_length_map(corpus_dir(study, store), tokenizer, path)
     # Written after the map it vouches for.
-    write_json(note, {"corpus": corpus, "summary": summary.to_dict()})
+    write_json(note, {"corpus": corpus, "summary": asdict(summary)})
     return summary
 
 
@@ -193,7 +193,7 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         cautions=account.get("cautions", ()),
     )
     # Through JSON and back: the same object as one that was kept.
-    as_kept: dict[str, Any] = json.loads(json.dumps(audit.to_dict()))
+    as_kept: dict[str, Any] = json.loads(json.dumps(asdict(audit)))
     return as_kept
 
 
@@ -217,7 +217,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         "samples_per_bin": study.sampling.samples_per_bin,
         "corpus": read_summary(corpus_dir(study, store)).to_dict(),
         # Not what counted: another version of a library that counts the same draws the same sample.
-        "lengths": replace(prepare_length_map(study, store), counted_by="").to_dict(),
+        "lengths": asdict(replace(prepare_length_map(study, store), counted_by="")),
     }
     manifest = draw_manifest(
         corpus_dir(study, store),

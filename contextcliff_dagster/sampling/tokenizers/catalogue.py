@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,21 +14,11 @@ from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     encoding_names,
 )
 
-CHOICES = (
-    "reference, tiktoken:<encoding>, file:<path of a tokenizer.json>, server:<model of "
-    "models.yaml> and server:<URL>"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class KnownTokenizer:
-    """One that a study may name.
-
-    Attributes:
-        name: as it is written; a part in ``<>`` is to be filled in.
-        counts: what it counts.
-        needs: what has to be there for it; empty where nothing has to.
-    """
+    """One that a study may name: as it is written (a part in ``<>`` is to be filled in), what it
+    counts, and what has to be there for it; empty where nothing has to."""
 
     name: str
     counts: str
@@ -93,7 +84,9 @@ def no_such_tokenizer(name: str, models: Iterable[str] = ()) -> StudyError:
     guess = _guess(name)
     meant = f" (did you mean {guess!r}?)" if guess else ""
     return StudyError(
-        f"There is no tokenizer {name!r}{meant}; there are {CHOICES} (`contextcliff tokenizers`)."
+        f"There is no tokenizer {name!r}{meant}; there are reference, tiktoken:<encoding>, "
+        "file:<path of a tokenizer.json>, server:<model of models.yaml> and server:<URL> "
+        "(`contextcliff tokenizers`)."
     )
 
 
@@ -103,34 +96,22 @@ def _meant(written: str, known: Iterable[str]) -> str:
 
 
 def _guess(name: str) -> str | None:
+    from tiktoken.model import encoding_name_for_model
+
     names = encoding_names()
     if name in names:
         return f"tiktoken:{name}"
     if name.startswith(("http://", "https://")):
         return f"server:{name}"
-    if _is_tokenizer_file(name):
-        return f"file:{name}"
+    with suppress(OSError, ValueError, RuntimeError):
+        path = Path(name).expanduser()
+        if path.suffix == ".json" or (path / "tokenizer.json").is_file():
+            return f"file:{name}"
     if len(name) > 2 and (begun := [one for one in names if one.startswith(name)]):
         return f"tiktoken:{begun[0]}"
     known = ["reference", *names, *(f"tiktoken:{one}" for one in names)]
     if near := get_close_matches(name, known, n=1, cutoff=0.7):
         return near[0] if near[0] == "reference" or ":" in near[0] else f"tiktoken:{near[0]}"
-    encoding = _encoding_of_model(name)
-    return f"tiktoken:{encoding}" if encoding else None
-
-
-def _is_tokenizer_file(name: str) -> bool:
-    try:
-        path = Path(name).expanduser()
-        return path.suffix == ".json" or (path / "tokenizer.json").is_file()
-    except (OSError, ValueError, RuntimeError):
-        return False
-
-
-def _encoding_of_model(name: str) -> str | None:
-    from tiktoken.model import encoding_name_for_model
-
-    try:
-        return encoding_name_for_model(name)
-    except KeyError:
-        return None
+    with suppress(KeyError):
+        return f"tiktoken:{encoding_name_for_model(name)}"
+    return None

@@ -25,16 +25,14 @@ CREATE TABLE IF NOT EXISTS counts (
 
 
 class TokenCounts:
-    """Counts by tokenizer fingerprint and SHA-256 of the text's UTF-8 bytes."""
+    """Counts by tokenizer fingerprint and SHA-256 of the text's UTF-8 bytes.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    ``path``: the file; None: that of the store of this process's environment.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or store_root() / "token_counts.sqlite"
         self._lock = threading.Lock()
-
-    @classmethod
-    def of_store(cls) -> TokenCounts:
-        """Those kept in the store of this process's environment."""
-        return cls(store_root() / "token_counts.sqlite")
 
     def get(self, tokenizer: str, digests: Sequence[bytes]) -> dict[bytes, int]:
         """Digest -> tokens, of those that are known."""

@@ -52,7 +52,7 @@ class CheckedCounter:
         self._load_reference, self._load_fast = reference, fast
         self._names = names
         self._left = worth_characters
-        self._by_reference = by_reference
+        self.by_reference = by_reference
         self._reference: CountMany | None = None
         self._fast: Count | None = None
         self._verdict = ""
@@ -82,7 +82,7 @@ class CheckedCounter:
             self._left -= sum(map(len, texts))
             hard = next((text for text in texts if _LONG_RUN.search(text)), None)
             if hard is not None or self._left < 0:
-                self._compare(texts[0] if hard is None else hard)
+                self.compare(texts[0] if hard is None else hard)
         fast = self._fast
         if fast is None and self._agreed:
             fast = self._loaded_again()
@@ -92,18 +92,13 @@ class CheckedCounter:
         if self._since > _TIDY_CHARACTERS:
             self._since = 0
             _give_back()
-        alone = self._by_reference
+        alone = self.by_reference
         return [self._refer([text])[0] if alone(text) else fast(text) for text in texts]
 
     def expect(self, characters: int) -> None:
         """So much text is going to come: the choice is made at the first of it."""
         if characters > self._left:
             self._left = 0
-
-    def by_reference(self, text: str) -> bool:
-        """Whether only the reference library counts this text rightly: it is loaded beside the
-        other for it."""
-        return self._by_reference(text)
 
     def refer(self, texts: Sequence[str]) -> list[int]:
         """One count a text, all by the reference library; the other one makes room for it first,
@@ -119,10 +114,6 @@ class CheckedCounter:
             self._fast = self._reference = None
         _give_back()
 
-    def use_fast(self) -> None:
-        """Have the comparison now, whatever it takes."""
-        self._compare("")
-
     def _refer(self, texts: Sequence[str]) -> list[int]:
         if (reference := self._reference) is None:
             reference = self._reference = self._load_reference()
@@ -137,7 +128,8 @@ class CheckedCounter:
                 "breaks on very long runs of spaces, or without any); leave such a document out."
             ) from error
 
-    def _compare(self, text: str) -> None:
+    def compare(self, text: str = "") -> None:
+        """Choose between the two, once, by the check texts and the beginning of ``text``."""
         with self._lock:
             if self._verdict:
                 return
@@ -188,10 +180,9 @@ def _give_back() -> None:
 
 
 def _count_or_none(count: Count, text: str) -> int | None:
-    try:
+    with suppress(Exception):  # whatever it is, it is no count
         return count(text)
-    except Exception:  # whatever it is, it is no count
-        return None
+    return None
 
 
 def whole(text: str) -> str:

@@ -45,16 +45,14 @@ _PROBE = " ".join(CHECK_TEXTS[3:24])
 
 
 class ServerTokenizer:
-    """Counts by asking ``<url>/tokenize``, beside the ``/v1`` of an OpenAI-compatible server.
+    """Counts by asking ``<url>/tokenize``, next to the ``/v1`` of an OpenAI-compatible server.
 
     Args:
         name: as the study names it.
         url: address of the server, with or without ``/v1``.
         model: which of its models; None takes its only one.
-        headers: sent with every request, a key for instance. Never shown.
-        query: put behind every address, an API version for instance. Never shown.
+        headers, query: sent with every request, a key or an API version for instance. Never shown.
         timeout_s: of one request.
-        counts: what was counted before; None: the store's.
 
     Raises:
         StudyError: it cannot be reached, has no ``/tokenize``, or has several models and none was
@@ -70,7 +68,6 @@ class ServerTokenizer:
         headers: Mapping[str, str] | None = None,
         query: str = "",
         timeout_s: float = 600.0,
-        counts: TokenCounts | None = None,
     ) -> None:
         self.name = name
         self._root = _checked(name, url)
@@ -85,7 +82,7 @@ class ServerTokenizer:
         identifying = {key: listed[key] for key in _IDENTIFYING if listed.get(key) is not None}
         content = json.dumps([identifying or self.model, ids], sort_keys=True, ensure_ascii=False)
         self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
-        self._counts = TokenCounts.of_store() if counts is None else counts
+        self._counts = TokenCounts()
 
     @property
     def counted_by(self) -> str:
@@ -109,7 +106,7 @@ class ServerTokenizer:
         if wanted:
             pool = ThreadPoolExecutor(min(AT_ONCE, len(wanted)))
             try:
-                counted = pool.map(lambda text: len(self._ids(text)), wanted.values())
+                counted = pool.map(self._counted, wanted.values())
                 for digest, tokens in zip(wanted, counted, strict=True):
                     known[digest] = tokens
                     self._counts.put(self.fingerprint, digest, tokens)
@@ -135,10 +132,8 @@ class ServerTokenizer:
     def _find_form(self) -> tuple[str, list[int]]:
         """The form in which this server counts, and the tokens of `_PROBE`."""
         for form in _BODIES:
-            tokens = self._tokens(
-                form, _PROBE, _START_SECONDS, absent=(400, 404, 405, 415, 422, 501)
-            )
-            if tokens:
+            absent = (400, 404, 405, 415, 422, 501)
+            if tokens := self._tokens(form, _PROBE, _START_SECONDS, absent):
                 return form, tokens
         raise StudyError(
             f"Tokenizer {self.name!r}: {self._root} does not count tokens (it has no /tokenize as "
@@ -146,28 +141,26 @@ class ServerTokenizer:
             "tiktoken:<encoding> instead."
         )
 
-    def _ids(self, text: str) -> list[int]:
+    def _counted(self, text: str) -> int:
         if not text:
-            return []  # some servers refuse it
+            return 0  # some servers refuse it
         tokens = self._tokens(self.form, text, self._timeout_s)
         if not tokens:
             self._fail("answers /tokenize without tokens")
-        return tokens
+        return len(tokens)
 
     def _tokens(
         self, form: str, text: str, within_s: float, absent: tuple[int, ...] = ()
     ) -> list[int]:
-        body = _BODIES[form] | {"prompt" if form == "vLLM" else "content": text}
-        if self.model:
-            body["model"] = self.model
+        """The ids of the text's tokens; none where the answer is not of this form."""
+        key, options = _BODIES[form]
+        body = {**options, key: text, **({"model": self.model} if self.model else {})}
         data = json.dumps(body, ensure_ascii=False).encode()
         answer = self._ask("/tokenize", data, within_s, absent)
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         if not isinstance(tokens, list) or not all(isinstance(one, int) for one in tokens):
             return []
-        if form == "vLLM" and answer.get("count") != len(tokens):
-            return []
-        return tokens
+        return tokens if form != "vLLM" or answer.get("count") == len(tokens) else []
 
     def _ask(
         self, path: str, data: bytes | None, within_s: float, absent: tuple[int, ...] = ()
@@ -211,9 +204,9 @@ class ServerTokenizer:
         )
 
 
-_BODIES: Mapping[str, dict[str, Any]] = {
-    "vLLM": {"add_special_tokens": False},
-    "llama.cpp": {"add_special": False, "parse_special": True},
+_BODIES = {  # the key of the text, and what goes with it
+    "vLLM": ("prompt", {"add_special_tokens": False}),
+    "llama.cpp": ("content", {"add_special": False, "parse_special": True}),
 }
 
 
@@ -225,7 +218,7 @@ class _StayHere(HTTPRedirectHandler):
 
 
 def _checked(name: str, url: str) -> str:
-    """``url`` without ``/v1``; the name stands in reports, so a secret in it is refused."""
+    """``url`` without ``/v1``; the name is in reports, so a secret in it is refused."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -11,8 +11,9 @@ import base64
 import gzip
 import hashlib
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
 
@@ -34,9 +35,15 @@ def rank_file(encoding: str) -> bytes:
     Raises:
         StudyError: it is not installed, not cached and not reachable, or damaged.
     """
-    content = _carried(encoding)
-    if content is None:
+    if (packed := _packed(encoding)) is None:
         content = _cached_or_fetched(encoding)
+    else:
+        try:
+            content = gzip.decompress(packed.read_bytes())
+        except (OSError, EOFError) as error:
+            raise StudyError(
+                f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
+            ) from error
     if hashlib.sha256(content).hexdigest() != RANKS_SHA256[encoding]:
         raise StudyError(
             f"The vocabulary of tiktoken's {encoding!r} on this machine is damaged; install "
@@ -87,47 +94,33 @@ def _packed(encoding: str) -> Path | None:
     return None
 
 
-def _carried(encoding: str) -> bytes | None:
-    """The rank file out of the installed bpe-openai; None where that is not installed."""
-    packed = _packed(encoding)
-    if packed is None:
-        return None
-    try:
-        return gzip.decompress(packed.read_bytes())
-    except (OSError, EOFError) as error:
-        raise StudyError(
-            f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
-        ) from error
-
-
 def _cached_or_fetched(encoding: str) -> bytes:
     import tiktoken.load
-    import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
 
-    original = public.load_tiktoken_bpe
     try:
         # The address and its pinned hash stay tiktoken's; the file is wanted before it is parsed.
-        public.load_tiktoken_bpe = tiktoken.load.read_file_cached
-        return bytes(public.ENCODING_CONSTRUCTORS[encoding]()["mergeable_ranks"])
+        made = _constructed(encoding, tiktoken.load.read_file_cached)
+        return bytes(made["mergeable_ranks"])
     except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
         raise _not_to_be_had(encoding, error) from error
-    finally:
-        public.load_tiktoken_bpe = original
 
 
 def _from_rank_file(name: str) -> tiktoken.Encoding:
     import tiktoken
-    import tiktoken_ext.openai_public as public
 
-    ranks = {}
-    for line in rank_file(SAME_RANKS.get(name, name)).splitlines():
-        token, rank = line.split()
-        ranks[base64.b64decode(token)] = int(rank)
+    lines = (line.split() for line in rank_file(SAME_RANKS.get(name, name)).splitlines())
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    return tiktoken.Encoding(**_constructed(name, lambda *_args, **_kwargs: ranks))
+
+
+def _constructed(encoding: str, load: Callable[..., Any]) -> dict[str, Any]:
+    """tiktoken's own parameters of an encoding (pattern, special tokens), but for the ranks."""
+    import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
+
     original = public.load_tiktoken_bpe
+    public.load_tiktoken_bpe = load
     try:
-        # Pattern and special tokens stay tiktoken's; only where the ranks come from is ours.
-        public.load_tiktoken_bpe = lambda *_args, **_kwargs: ranks
-        return tiktoken.Encoding(**public.ENCODING_CONSTRUCTORS[name]())
+        return dict(public.ENCODING_CONSTRUCTORS[encoding]())
     finally:
         public.load_tiktoken_bpe = original
 

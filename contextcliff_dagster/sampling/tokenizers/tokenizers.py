@@ -1,14 +1,11 @@
 """Tokenizers that count: exact, fast and without a network.
 
-Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). The first of them
-are made by it, all others by ``fastokens``, which is five to sixty times faster
-(``benchmarks/length_map.py``) and is held against it before it counts (`cross_checked_counter`).
-What that does not read (WordPiece, Unigram) is counted by ``tokenizers`` itself. Counts are of the
-text alone: no special tokens are added, and truncation or padding saved in a tokenizer.json is
-switched off.
-
-One thread counts, text by text: every thread of fastokens keeps a cache of 35 MB, and the length
-map is to stay small on machines of many cores.
+Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``), which makes the
+first of them; all others ``fastokens`` makes, five to sixty times faster
+(``benchmarks/length_map.py``) and held against it before it counts (`cross_checked_counter`). What
+that does not read (WordPiece, Unigram) ``tokenizers`` counts itself. Counts are of the text alone:
+no special tokens, truncation or padding. One thread counts, text by text: every thread of fastokens
+keeps a cache of 35 MB, and the length map is to stay small on machines of many cores.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
@@ -43,7 +41,6 @@ _BATCH_CHARACTERS = 1 << 19
 _TIKTOKEN_CHARACTERS = 12_000_000
 """tiktoken counts these in the three seconds that fastokens takes to load such a vocabulary."""
 _TOKENIZERS_CHARACTERS = 500_000
-_NOT_A_TOKENIZER = "is not a Hugging Face tokenizer.json."
 
 
 class Tokenizer(Protocol):
@@ -90,28 +87,7 @@ def open_tokenizer(name: str) -> Tokenizer:
     raise no_such_tokenizer(name)
 
 
-class _Local:
-    """What counts on this machine: its ``counter``."""
-
-    counter: CheckedCounter
-
-    @property
-    def counted_by(self) -> str:
-        """The library that counts, and why."""
-        return self.counter.counted_by
-
-    def expect(self, characters: int) -> None:
-        """So much text is going to come."""
-        self.counter.expect(characters)
-
-    def count(self, text: str) -> int:
-        return self.counter.count(text)
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        return self.counter.count_many(texts)
-
-
-class TokenizerJson(_Local):
+class TokenizerJson(CheckedCounter):
     """Any Hugging Face ``tokenizer.json``; counts as ``encode(text, add_special_tokens=False)``.
 
     As there, a special token spelled out in the text counts as that one token.
@@ -121,14 +97,13 @@ class TokenizerJson(_Local):
         self.name = name
         self._path = path
         self.fingerprint = hashlib.sha256(self._content()).hexdigest()
-        names = (_versioned("tokenizers"), _versioned("fastokens"))
-        self.counter = CheckedCounter(
-            self._load_reference,
-            lambda: _load_fastokens(self._text()),
-            names,
+        super().__init__(
+            self._reference_counter,
+            lambda: _fastokens_counter(self._text()),
+            (_versioned("tokenizers"), _versioned("fastokens")),
             worth_characters=_TOKENIZERS_CHARACTERS,
         )
-        self.counter.count("")  # whatever is wrong with the file is found now
+        self.count("")  # whatever is wrong with the file is found now
 
     def _content(self) -> bytes:
         try:
@@ -143,56 +118,70 @@ class TokenizerJson(_Local):
     def _text(self) -> str:
         content = self._content()
         if hashlib.sha256(content).hexdigest() != self.fingerprint:
-            raise StudyError(
-                f"Tokenizer {self.name!r}: {self._path} changed while it was in use; run the same "
-                "command again."
-            )
+            raise self._error("changed while it was in use; run the same command again.")
         try:
             return content.decode()
         except UnicodeDecodeError as error:
-            raise StudyError(f"Tokenizer {self.name!r}: {self._path} {_NOT_A_TOKENIZER}") from error
+            raise self._error("is not a Hugging Face tokenizer.json.") from error
 
-    def _load_reference(self) -> CountMany:
-        tokenizer = _load_tokenizers(self._text(), self.name, self._path)
+    def _error(self, what: str) -> StudyError:
+        return StudyError(f"Tokenizer {self.name!r}: {self._path} {what}")
+
+    def _reference_counter(self) -> CountMany:
+        text = self._text()
+        try:
+            json.loads(text)["model"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._error("is not a Hugging Face tokenizer.json.") from error
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise StudyError(
+                f"Tokenizer {self.name!r} ({self._path}) is of a kind that needs the package "
+                "'tokenizers'; install it with: pip install tokenizers"
+            ) from error
+        try:
+            tokenizer = _untruncated(tokenizers.Tokenizer.from_str(text))
+        except Exception as error:  # tokenizers raises bare Exception
+            raise self._error(f"is not a tokenizer.json ({error}).") from error
 
         def count_many(texts: Sequence[str]) -> list[int]:
             counts: list[int] = []
             for batch in _batches(texts):
                 encoded = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-                counts += [len(one) for one in encoded]
+                counts += map(len, encoded)
             return counts
 
         return count_many
 
 
-class TiktokenTokenizer(_Local):
+class TiktokenTokenizer(CheckedCounter):
     """A tiktoken encoding; counts as ``encode_ordinary``: special tokens are plain text."""
 
     def __init__(self, encoding: str) -> None:
         self.name = f"tiktoken:{encoding}"
         self._encoding = SAME_RANKS.get(encoding, encoding)
-        names = (_versioned("tiktoken"), _versioned("fastokens"))
-        self.counter = CheckedCounter(
-            self._load_reference,
-            self._load_fast,
-            names,
+        super().__init__(
+            self._reference_counter,
+            self._fast_counter,
+            (_versioned("tiktoken"), _versioned("fastokens")),
             worth_characters=_TIKTOKEN_CHARACTERS,
             # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
             by_reference=lambda text: "'\u017f" in text,
         )
-        self.counter.count("")  # a vocabulary that is not to be had is missed now
-        self.fingerprint = RANKS_SHA256.get(self._encoding) or self._hash()
+        self.count("")  # a vocabulary that is not to be had is missed now
+        self.fingerprint = RANKS_SHA256.get(self._encoding, "")
+        if not self.fingerprint:
+            reference: Any = tiktoken_encoding(self._encoding)
+            vocabulary = sorted(reference._mergeable_ranks.items(), key=itemgetter(1))
+            content = repr((reference._pat_str, vocabulary)).encode()
+            self.fingerprint = hashlib.sha256(content).hexdigest()
 
-    def _hash(self) -> str:
-        reference: Any = tiktoken_encoding(self._encoding)
-        vocabulary = sorted(reference._mergeable_ranks.items(), key=itemgetter(1))
-        return hashlib.sha256(repr((reference._pat_str, vocabulary)).encode()).hexdigest()
-
-    def _load_reference(self) -> CountMany:
+    def _reference_counter(self) -> CountMany:
         encode = tiktoken_encoding(self._encoding).encode_ordinary
         return lambda texts: [len(encode(text)) for text in texts]
 
-    def _load_fast(self) -> Count | None:
+    def _fast_counter(self) -> Count | None:
         if self._encoding not in RANKS_SHA256:
             return None
         ranks = rank_file(self._encoding)
@@ -232,52 +221,30 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _single_threaded_fastokens() -> Any:
-    # Read when the first long text is encoded; whoever set it means it.
+    # Read when the first long text is encoded; a setting of the environment stays.
     os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
     import fastokens  # type: ignore[import-untyped]
 
     return fastokens
 
 
-def _load_fastokens(text: str) -> Count | None:
+def _fastokens_counter(text: str) -> Count | None:
     """Its count, or None where fastokens does not read this kind."""
     fastokens = _single_threaded_fastokens()
     try:
-        tokenizer = fastokens.Tokenizer.from_json_str(text)
-    except (
-        Exception
-    ):  # its reasons (an unsupported normalizer, broken JSON) carry no class of their own
+        tokenizer = _untruncated(fastokens.Tokenizer.from_json_str(text))
+    except Exception:  # of no class of its own: an unsupported normalizer, broken JSON
         return None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
     return lambda text: len(tokenizer.encode(text))
 
 
-def _versioned(package: str) -> str:
-    try:
-        return f"{package} {metadata.version(package)}"
-    except metadata.PackageNotFoundError:
-        return package
-
-
-def _load_tokenizers(text: str, name: str, path: Path) -> Any:
-    try:
-        json.loads(text)["model"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise StudyError(f"Tokenizer {name!r}: {path} {_NOT_A_TOKENIZER}") from error
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise StudyError(
-            f"Tokenizer {name!r} ({path}) is of a kind that needs the package 'tokenizers'; "
-            "install it with: pip install tokenizers"
-        ) from error
-    try:
-        tokenizer = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # tokenizers raises bare Exception
-        raise StudyError(
-            f"Tokenizer {name!r}: {path} is not a tokenizer.json ({error})."
-        ) from error
+def _untruncated(tokenizer: Any) -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _versioned(package: str) -> str:
+    with suppress(metadata.PackageNotFoundError):
+        return f"{package} {metadata.version(package)}"
+    return package

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from contextcliff_dagster.corpora.extraction.decoding import tidied
 from contextcliff_dagster.corpora.extraction.formats import docx, epub, html, pdf
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
-from contextcliff_dagster.corpora.extraction.text_cleanup import tidied
 from contextcliff_dagster_tests.support.files import document_files as made
 
 LIMITS = Limits()

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.corpora.extraction.decoding import decoded, looks_binary
+from contextcliff_dagster.corpora.extraction.decoding import decoded, looks_binary, tidied
 from contextcliff_dagster.corpora.extraction.dispatch import read_file
 from contextcliff_dagster.corpora.extraction.file_type import kind_of
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
-from contextcliff_dagster.corpora.extraction.text_cleanup import tidied
 from contextcliff_dagster_tests.support.files.document_files import SENTENCES
 
 

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import inspect
 import re
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import Example
+from contextcliff_dagster.corpora.corpus import seeded_place
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
-from contextcliff_dagster.corpora.python_source.module import Question, SourceModule
+from contextcliff_dagster.corpora.python_source.module import SourceModule
 from contextcliff_dagster.corpora.python_source.question_selection import (
     KINDS,
+    Question,
     choose_questions,
-    order_of,
 )
 
 WHOLE = '''\
@@ -94,7 +96,7 @@ def fail_twice(flag_set):
 
 def questions(text: str, *kinds: str, most: int = 10_000) -> list[Question]:
     return choose_questions(
-        SourceModule(text), kinds or KINDS, "sentence", order_of(0, "document"), most
+        SourceModule(text), kinds or KINDS, "sentence", partial(seeded_place, 0, "document"), most
     )
 
 
@@ -265,7 +267,9 @@ def test_a_line_is_asked_for_only_where_its_beginning_and_rest_stand_once(
 ) -> None:
     text = "if True:" + end + "".join(f"    {line}{end}" for line in lines)
     module = SourceModule(text)
-    for q in choose_questions(module, ["complete_line"], "beginning", order_of(0, "d"), 99):
+    for q in choose_questions(
+        module, ["complete_line"], "beginning", partial(seeded_place, 0, "d"), 99
+    ):
         rest, line = q.answers
         assert text.count(q.text) == text.count(rest) == 1
         assert [one for one in lines if one.startswith(q.text)] == [line]

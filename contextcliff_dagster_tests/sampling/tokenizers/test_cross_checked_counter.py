@@ -160,16 +160,16 @@ def test_threads_that_begin_together_load_each_library_once() -> None:
 def test_a_fastokens_that_counts_otherwise_is_found_out_in_the_real_tokenizer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest = tokenizers.TiktokenTokenizer._load_fast
+    honest = tokenizers.TiktokenTokenizer._fast_counter
 
     def off_by_one(self: tokenizers.TiktokenTokenizer) -> Count | None:
         count = honest(self)
         assert count is not None
         return lambda text: count(text) + ("\r\n" in text)
 
-    monkeypatch.setattr(tokenizers.TiktokenTokenizer, "_load_fast", off_by_one)
+    monkeypatch.setattr(tokenizers.TiktokenTokenizer, "_fast_counter", off_by_one)
     ours = tokenizers.TiktokenTokenizer("cl100k_base")
-    ours.counter.use_fast()
+    ours.compare()
     assert ours.counted_by.startswith("tiktoken ")
     assert "check texts otherwise" in ours.counted_by
     text = "a\r\nb" * 10
@@ -185,7 +185,7 @@ def test_a_tokenizer_json_that_changes_under_way_is_refused(tmp_path: Path) -> N
     ours = TokenizerJson("file:x", path)
     path.write_text(content + " ")
     with pytest.raises(StudyError, match="changed while it was in use; run the same command"):
-        ours.counter.use_fast()
+        ours.compare()
 
 
 def test_a_small_tokenizer_is_opened_without_loading_the_fast_one() -> None:

@@ -83,7 +83,7 @@ def crafted(seed: int, number: int) -> list[str]:
 @cache
 def opened(name: str) -> tuple[Any, Any]:
     ours = TiktokenTokenizer(name)
-    ours.counter.use_fast()
+    ours.compare()
     assert ours.counted_by.startswith("fastokens")
     return ours, tiktoken_encoding(name)
 
@@ -124,7 +124,7 @@ def of_kind(kind: str, folder: Path) -> tuple[Any, Any]:
     corpus = [text.encode("utf-8", "ignore").decode() for text in crafted(3, 150)]
     reference = train(kind, folder / f"{kind}.json", corpus)
     ours = TokenizerJson(kind, folder / f"{kind}.json")
-    ours.counter.use_fast()
+    ours.compare()
     assert ours.counted_by.startswith("fastokens")
     return ours, reference
 

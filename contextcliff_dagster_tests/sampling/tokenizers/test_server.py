@@ -79,11 +79,14 @@ def test_a_count_is_that_of_one_vocabulary(tmp_path: Path) -> None:
     assert counts.get("two", many) == {digest: place for place, digest in enumerate(many)}
 
 
-def test_a_damaged_store_of_counts_only_costs_the_counting(tmp_path: Path) -> None:
-    path = tmp_path / "counts.sqlite"
+def test_a_damaged_store_of_counts_only_costs_the_counting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path))
+    path = tmp_path / "token_counts.sqlite"
     path.write_bytes(b"no database at all, but long enough to be taken for one" * 20)
     with dialect_server(kind="vllm") as url:
-        ours = ServerTokenizer("server:x", url, counts=TokenCounts(path))
+        ours = ServerTokenizer("server:x", url)
         assert ours.count_many(["a b", "c"]) == open_tokenizer("reference").count_many(["a b", "c"])
 
 
@@ -201,7 +204,7 @@ def test_an_interrupted_length_map_goes_on_where_the_server_stopped(tmp_path: Pa
     assert summary.tokenizer_fingerprint == tokenizer.fingerprint
     local = build_length_map(folder, open_tokenizer("reference"), tmp_path / "c.parquet")
     assert (summary.tokens, summary.documents) == (local.tokens, local.documents)
-    kept = sqlite3.connect(TokenCounts.of_store()._path)
+    kept = sqlite3.connect(TokenCounts()._path)
     assert kept.execute("SELECT count(*) FROM counts").fetchone() == (summary.documents,)
     kept.close()
 

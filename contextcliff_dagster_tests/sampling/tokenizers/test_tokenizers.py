@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, code: list[str]) -> Path:
     for kind in KINDS:
         reference = train(kind, made / f"{kind}.json", corpus)
         ours = TokenizerJson(kind, made / f"{kind}.json")
-        ours.counter.use_fast()
+        ours.compare()
         OPENED[kind] = (ours, reference)
     return made
 
@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, code: list[str]) -> Path:
 def encoding(name: str) -> tuple[Any, Any]:
     if name not in OPENED:
         ours = TiktokenTokenizer(name)
-        ours.counter.use_fast()
+        ours.compare()
         assert ours.counted_by.startswith("fastokens")
         OPENED[name] = (ours, tiktoken_encoding(name))
     return OPENED[name]
@@ -161,7 +161,7 @@ def test_without_the_carried_file_tiktoken_fetches_its_own(
         asked.append(f"{address} {expected_hash}")
         return content
 
-    monkeypatch.setattr(tiktoken_vocabularies, "_carried", lambda encoding: None)
+    monkeypatch.setattr(tiktoken_vocabularies, "_packed", lambda encoding: None)
     monkeypatch.setattr("tiktoken.load.read_file_cached", read)
     assert rank_file("cl100k_base") == content
     assert len(asked) == 1

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import posixpath
 
-from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
+from contextcliff_dagster.corpora.extraction.formats.xml import Packed, parse_xml
 from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
-from contextcliff_dagster.corpora.extraction.zip_members import Packed
 
 _USUAL = "word/document.xml"
+_RELATIONS = "_rels/.rels"
 _NOTES = (("footnotes.xml", "footnotes"), ("endnotes.xml", "endnotes"))
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011"}
-# Deleted, moved away, or a second form of what stands beside it for older programs.
+# Deleted, moved away, or a second form of what is next to it for older programs.
 _UNSEEN = frozenset(("del", "moveFrom", "Fallback", "pPr", "rPr", "sectPr", "tblPr"))
 _WORDS = "t"  # of runs, and of formulas
 
@@ -39,27 +39,20 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 def _main_part(packed: Packed) -> str:
     if _USUAL in packed.names:
         return _USUAL
-    targets: list[str] = []
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        if tag == "Relationship" and attributes.get("Type", "").endswith("/officeDocument"):
-            targets.append(attributes.get("Target", "").lstrip("/"))
-
-    if "_rels/.rels" in packed.names:
-        parse_xml(packed.member("_rels/.rels"), start, _ignore, _ignore, "_rels/.rels")
-    if not targets or targets[0] not in packed.names:
-        raise RefusedError(f"is incomplete: {_USUAL} is missing in it")
-    return targets[0]
+    related = packed.elements(_RELATIONS, "Relationship") if _RELATIONS in packed.names else []
+    for _, attributes in related:
+        if attributes.get("Type", "").endswith("/officeDocument"):
+            target = attributes.get("Target", "").lstrip("/")
+            if target in packed.names:
+                return target
+            break
+    raise RefusedError(f"is incomplete: {_USUAL} is missing in it")
 
 
 def _part_text(packed: Packed, name: str) -> str:
     paragraphs = _Paragraphs()
-    parse_xml(packed.member(name), paragraphs.start, paragraphs.end, paragraphs.data, name)
+    parse_xml(packed.member(name), name, paragraphs.start, paragraphs.end, paragraphs.data)
     return "".join(paragraphs.out)
-
-
-def _ignore(_: str) -> None:
-    pass
 
 
 class _Paragraphs:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from html.entities import html5
 from typing import Any
 
-from contextcliff_dagster.corpora.extraction.decoding import decoded
+from contextcliff_dagster.corpora.extraction.decoding import SURROGATE, decoded
 from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
 from contextcliff_dagster.corpora.extraction.results import RefusedError
 
@@ -16,13 +17,13 @@ _BLOCKS = frozenset(
     "html iframe legend li main menu nav noframes ol optgroup option p pre search section "
     "select summary table tbody textarea tfoot thead tr ul".split()
 )
-_CELLS = frozenset(("td", "th"))
+_GLUE = {**dict.fromkeys(_BLOCKS, "\n"), "td": "\t", "th": "\t"}
+"""What parts the text of such an element from what is around it."""
 _UNSEEN = frozenset("head math noembed noscript object script style svg template title".split())
 _VERBATIM = frozenset(("pre", "textarea"))
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _DECLARED_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _ENTITIES = {name.rstrip(";"): text for name, text in html5.items()}
 
 
@@ -43,25 +44,21 @@ class Lines:
     def start(self, tag: str, attributes: Any = None) -> None:
         if tag in _UNSEEN:
             self._unseen.append(tag)
-        elif tag in _BLOCKS:
-            self._part("\n")
+        elif tag in _GLUE:
+            self._part(_GLUE[tag])
             if tag in _VERBATIM:
                 self._verbatim += 1
                 self._opened = True
-        elif tag in _CELLS:
-            self._part("\t")
 
     def end(self, tag: str) -> None:
         if tag in _UNSEEN:
             if tag in self._unseen:
                 while self._unseen.pop() != tag:
                     pass
-        elif tag in _BLOCKS:
+        elif tag in _GLUE:
+            self._part(_GLUE[tag])
             if tag in _VERBATIM:
                 self._verbatim = max(0, self._verbatim - 1)
-            self._part("\n")
-        elif tag in _CELLS:
-            self._part("\t")
 
     def data(self, text: str) -> None:
         if self._unseen:
@@ -109,14 +106,12 @@ def text_of(data: bytes, notes: list[str], *, as_xml: bool = False) -> str:
     found = _DECLARED_XML.search(data[:1024]) or _DECLARED.search(data[:4096])
     text = decoded(data, notes, found[1].decode() if found else None)
     # NUL stands for nothing in HTML, and ends a text for a parser in C.
-    text = _SURROGATE.sub("\ufffd", text.replace("\0", ""))
+    text = SURROGATE.sub("\ufffd", text.replace("\0", ""))
     if as_xml:
         lines = Lines()
-        try:
-            parse_xml(text, lines.start, lines.end, lines.data, "it", entities=_ENTITIES)
+        with suppress(RefusedError):
+            parse_xml(text, "it", lines.start, lines.end, lines.data, _ENTITIES)
             return lines.close()
-        except RefusedError:
-            pass
     return _as_html(text)
 
 

@@ -1,29 +1,37 @@
-"""XML by its events: no tree, so depth costs nothing, and no entities of the file's own."""
+"""XML by its events: no tree, so depth costs nothing, and no entities of the file's own; and ZIP
+archives of it, of which no more is unpacked than may be."""
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from xml.parsers import expat
 
-from contextcliff_dagster.corpora.extraction.results import RefusedError
+from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
 
 _SEPARATOR = " "
 
 
+def _ignore(_: str) -> None:
+    """What is done with events that are not asked for."""
+
+
 def parse_xml(
     data: bytes | str,
-    start: Callable[[str, dict[str, str]], None],
-    end: Callable[[str], None],
-    text: Callable[[str], None],
     name: str,
+    start: Callable[[str, dict[str, str]], None],
+    end: Callable[[str], None] = _ignore,
+    text: Callable[[str], None] = _ignore,
     entities: Mapping[str, str] | None = None,
 ) -> None:
     """Call `start(tag, attributes)`, `end(tag)` and `text(characters)` as they come.
 
     Tags and attributes are without their namespaces. Nothing outside the data is ever read.
 
-    entities: characters of entities that the file uses and a DTD elsewhere would declare.
     name: what is parsed, for the message.
+    entities: characters of entities that the file uses and a DTD elsewhere would declare.
 
     Raises:
         RefusedError: it is not well formed, or declares entities, which may unfold without end.
@@ -54,3 +62,54 @@ def parse_xml(
 
 def _local(name: str) -> str:
     return name.rpartition(_SEPARATOR)[2]
+
+
+class Packed:
+    """A ZIP archive in memory. Only what is asked for is unpacked, and only up to the limit.
+
+    Raises:
+        RefusedError: it is no readable archive.
+    """
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        try:
+            self._archive = zipfile.ZipFile(BytesIO(data))
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError) as error:
+            raise RefusedError("is a broken ZIP archive") from error
+        self._left = self._most = int(limits.unpacked_mb * 1e6)
+        self.names = set(self._archive.namelist())
+
+    def member(self, name: str) -> bytes:
+        """All bytes of a member.
+
+        Raises:
+            RefusedError: it is not there, is damaged or encrypted, or unpacks to too much.
+        """
+        try:
+            with self._archive.open(name) as member:
+                data = member.read(self._left + 1)
+        except KeyError as error:
+            raise RefusedError(f"is incomplete: {name} is missing in it") from error
+        except RuntimeError as error:  # zipfile's way to say that it wants a password
+            raise RefusedError("is encrypted") from error
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as error:
+            raise RefusedError(f"is damaged: {name} in it cannot be unpacked") from error
+        if len(data) > self._left:
+            raise RefusedError(f"unpacks to more than the {self._most / 1e6:,g} MB allowed")
+        self._left -= len(data)
+        return data
+
+    def elements(self, name: str, *tags: str) -> list[tuple[str, dict[str, str]]]:
+        """Tag and attributes of all elements of these tags in an XML member, in their order.
+
+        Raises:
+            RefusedError: as :meth:`member` and :func:`parse_xml`.
+        """
+        elements: list[tuple[str, dict[str, str]]] = []
+
+        def start(tag: str, attributes: dict[str, str]) -> None:
+            if tag in tags:
+                elements.append((tag, attributes))
+
+        parse_xml(self.member(name), name, start)
+        return elements

@@ -1,0 +1,185 @@
+"""What can be asked about a file: the text, the accepted answers, and the nodes that give them.
+
+A question of one node needs one place of the file (level 1), one of two nodes two (level 2).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from contextcliff_dagster.corpora.python_source.module import (
+    Function,
+    Located,
+    SourceModule,
+    dotted,
+)
+
+Questions = Iterator[tuple[str, tuple[str, ...], Sequence[Located]]]
+
+
+class Reference(NamedTuple):
+    """A name that the file uses, and the expression that it stands in."""
+
+    name: str
+    node: ast.expr
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """As written (``abc.ABC``), and the last part alone."""
+        return tuple(dict.fromkeys((self.name, self.name.rpartition(".")[2])))
+
+
+def constant_value(module: SourceModule) -> Questions:
+    """What is the value of a name that the top level binds to a literal?"""
+    for name, (node, answers) in module.constants.items():
+        text = f"What is the value of `{name}`, as assigned at the top level of this file?"
+        yield text, answers, [node]
+
+
+def default_value(module: SourceModule) -> Questions:
+    """What is the default of a parameter?"""
+    for text, default in _defaults(module):
+        if answers := module.literal(default):
+            yield text, answers, [default]
+
+
+def default_through_constant(module: SourceModule) -> Questions:
+    """What is the default of a parameter, where that is a constant of the file?"""
+    for text, default in _defaults(module):
+        if isinstance(default, ast.Name) and default.id in module.constants:
+            assigned, answers = module.constants[default.id]
+            yield text, answers, [default, assigned]
+
+
+def _defaults(module: SourceModule) -> Iterator[tuple[str, ast.expr]]:
+    """The question about every parameter that has a default, and that default."""
+    for function in module.functions.values():
+        given = function.node.args
+        positional = [*given.posonlyargs, *given.args]
+        with_default = positional[len(positional) - len(given.defaults) :]
+        defaults = [
+            *zip(with_default, given.defaults, strict=True),
+            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+        ]
+        for parameter, default in defaults:
+            if default is not None:
+                name = f"parameter `{parameter.arg}` of `{function.name}`"
+                yield f"What value does {name} have by default?", default
+
+
+def base_class(module: SourceModule) -> Questions:
+    """Which class does a class with one base inherit from?"""
+    for owner in module.classes.values():
+        if base := _base(owner):
+            text = f"Which class does `{owner.name}` inherit from?"
+            yield text, base.answers, [base.node]
+
+
+def base_of_base(module: SourceModule) -> Questions:
+    """Which class does a class's base inherit from, where the file defines both?"""
+    for owner in module.classes.values():
+        near = _base(owner)
+        if near and near.name in module.classes and (far := _base(module.classes[near.name])):
+            text = f"Which class does the base class of `{owner.name}` inherit from?"
+            yield text, far.answers, [near.node, far.node]
+
+
+def _base(owner: ast.ClassDef) -> Reference | None:
+    """The one base of a class; None where there are none, several, or keywords."""
+    if len(owner.bases) != 1 or owner.keywords:
+        return None
+    name = dotted(owner.bases[0])
+    return None if name in (None, "object") else Reference(str(name), owner.bases[0])
+
+
+def first_parameter(module: SourceModule) -> Questions:
+    """What is the first parameter of a function, or of a method after ``self``?"""
+    for function in module.functions.values():
+        if parameter := _parameter(function):
+            asked = f"the function `{function.name}`"
+            if function.is_method:
+                asked = f"`{function.name}` after `{function.node.args.args[0].arg}`"
+            text = f"What is the first parameter of {asked}?"
+            yield text, (parameter.arg,), [parameter]
+
+
+def _parameter(function: Function) -> ast.arg | None:
+    """The first parameter by position, of a method the one after ``self`` or ``cls``."""
+    given = function.node.args
+    positional = [*given.posonlyargs, *given.args]
+    if function.is_method:
+        if given.posonlyargs or not given.args or given.args[0].arg not in ("self", "cls"):
+            return None
+        positional = positional[1:]
+    return positional[0] if positional else None
+
+
+def raised_exception(module: SourceModule) -> Questions:
+    """Which exception does a function raise, where all its ``raise`` name the same one?"""
+    for function in module.functions.values():
+        if raised := _raised(module, function):
+            yield f"Which exception does `{function.name}` raise?", raised.answers, [raised.node]
+
+
+def base_of_raised(module: SourceModule) -> Questions:
+    """Which class does the exception that a function raises inherit from?"""
+    for function in module.functions.values():
+        raised = _raised(module, function)
+        owner = module.classes.get(raised.name) if raised else None
+        if raised and owner and (base := _base(owner)):
+            text = f"Which class does the exception that `{function.name}` raises inherit from?"
+            yield text, base.answers, [raised.node, base.node]
+
+
+def _raised(module: SourceModule, function: Function) -> Reference | None:
+    """The one exception that a function's own ``raise`` statements name."""
+    raised: list[Reference] = []
+    for node in function.raises:
+        exception = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        name = dotted(exception)
+        # A bare raise, a variable, a factory: what comes out of these no reading shows.
+        if exception is None or name is None or not name.rpartition(".")[2][0].isupper():
+            return None
+        raised.append(Reference(name, exception))
+    return _only(module, raised)
+
+
+def called_function(module: SourceModule) -> Questions:
+    """Which function of the file does a function call, where it calls just one of them?"""
+    for function in module.functions.values():
+        if called := _called(module, function):
+            text = "Which function defined at the top level of this file does "
+            yield f"{text}`{function.name}` call?", (called.name,), [called.node]
+
+
+def parameter_of_called(module: SourceModule) -> Questions:
+    """What is the first parameter of the one function of the file that a function calls?"""
+    for function in module.functions.values():
+        called = _called(module, function)
+        if called and (parameter := _parameter(module.functions[called.name])):
+            text = (
+                "What is the first parameter of the function, defined at the top level of this "
+                f"file, that `{function.name}` calls?"
+            )
+            yield text, (parameter.arg,), [called.node, parameter]
+
+
+def _called(module: SourceModule, function: Function) -> Reference | None:
+    """The one function of the top level that another calls by its name."""
+    names = (call.func for call in function.calls if isinstance(call.func, ast.Name))
+    called = [
+        Reference(name.id, name)
+        for name in names
+        if name.id in module.functions and not module.functions[name.id].is_method
+    ]
+    only = _only(module, called)
+    return None if only and only.name == function.name else only
+
+
+def _only(module: SourceModule, references: Sequence[Reference]) -> Reference | None:
+    """The first of the references in the text where all are of one name."""
+    if len({one.name for one in references}) != 1:
+        return None
+    return min(references, key=lambda one: module.offset(one.node))
