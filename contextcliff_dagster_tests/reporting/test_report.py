@@ -23,8 +23,7 @@ from contextcliff_dagster.contracts.results import ResultError, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.figures.report_figure import plot_report
 from contextcliff_dagster.reporting.figures.sparkline import sparkline
-from contextcliff_dagster.reporting.json_report import machine_report
-from contextcliff_dagster.reporting.report import write_report
+from contextcliff_dagster.reporting.report import machine_report, write_report
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 from contextcliff_dagster_tests.support.records.reports import (
     page_of,

@@ -170,23 +170,21 @@ def _print(done: Sequence[Analyzed]) -> None:
 def _report(
     done: Sequence[Analyzed], out: Path, errors: Sequence[ContextCliffError]
 ) -> tuple[Path, ...]:
-    from contextcliff_dagster.reporting.report import BESIDE, write_report
+    from contextcliff_dagster.reporting.length_profile.page import PICTURES
+    from contextcliff_dagster.reporting.report import write_report
 
     names = [item.result.model for item in done]
     answers = [item.answers for item in done if item.answers is not None]
     records = None
-    # Answers are found by their model's name: where two files share one, none can be told apart.
+    # Answers belong to a model by its name: where two files share one, nothing tells them apart.
     if answers and len(set(names)) == len(names):
         import pandas as pd
 
         records = pd.concat(answers, ignore_index=True)
     files = list(dict.fromkeys(item.path.name for item in done))
     title = f"Scores of {', '.join(files[:4])}" + (" and others" if len(files) > 4 else "")
-    written = write_report(
-        [item.result for item in done],
-        records,
-        out,
-        title=title,
-        notes=[f"Left out: {error}" for error in errors],
-    )
-    return (*filter(None, written), *(path for name in BESIDE if (path := out / name).exists()))
+    notes = [f"Left out: {error}" for error in errors]
+    results = [item.result for item in done]
+    written = write_report(results, records, out, title=title, notes=notes)
+    pictures = (out / picture.file for picture in PICTURES)
+    return (*filter(None, written), *(path for path in pictures if path.exists()))

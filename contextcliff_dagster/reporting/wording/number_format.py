@@ -51,18 +51,17 @@ def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:
     return f"{found / 1000:,.1f} s" if found >= 1000 else f"{found:.0f} ms"
 
 
-def interval(low: Any, high: Any) -> str | None:
-    """``[0.93, 0.99]``, or None where either end is missing."""
-    if number(low) is None or number(high) is None:
-        return None
-    return f"[{score(low)}, {score(high)}]"
+def located(at: Any, low: Any, high: Any) -> str:
+    """A length in tokens with its interval: ``575 [477, 701]``."""
+    return f"{tokens(at)} [{tokens(low)}, {tokens(high)}]"
 
 
 def estimate(mean: Any, low: Any, high: Any) -> str:
     """``0.98 [0.93, 0.99]``; says ``(no interval)`` where the mean has none."""
     if number(mean) is None:
         return NOT_MEASURED
-    return f"{score(mean)} {interval(low, high) or '(no interval)'}"
+    known = number(low) is not None and number(high) is not None
+    return f"{score(mean)} {f'[{score(low)}, {score(high)}]' if known else '(no interval)'}"
 
 
 def count(value: Any, noun: str) -> str:
