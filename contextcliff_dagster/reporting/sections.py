@@ -1,7 +1,7 @@
 """A report as data: sections of blocks, which Markdown (and other formats) render.
 
-Belongs here: what a section may hold. Does not belong here: what is said (`length_profile`, the
-experiments), and how one format writes it (`markdown.render`).
+Belongs here: what a section may hold. Does not belong here: what a report states
+(`length_profile`, the experiments), and how one format writes it (`markdown.render`).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def draw_answers(
     """Every scored answer of one model.
 
     Exact zeros and ones, which would hide each other on two lines, are spread over a lane below 0
-    or above 1 (a density from ``_MANY`` on); what lies between stands at its own height.
+    or above 1 (a density from ``_MANY`` on); what lies between is at its own height.
     """
     colour = look(row).colour
     height = lane_height(models)

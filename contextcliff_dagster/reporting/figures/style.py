@@ -1,6 +1,6 @@
 """The look shared by every picture: models, zones, token ticks, text that can be drawn.
 
-Colours are told apart with any colour vision (after Okabe and Ito's set, darkened); since a report
+Colours are distinct with any colour vision (after Okabe and Ito's set, darkened); since a report
 is also printed in grey, marker and line style differ too, and zones differ in lightness.
 """
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def confounds_sentence(result: Cliffs) -> str | None:
-    """Whether a changing mix of questions explains the loss; ``None`` where nobody looked."""
+    """Whether a changing mix of questions explains the loss; ``None`` if not assessed."""
     confounds = result.confounds
     if confounds.identified == "no":
         return "Length is not shown to be the cause: see the warnings."
@@ -115,5 +115,5 @@ def scatter_sentence(result: Cliffs) -> str | None:
     if p is None:
         return f"{head}: not tested; {signal.refused_because}."
     window = f"{tokens(signal.from_tokens)} to {tokens(signal.to_tokens)} tokens"
-    found = "found" if p <= 0.05 else "none found"
-    return f"{head}: {found} (the most at {window}, p = {p:.3f}, level {level(0.05)})."
+    outcome = "found" if p <= 0.05 else "none found"
+    return f"{head}: {outcome} (the most at {window}, p = {p:.3f}, level {level(0.05)})."

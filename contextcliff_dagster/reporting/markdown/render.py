@@ -64,18 +64,14 @@ def as_text(sections: Sequence[Section]) -> list[str]:
                 case Bullets(items):
                     lines += ["", *_bullets(items, _words)]
                 case DataTable(columns, rows, caption):
-                    body = [[_cell(cell, _words) for cell in row] for row in (columns, *rows)]
-                    lines += ["", *([caption] if caption else ()), *in_columns(body)]
+                    cells = [[_cell(cell, _words) for cell in row] for row in (columns, *rows)]
+                    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+                    lines += ["", *([caption] if caption else ())]
+                    lines += [
+                        "  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip()
+                        for r in cells
+                    ]
     return lines
-
-
-def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each of ``rows``, with cells of one column below each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def as_json(sections: Sequence[Section]) -> list[dict[str, Any]]:

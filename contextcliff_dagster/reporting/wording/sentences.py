@@ -43,7 +43,7 @@ def score_name(cliffs: Cliffs, *, short: bool = False) -> str:
 
 
 def labels(results: Sequence[Cliffs]) -> list[str]:
-    """One name per result; a model that appears twice is told apart by campaign or place."""
+    """One name per result; one that appears twice has its campaign or a number, too."""
     names = [r.model or "unnamed model" for r in results]
     counts = Counter(names)
     unique = [
