@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contextcliff_dagster.contracts import SCHEMA_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
-from contextcliff_dagster.reporting.length_profile.page import PICTURES, report_sections
+from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_sections
 from contextcliff_dagster.reporting.sections import Section, map_texts
 from contextcliff_dagster.reporting.wording.sentences import comparison, labels
 from contextcliff_dagster.store import write_atomic
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class ReportFiles(NamedTuple):
     """Where the files lie; ``png`` is None for a study without a length profile.
 
-    `PICTURES` whose contents were measured lie in the same folder.
+    Those of `all_pictures` that have something to show lie in the same folder.
     """
 
     md: Path
@@ -62,7 +62,7 @@ def write_report(
     title, notes = redact(title), redact(list(notes))
     # The answers are matched to the results by names as they were measured, so before redaction.
     png = plot_report(results, _renamed(records, cliffs, results))
-    drawn = {picture.file: picture.draw(results) for picture in PICTURES}
+    drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
     pictures = [file for file, content in drawn.items() if content is not None]
     page = report_sections(results, title=title, notes=notes, pictures=pictures)
     machine = json.dumps(

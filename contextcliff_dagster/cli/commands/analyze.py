@@ -172,7 +172,7 @@ def _print(done: Sequence[Analyzed]) -> None:
 def _report(
     done: Sequence[Analyzed], out: Path, errors: Sequence[ContextCliffError]
 ) -> tuple[Path, ...]:
-    from contextcliff_dagster.reporting.length_profile.page import PICTURES
+    from contextcliff_dagster.reporting.length_profile.page import all_pictures
     from contextcliff_dagster.reporting.report import write_report
 
     names = [item.result.model for item in done]
@@ -188,5 +188,5 @@ def _report(
     notes = [f"Left out: {error}" for error in errors]
     results = [item.result for item in done]
     written = write_report(results, records, out, title=title, notes=notes)
-    pictures = (out / picture.file for picture in PICTURES)
+    pictures = (out / picture.file for picture in all_pictures())
     return (*filter(None, written), *(path for path in pictures if path.exists()))

@@ -6,8 +6,8 @@ evidence, levels side by side, and the controls; a block of panels per model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.reporting.figures.style import (
     FAINT,
@@ -147,24 +147,19 @@ def _evidence(
     groups = [group for group in curve.groups if group.mean is not None] if curve else []
     if len(groups) < 2:
         return None
-    means = [
-        (
-            middle(group.low, group.high),
-            *(group.mean, group.at_equal_length),
-            *(group.at_equal_length_low, group.at_equal_length_high),
-        )
-        for group in groups
-    ]
+    means = []
+    for group in groups:
+        low, high = group.at_equal_length_low, group.at_equal_length_high
+        means.append((middle(group.low, group.high), group.mean, group.at_equal_length, low, high))
     return empty._replace(series=_raw_and_equal(means, "at equal length", colour))
 
 
 def _raw_and_equal(
-    means: Iterable[tuple[float, Number, Number, Number, Number]], label: str, colour: str
+    means: Sequence[tuple[float, Number, Number, Number, Number]], label: str, colour: str
 ) -> list[Series]:
     """From x, mean as measured, mean with one thing held equal and its interval: two lines."""
-    rows = list(means)
-    raw = [(x, mean, None, None) for x, mean, *_ in rows if mean is not None]
-    equal = [(x, mean, low, high) for x, _, mean, low, high in rows if mean is not None]
+    raw = [(x, mean, None, None) for x, mean, *_ in means if mean is not None]
+    equal = [(x, mean, low, high) for x, _, mean, low, high in means if mean is not None]
     return [Series("as measured", raw, SOFT_INK, "D", True), Series(label, equal, colour)]
 
 
@@ -199,14 +194,16 @@ def _by_bin(
     label: str,
     bins: Sequence[BinMean | BinResult],
     medians: Mapping[str, float],
-    *look: Any,
+    colour: str,
+    marker: str = "o",
+    hollow: bool = False,
 ) -> Series:
     points = [
         (medians[b.bin], b.mean, b.ci_low, b.ci_high)
         for b in bins
         if b.bin in medians and b.mean is not None
     ]
-    return Series(label, points, *look)
+    return Series(label, points, colour, marker, hollow)
 
 
 def _draw(axes: Axes, content: Panel, *, first: bool) -> None:

@@ -101,7 +101,11 @@ PARTS = (
     ),
     Part(more_data_sections),
 )
-PICTURES = tuple(part.picture for part in PARTS if part.picture)
+
+
+def all_pictures() -> list[Picture]:
+    """The pictures of `PARTS`."""
+    return [part.picture for part in PARTS if part.picture]
 
 
 def report_sections(
@@ -110,7 +114,7 @@ def report_sections(
     """Return the page's sections, the first with its title.
 
     ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
-    the warnings. ``pictures``: those files of `PICTURES` that are there.
+    the warnings. ``pictures``: those files of `all_pictures` that are there.
     """
     names = labels(cliffs)
     main = Figure(Path("report.png"), "Score and SD against natural document length")
