@@ -35,7 +35,7 @@ def over_data(options: StudyOptions) -> Study:
 
     Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
     token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones;
-    for verbatim recall whether the words stand in the reply.
+    for verbatim recall whether the words are in the reply.
 
     Raises:
         ContextCliffError: the options contradict each other, or it is not clear what the path is.
@@ -56,15 +56,15 @@ def over_data(options: StudyOptions) -> Study:
     tokenizer = "tiktoken:o200k_base"
     for name in models[:1]:
         tokenizer = entries[name].tokenizer or tokenizer
-    given = str(options.data)
-    path = local_copy(given) if is_url(given) else Path(given).expanduser().absolute()
+    data = str(options.data)
+    path = local_copy(data) if is_url(data) else Path(data).expanduser().absolute()
     questions = _questions(options.questions, path)
     source = recognise(path, questions)
     recall = questions == "recall"
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:30] or "file"
     task = TASK_ALIASES.get(options.task, options.task) if options.task else None
-    label = f"-{re.sub(r'[^a-z0-9]+', '-', task.lower())[:16].strip('-')}" if task else ""
-    label = "-recall" if recall else label
+    label = re.sub(r"[^a-z0-9]+", "-", (task or "").lower())[:16].strip("-")
+    label = "recall" if recall else label
     lengths = tokenizer if base.corpus.kind == "reference" else base.tokenizer
     # All that the sample depends on: what differs in one of these never shares a manifest.
     parts = [str(path), task, lengths, base.name, *([questions] if questions else [])]
@@ -75,7 +75,7 @@ def over_data(options: StudyOptions) -> Study:
     # A prompt that begins the answer with the question wants the bare beginning of the statement.
     if recall and "{question}" in (base.prompt.answer_prefix or ""):
         corpus["recall_question"] = "beginning"
-    name = f"data-{stem}-{digest}{label}".rstrip("-")
+    name = f"data-{stem}-{digest}-{label}".rstrip("-")
     changes: dict[str, Any] = {
         "name": name,
         "description": f"Verbatim recall of {path}." if recall else f"Examples of {path}.",
@@ -112,7 +112,7 @@ def _bins(name: str, corpus: Mapping[str, Any], most: int) -> int:
     return min(most, max(2, FolderCorpus(options).count_to_read() // _FILES_PER_BIN))
 
 
-def _questions(given: str | None, path: Path) -> str | None:
+def _questions(name: str | None, path: Path) -> str | None:
     """``recall``, or the file of questions: from here, or else from the folder of documents.
 
     Raises:
@@ -120,14 +120,13 @@ def _questions(given: str | None, path: Path) -> str | None:
     """
     from pathlib import Path
 
-    if given is None or given == "recall":
-        return given
-    here = Path(given).expanduser().absolute()
-    there = (path if path.is_dir() else path.parent) / given
-    for file in (here, there):
+    if name is None or name == "recall":
+        return name
+    in_folder = (path if path.is_dir() else path.parent) / name
+    for file in (Path(name).expanduser().absolute(), in_folder):
         if file.is_file():
             return str(file)
     raise StudyError(
-        f"--questions {given}: there is no such file here or in {there.parent}; name a table of "
+        f"--questions {name}: there is no such file here or in {in_folder.parent}; name a table of "
         "questions, or `recall`."
     )

@@ -51,9 +51,8 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, attribute = _COMMANDS[cmd_name]
-        room = "contextcliff_dagster.cli.commands"
-        command = getattr(importlib.import_module(f"{room}.{module}"), attribute)
-        assert isinstance(command, click.Command)
+        commands = importlib.import_module(f"contextcliff_dagster.cli.commands.{module}")
+        command: click.Command = getattr(commands, attribute)
         return command
 
     def resolve_command(

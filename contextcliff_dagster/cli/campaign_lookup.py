@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 
 
 def profiled_campaigns(store: Store, study: str) -> list[str]:
     """Campaigns of ``study`` with a profile in the store, oldest first."""
-    there = {path.parents[1].name for path in _profiles(store, study)}
+    profiles = (store.study_dir(study) / "profiles").glob("*/*/cliffs.json")
+    profiled = {path.parents[1].name for path in profiles}
     if not store.has_ledger:
-        return sorted(there)
+        return sorted(profiled)
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
     with Ledger.open(store.ledger) as ledger:
         begun = [campaign.name for campaign in list_campaigns(ledger, study)]
-    return [*sorted(there - set(begun)), *(name for name in begun if name in there)]
+    return [*sorted(profiled - set(begun)), *(name for name in begun if name in profiled)]
 
 
 def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> str:
@@ -27,21 +26,17 @@ def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> 
     Raises:
         StudyError: there is none, or not that one; the sentence lists those there are.
     """
-    there = profiled_campaigns(store, study)
-    if not there:
+    campaigns = profiled_campaigns(store, study)
+    if not campaigns:
         raise StudyError(
             f"Study {study!r} has no length profile in {store.root}; measure it with "
             f"`contextcliff profile {study}`."
         )
     if campaign is None:
-        return there[-1]
-    if campaign not in there:
+        return campaigns[-1]
+    if campaign not in campaigns:
         raise StudyError(
             f"Study {study!r} has no profile of a campaign {campaign!r} in {store.root}; it has "
-            f"{', '.join(there)}."
+            f"{', '.join(campaigns)}."
         )
     return campaign
-
-
-def _profiles(store: Store, study: str) -> list[Path]:
-    return list((store.study_dir(study) / "profiles").glob("*/*/cliffs.json"))

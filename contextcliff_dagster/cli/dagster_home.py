@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,6 @@ from contextcliff_dagster.store import PACKAGE, Store, checkout_root
 
 if TYPE_CHECKING:
     import dagster as dg
-
 
 COMMAND_LINE = "command line"
 """What started a run, as one of its tags says."""
@@ -33,19 +34,13 @@ def dagster_home(store: Store) -> Path:
     return store.root / "dagster_home"
 
 
-def shipped_config() -> Path:
-    """The dagster.yaml of the package (installed) or of the checkout."""
-    return _shipped("dagster.yaml", "dagster_home/dagster.yaml")
-
-
-def shipped_workspace() -> Path:
-    """The workspace.yaml of the package (installed) or of the checkout: it names the location."""
-    return _shipped("workspace.yaml", "workspace.yaml")
-
-
-def _shipped(name: str, in_checkout: str) -> Path:
+def shipped(name: str) -> Path:
+    """``dagster.yaml`` or ``workspace.yaml`` of the package (installed) or of the checkout."""
     installed = PACKAGE / name
-    return installed if installed.is_file() else PACKAGE.parent / in_checkout
+    if installed.is_file():
+        return installed
+    folder = "dagster_home" if name == "dagster.yaml" else "."
+    return PACKAGE.parent / folder / name
 
 
 def prepare_home(store: Store) -> Path:
@@ -56,26 +51,21 @@ def prepare_home(store: Store) -> Path:
     """
     home = dagster_home(store)
     ours = "DAGSTER_HOME" not in os.environ
-    try:
+    with _as_store_error(home, "point --store or CONTEXTCLIFF_HOME at a writable folder"):
         home.mkdir(parents=True, exist_ok=True)
         config = home / "dagster.yaml"
         if ours and not config.is_file():
             temporary = home / f".dagster.yaml.{os.getpid()}"
-            shutil.copyfile(shipped_config(), temporary)
+            shutil.copyfile(shipped("dagster.yaml"), temporary)
             temporary.replace(config)
         if not os.access(home, os.W_OK):
             raise PermissionError(13, "Permission denied", str(home))
-    except OSError as fault:
-        raise StoreError(
-            f"Cannot write {home} ({fault.strerror}), where Dagster keeps its runs; point --store "
-            "or CONTEXTCLIFF_HOME at a writable folder."
-        ) from fault
     os.environ["DAGSTER_HOME"] = str(home)
     return home
 
 
 def open_instance(store: Store) -> dg.DagsterInstance:
-    """The Dagster instance of the store's home, initialised once whoever comes first.
+    """The Dagster instance of the store's home, initialised once by the first process.
 
     Two processes that use a fresh SQLite home at the same moment corrupt it, so the first use
     happens under a lock; a marker says that it is done.
@@ -91,19 +81,24 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     ready = home / ".initialised"
     if ready.exists():
         return dg.DagsterInstance.get()
+    advice = "free some space or point --store at a writable folder"
+    with _as_store_error(home, advice), (home / ".initialising").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        instance = dg.DagsterInstance.get()
+        if not ready.exists():
+            # Each of the three storages makes its tables when it is first asked.
+            instance.get_runs_count()
+            instance.all_asset_keys()
+            instance.all_instigator_state()
+            ready.touch()
+        return instance
+
+
+@contextmanager
+def _as_store_error(home: Path, advice: str) -> Iterator[None]:
     try:
-        with (home / ".initialising").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            instance = dg.DagsterInstance.get()
-            if not ready.exists():
-                # Each of the three storages makes its tables when it is first asked.
-                instance.get_runs_count()
-                instance.all_asset_keys()
-                instance.all_instigator_state()
-                ready.touch()
-            return instance
-    except OSError as fault:
+        yield
+    except OSError as error:
         raise StoreError(
-            f"Cannot write {home} ({fault.strerror}), where Dagster keeps its runs; free some "
-            "space or point --store at a writable folder."
-        ) from fault
+            f"Cannot write {home} ({error.strerror}), where Dagster keeps its runs; {advice}."
+        ) from error

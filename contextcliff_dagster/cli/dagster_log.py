@@ -16,7 +16,7 @@ _WRITTEN_PAST_ITS_LOGGERS = "Exception while writing logger call to event log"
 class _WithoutAsides:
     """A stream without what Dagster writes to stderr by hand when its event log cannot be written.
 
-    The fault itself reaches the person as a sentence: the next event of a step raises it.
+    The error itself reaches the person as a sentence: the next event of a step raises it.
     """
 
     def __init__(self, stream: TextIO) -> None:

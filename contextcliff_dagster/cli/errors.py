@@ -1,6 +1,6 @@
-"""Every fault becomes one sentence on stderr and an exit code; tracebacks only on `--debug`.
+"""Every error becomes one sentence on stderr and an exit code; tracebacks only on `--debug`.
 
-Exit codes: 0 done, 1 a fault of ours (a log is kept), 2 something the user can act on, 130
+Exit codes: 0 done, 1 an error of ours (a log is kept), 2 something the user can act on, 130
 interrupted from the keyboard. 3: two things that were compared are not the same. 4: a call is above
 the cap of a policy.
 """
@@ -8,6 +8,7 @@ the cap of a policy.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import tempfile
@@ -21,32 +22,32 @@ import click
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.store import store_root
 
-DONE, OUR_FAULT, YOUR_TURN, DIFFERENT, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, INTERNAL_ERROR, USER_ERROR, DIFFERENT, INTERRUPTED = 0, 1, 2, 3, 130
 
-# Names, not classes: importing Dagster only to compare exception types would cost every command
+# A name, not a class: importing Dagster only to compare exception types would cost every command
 # its import time.
-_DAGSTER_INTERRUPTS = ("DagsterExecutionInterruptedError",)
+_DAGSTER_INTERRUPT = "DagsterExecutionInterruptedError"
 
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, with a clause about what is kept."""
 
 
-def is_interruption(fault: BaseException) -> bool:
-    """Whether ``fault`` is Ctrl-C, or Dagster's word for it, and nothing else went wrong before."""
-    causes = list(chain(fault))
+def is_interruption(error: BaseException) -> bool:
+    """Whether ``error`` is Ctrl-C, or Dagster's word for it, and nothing else went wrong before."""
+    causes = list(_chain(error))
     if any(isinstance(cause, ContextCliffError) for cause in causes):
         return False
     return any(
-        isinstance(cause, KeyboardInterrupt) or type(cause).__name__ in _DAGSTER_INTERRUPTS
+        isinstance(cause, KeyboardInterrupt) or type(cause).__name__ == _DAGSTER_INTERRUPT
         for cause in causes
     )
 
 
-def chain(fault: BaseException) -> Iterator[BaseException]:
-    """``fault`` and what it was raised from, outermost first, each once."""
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """``error`` and what it was raised from, outermost first, each once."""
     seen: set[int] = set()
-    current: BaseException | None = fault
+    current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         yield current
@@ -62,7 +63,7 @@ def sentence(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """One line on stderr; a closed stderr is nobody's fault."""
+    """One line on stderr; a closed stderr is no error."""
     with contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
@@ -82,100 +83,84 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
         return code if isinstance(code, int) else DONE
     except BrokenPipeError:
         return _reader_left()
-    except (KeyboardInterrupt, click.Abort) as fault:
-        return _interrupted(resume, fault)
-    except BaseException as fault:
-        if isinstance(fault, SystemExit):
-            # click meets a closed pipe first: it wraps stdout and leaves with 1.
-            if "PacifyFlush" in type(sys.stdout).__name__:
-                return _reader_left()
-            return fault.code if isinstance(fault.code, int) else OUR_FAULT
+    except (KeyboardInterrupt, click.Abort) as error:
+        return _interrupted(resume, error)
+    except SystemExit as error:
+        # click meets a closed pipe first: it wraps stdout and leaves with 1.
+        if "PacifyFlush" in type(sys.stdout).__name__:
+            return _reader_left()
+        return error.code if isinstance(error.code, int) else INTERNAL_ERROR
+    except BaseException as error:
         if debug:
-            traceback.print_exception(fault)
-        return _explain(fault, resume)
+            traceback.print_exception(error)
+        return _explain(error, resume)
 
 
 def _reader_left() -> int:
-    # Whoever read our output has seen enough (`| head`): nothing is wrong, but nothing may be
+    # Who read our output has seen enough (`| head`): nothing is wrong, but nothing may be
     # flushed to the closed pipe when the interpreter ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return DONE
 
 
-def _interrupted(resume: str, fault: BaseException) -> int:
+def _interrupted(resume: str, error: BaseException) -> int:
     # click turns KeyboardInterrupt into Abort and keeps ours as its cause.
-    kept = next((str(c) for c in chain(fault) if isinstance(c, Interrupted)), "")
+    kept = next((str(c) for c in _chain(error) if isinstance(c, Interrupted)), "")
     say(f"Interrupted: {kept or 'every finished call is kept'}; go on with `{resume}`.")
     return INTERRUPTED
 
 
-def _explain(fault: BaseException, resume: str) -> int:
-    causes = list(chain(fault))
-    # What broke is said before that somebody stopped it: Dagster reports a failed step's
-    # interruption too.
+def _explain(error: BaseException, resume: str) -> int:
+    causes = list(_chain(error))
+    # What broke comes before that it was stopped: Dagster reports a failed step's interruption too.
     for cause in causes:
         if isinstance(cause, ContextCliffError):
             say(f"contextcliff: {sentence(str(cause))}")
-            return YOUR_TURN
+            return USER_ERROR
         if isinstance(cause, click.ClickException):
             say(f"contextcliff: {sentence(cause.format_message())}")
             return cause.exit_code
-    if is_interruption(fault):
-        return _interrupted(resume, fault)
+    if is_interruption(error):
+        return _interrupted(resume, error)
     for cause in causes:
-        if (text := disk_sentence(cause)) is not None:
+        if (text := _disk_sentence(cause)) is not None:
             say(f"contextcliff: {text}")
-            return YOUR_TURN
-    log = keep_log(fault)
+            return USER_ERROR
     say(
         f"contextcliff: This should not have happened ({type(causes[-1]).__name__}: "
-        f"{sentence(str(causes[-1]) or 'no message')[:200]} Please report it with {log}; "
-        "what is measured so far is kept)."
+        f"{sentence(str(causes[-1]) or 'no message')[:200]} Please report it with "
+        f"{_keep_log(error)}; what is measured so far is kept)."
     )
-    return OUR_FAULT
+    return INTERNAL_ERROR
 
 
-def disk_sentence(fault: BaseException) -> str | None:
-    """A sentence for faults of the disk that no room has put into words, else None.
+def _disk_sentence(error: BaseException) -> str | None:
+    """A sentence for errors of the disk that no room has put into words, else None.
 
     SQLite and Dagster's own storage meet a full or read-only disk too, and say so only in text.
     """
-    import errno
-
-    text = str(fault).lower()
-    kept = "what is measured so far is kept"
-    file = fault.filename if isinstance(fault, OSError) else None
-    where = f" {file}" if file else f" the store {store_root()}"
-    number = fault.errno if isinstance(fault, OSError) else None
-    if (
-        number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        or "disk is full" in text
-        or "disk i/o error" in text
-    ):
-        return (
-            f"Cannot write{where}: the disk is full; free some space and run the same command "
-            f"again ({kept})."
-        )
-    if number in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly database" in text:
-        return (
-            f"Cannot write{where}: it is read-only; point --store or CONTEXTCLIFF_HOME at a "
-            f"writable folder ({kept})."
-        )
-    if "unable to open database file" in text:
-        return (
-            f"Cannot open a database in{where}; check that --store or CONTEXTCLIFF_HOME is a "
-            f"writable folder ({kept})."
-        )
-    return None
+    text, number = str(error).lower(), getattr(error, "errno", None)
+    where = getattr(error, "filename", None) or f"the store {store_root()}"
+    full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if full or "disk is full" in text or "disk i/o error" in text:
+        free = "free some space and run the same command again"
+        advice = f"Cannot write {where}: the disk is full; {free}"
+    elif number in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly database" in text:
+        point = "point --store or CONTEXTCLIFF_HOME at a writable folder"
+        advice = f"Cannot write {where}: it is read-only; {point}"
+    elif "unable to open database file" in text:
+        check = "check that --store or CONTEXTCLIFF_HOME is a writable folder"
+        advice = f"Cannot open a database in {where}; {check}"
+    else:
+        return None
+    return f"{advice} (what is measured so far is kept)."
 
 
-def keep_log(fault: BaseException) -> Path:
+def _keep_log(error: BaseException) -> Path:
     """Write the traceback to a file in the temporary folder and return its path."""
     stamp = time.strftime("%Y%m%dT%H%M%S")
     handle, name = tempfile.mkstemp(prefix=f"contextcliff-{stamp}-", suffix=".log")
     with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as log:
-        log.write(
-            f"command: {' '.join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv))}\n"
-        )
-        log.writelines(traceback.format_exception(fault))
+        log.write(f"command: {' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}\n")
+        log.writelines(traceback.format_exception(error))
     return Path(name)

@@ -44,22 +44,14 @@ def log_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options, given to ``command`` as one ``log: LogOptions``."""
 
     @functools.wraps(command)
-    def gathered(
-        metric: str | None,
-        own_score: Any,
-        tokenizer: str | None,
-        documents: Path | None,
-        partial: bool,
-        **given: Any,
-    ) -> None:
+    def gathered(**given: Any) -> None:
         from contextcliff_dagster.score_files import LogOptions
 
-        if metric is not None and own_score is not None:
+        names = ("metric", "own_score", "tokenizer", "documents", "partial")
+        options = {name: given.pop(name) for name in names}
+        if options["metric"] is not None and options["own_score"] is not None:
             raise click.UsageError("--metric takes a log's score and --score makes one: choose one")
-        log = LogOptions(
-            metric, own_score, tokenizer, documents, partial, open_tokenizer=_open_tokenizer
-        )
-        command(log=log, **given)
+        command(log=LogOptions(**options, open_tokenizer=_open_tokenizer), **given)
 
     return _OPTIONS(gathered)
 

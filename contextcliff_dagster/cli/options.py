@@ -24,11 +24,13 @@ DEFAULT_STUDY = "reference"
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """What the person asked to be measured; None means the study's own value."""
+    """What the person asked to be measured; None means the study's own value.
+
+    ``data``: a path, or the address of a file.
+    """
 
     study: str | None
     data: str | Path | None = None
-    """A path, or the address of a file."""
     dataset: str | None = None
     task: str | None = None
     models: tuple[str, ...] = ()
@@ -42,10 +44,10 @@ class Finite(click.FloatRange):
     """A number in a range; not ``nan``, which lies in each, and not ``inf``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
             self.fail(f"{value!r} is not an amount.", param, ctx)
-        return found
+        return number
 
 
 def as_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -75,12 +77,14 @@ def _use_store(ctx: click.Context, _: click.Parameter, folder: Path | None) -> N
         os.environ["CONTEXTCLIFF_HOME"] = str(folder.expanduser().absolute())
 
 
-def _no_value(*_: object) -> None:
-    """`--debug` is read before parsing, so that parsing errors obey it too."""
-
-
-debug_option = click.option(
-    "--debug", is_flag=True, callback=_no_value, expose_value=False, help="Show tracebacks."
+# Read before parsing, so that parsing errors obey it too: see `app.main`.
+debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+verbose_option = click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
+profiled_campaign_option = click.option(
+    "--campaign", metavar="NAME", help="This campaign (default: the newest profiled)."
+)
+kept_campaign_option = click.option(
+    "--campaign", metavar="NAME", help="Only this campaign (default: all of them)."
 )
 
 common_options = together(
@@ -126,12 +130,11 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
 
     ``--model`` is among them where the command has it: it means something else in each.
     """
-    names = [field.name for field in fields(StudyOptions)]
 
     @functools.wraps(command)
     def gathered(**given: Any) -> None:
-        options = StudyOptions(**{name: given.pop(name) for name in names if name in given})
-        command(options=options, **given)
+        names = [field.name for field in fields(StudyOptions) if field.name in given]
+        command(options=StudyOptions(**{name: given.pop(name) for name in names}), **given)
 
     return _STUDY(gathered)
 
@@ -169,25 +172,22 @@ spending_options = together(
     ),
     click.option("--campaign", metavar="NAME", help="Go on with this campaign (default: newest)."),
     click.option("--yes", is_flag=True, help="Do not ask before spending money."),
-    click.option("--verbose", is_flag=True, help="Show Dagster's own log."),
+    verbose_option,
 )
 
 
-class HalfWidth(click.ParamType):  # type: ignore[type-arg]
+def _half_width(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """``5%`` or ``5``: a percentage, as a share."""
-
-    name = "percent"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        try:
-            share = float(str(value).strip().removesuffix("%")) / 100.0
-        except ValueError:
-            self.fail(f"{value!r} is not a percentage; write e.g. 5%.", param, ctx)
-        if not 0.01 <= share <= 0.25:
-            self.fail(f"{value} is not between 1% and 25%.", param, ctx)
-        return share
+    if value is None:
+        return None
+    try:
+        share = float(value.strip().removesuffix("%")) / 100.0
+    except ValueError:
+        problem = f"{value!r} is not a percentage; write e.g. 5%."
+        raise click.BadParameter(problem, ctx, param) from None
+    if not 0.01 <= share <= 0.25:
+        raise click.BadParameter(f"{value} is not between 1% and 25%.", ctx, param)
+    return share
 
 
 targeted_options = together(
@@ -199,7 +199,7 @@ targeted_options = together(
     ),
     click.option(
         "--until",
-        type=HalfWidth(),
+        callback=_half_width,
         metavar="W%",
         help="Stop when it is located to ± W% of the lengths (default with --pilot: 5%).",
     ),
@@ -213,26 +213,26 @@ targeted_options = together(
 )
 
 
-class ControlList(click.ParamType):  # type: ignore[type-arg]
-    """``no_context,oracle``: controls by name."""
+_CONTROLS = ("no_context", "oracle")
 
-    name = "controls"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        known = ("no_context", "oracle")
-        if isinstance(value, tuple):
-            return value
-        named = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
-        if odd := [name for name in named if name not in known]:
-            self.fail(f"{odd[0]!r} is not a control; choose from {', '.join(known)}.", param, ctx)
-        return named
+def _controls(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[str, ...] | None:
+    """``no_context,oracle``: controls by name, each once."""
+    if value is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    for name in names:
+        if name not in _CONTROLS:
+            known = ", ".join(_CONTROLS)
+            raise click.BadParameter(f"{name!r} is not a control; choose from {known}.", ctx, param)
+    return names
 
 
 controls_option = click.option(
     "--controls",
-    type=ControlList(),
+    callback=_controls,
     metavar="NAMES",
     help="Ask the same questions again without the document (no_context) or with its evidence "
     "alone (oracle): is it length at all?",
@@ -260,7 +260,7 @@ compression_options = together(
 
 
 def check_compression(policy: str, budget: float | None) -> None:
-    """Refuse a KV policy that no engine here can honour, rather than measure something else.
+    """Refuse a KV policy that no engine here has, rather than measure something else.
 
     Raises:
         StudyError: a policy other than ``none``, or a budget that ``none`` cannot keep to.
@@ -271,7 +271,7 @@ def check_compression(policy: str, budget: float | None) -> None:
             "cache; to measure a compressed one, serve the model with it and name that server in "
             "models.yaml."
         )
-    if budget is not None and budget != 1:
+    if budget not in (None, 1):
         raise StudyError(
             f"--kv_budget {budget:g} needs a KV policy, and only `none` is supported, which keeps "
             "the whole cache; leave --kv_budget out or set it to 1."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,22 +26,10 @@ def print_either(value: Mapping[str, Any], sentence: str, *, as_json: bool) -> N
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Aligned columns under their names; the last one is cut to the width of a terminal."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [
-        max(len(name), *(len(row[i]) for row in cells)) if cells else len(name)
-        for i, name in enumerate(columns)
-    ]
-    limit = _terminal_width()
-    for row in [list(columns), *cells]:
-        line = "  ".join(
-            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        click.echo(line if limit is None or len(line) <= limit else line[: limit - 1] + "…")
-
-
-def _terminal_width() -> int | None:
-    if not sys.stdout.isatty():
-        return None
-    import shutil
-
-    return max(shutil.get_terminal_size().columns, 60)
+    limit = max(shutil.get_terminal_size().columns, 60) if sys.stdout.isatty() else sys.maxsize
+    lines = [list(columns), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for cells in lines:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        line = line.rstrip()
+        click.echo(line if len(line) <= limit else line[: limit - 1] + "…")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.output import print_json, print_table
+from contextcliff_dagster.cli.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.progress import duration, money
 from contextcliff_dagster.store import Store
 
@@ -22,24 +23,27 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
     """The frozen sample bin by bin, and what measuring it would take."""
     from contextcliff_dagster.experiments.common.file_list import file_list
 
-    if prepared.manifest is None:
-        _print_estimate(prepared, as_json=as_json)
+    study, manifest = prepared.study, prepared.manifest
+    estimate = {"study": study.name, "estimate": prepared.estimate.to_dict()}
+    if manifest is None:  # the experiments make their own documents
+        print_either(estimate, estimate_sentence(prepared), as_json=as_json)
         return
-    folder = store.manifest_dir(prepared.study.name)
+    path = store.manifest_dir(study.name) / "manifest.json"
     if as_json:
         print_json(
             {
-                "study": prepared.study.name,
-                "manifest": str(folder / "manifest.json") if prepared.kept else None,
-                "sha256": prepared.manifest.sha256,
-                "bins": [_bin(b) for b in prepared.manifest.bins],
-                "corpus": prepared.manifest.header["corpus"],
+                "study": study.name,
+                "manifest": str(path) if prepared.kept else None,
+                "sha256": manifest.sha256,
+                "bins": [asdict(b) for b in manifest.bins],
+                "corpus": manifest.header["corpus"],
                 "audit": prepared.audit,
-                "estimate": prepared.estimate.to_dict(),
+                **estimate,
             }
         )
         return
-    sources = _sources(prepared.manifest)
+    sources = _sources(manifest)
+    drawn = Counter(manifest.examples.column("bin").to_pylist())
     print_table(
         ("BIN", "TOKENS", "MEDIAN", "IN SAMPLE", "EXAMPLES", "DOCUMENTS")
         + (("SOURCES",) if sources else ()),
@@ -48,49 +52,39 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
                 b.bin,
                 f"{b.edge_low:,} to {b.edge_high:,}" if b.merged_into is None else "",
                 f"{b.median_tokens:,}" if b.median_tokens is not None else "",
-                _drawn(prepared.manifest, b.bin),
+                drawn[b.bin],
                 f"{b.n:,}" if b.merged_into is None else f"merged into {b.merged_into}",
                 f"{b.n_documents:,}" if b.merged_into is None else "",
                 *([sources.get(b.bin, "")] if sources else []),
             )
-            for b in prepared.manifest.bins
+            for b in manifest.bins
         ],
     )
-    account = prepared.manifest.header["corpus"].get("account", {})
-    if said := account.get("summary"):
-        click.echo(f"\nCorpus: {said}")
-    for model, calls in _too_long(prepared).items():
+    account = manifest.header["corpus"].get("account", {})
+    if summary := account.get("summary"):
+        click.echo(f"\nCorpus: {summary}")
+    too_long: Counter[str] = Counter()  # the controls' calls included
+    for line in prepared.estimate.lines:
+        too_long[line.model] += line.too_long
+    for model, calls in (+too_long).items():
         click.echo(
             f"Too long for {model}, so not sent: {calls:,} calls, by the study's token count."
         )
-    if prepared.kept and (files := file_list(prepared.study, store, account)):
+    if prepared.kept and (files := file_list(study, store, account)):
         click.echo(f"Outcome of each file: {files}")
-    if few := _few_sentence(prepared.manifest, prepared.study.sampling.samples_per_bin):
-        click.echo(f"\n{few}")
+    bins = [b.bin for b in manifest.bins if b.merged_into is None]
+    asked = study.sampling.samples_per_bin
+    if few := sum(drawn[name] < asked for name in bins):
+        click.echo(
+            f"\n{few:,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for; "
+            "IN SAMPLE is all they hold."
+        )
     click.echo(f"\n{estimate_sentence(prepared)}")
-    digest = f"sha256 {prepared.manifest.sha256[:16]}..."
+    digest = f"sha256 {manifest.sha256[:16]}..."
     if prepared.kept:
-        click.echo(f"Manifest: {folder / 'manifest.json'} ({digest})")
+        click.echo(f"Manifest: {path} ({digest})")
     else:
         click.echo(f"This sample ({digest}) is not kept: `prepare` and `profile` freeze it.")
-
-
-def _print_estimate(prepared: Prepared, *, as_json: bool) -> None:
-    """Print what measuring would take, for experiments that make their own documents."""
-    if as_json:
-        print_json({"study": prepared.study.name, "estimate": prepared.estimate.to_dict()})
-    else:
-        click.echo(estimate_sentence(prepared))
-
-
-def _bin(b: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(b)
-
-
-def _drawn(manifest: Manifest, key: str) -> int:
-    return int(manifest.examples.column("bin").to_pylist().count(key))
 
 
 def _sources(manifest: Manifest) -> dict[str, str]:
@@ -116,26 +110,6 @@ def _shares(counts: Counter[str]) -> str:
     return ", ".join([*first, f"and {rest} more"] if rest > 0 else first)
 
 
-def _too_long(prepared: Prepared) -> Counter[str]:
-    """Calls of each model that do not fit its window, the controls' included."""
-    calls: Counter[str] = Counter()
-    for line in prepared.estimate.lines:
-        calls[line.model] += line.too_long
-    return +calls
-
-
-def _few_sentence(manifest: Manifest, asked: int) -> str | None:
-    """Where bins hold fewer examples than asked for: how many do."""
-    bins = [b.bin for b in manifest.bins if b.merged_into is None]
-    few = sum(_drawn(manifest, name) < asked for name in bins)
-    if not few:
-        return None
-    return (
-        f"{few:,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for; "
-        "IN SAMPLE is all they hold."
-    )
-
-
 def estimate_sentence(prepared: Prepared) -> str:
     """What measuring would take: calls, tokens, money, time."""
     e = prepared.estimate
@@ -148,22 +122,16 @@ def estimate_sentence(prepared: Prepared) -> str:
         parts.append(f"price unknown ({', '.join(e.price_unknown)})")
     if e.seconds is not None:
         parts.append(f"about {duration(e.seconds)}")
-    return " ".join([f"To measure: {', '.join(parts)}.", *_of_parts(prepared)])
-
-
-def _of_parts(prepared: Prepared) -> list[str]:
-    """What of it the controls and other named parts take, a sentence each."""
-    lines, sentences = prepared.estimate.lines, []
+    sentences = [f"To measure: {', '.join(parts)}."]
     controls = prepared.study.sections.get("controls", ())
-    for name in dict.fromkeys(line.control for line in lines if line.control):
-        own = [line for line in lines if line.control == name]
+    for name in dict.fromkeys(line.control for line in e.lines if line.control):
+        own = [line for line in e.lines if line.control == name]
         left = sum(line.calls - line.cached - line.overflow for line in own)
         cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in own)) else ""
         part = f"the control {name}" if name in controls else name
         if part == "the control oracle" and not any(line.calls for line in own):
-            sentences.append(
-                "The control oracle has no example: none gives the position of its evidence."
-            )
+            none = "none gives the position of its evidence"
+            sentences.append(f"The control oracle has no example: {none}.")
         else:
             sentences.append(f"Of these {part}: {left:,} calls{cost}.")
-    return sentences
+    return " ".join(sentences)

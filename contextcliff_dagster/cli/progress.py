@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -15,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """One line per model while its calls run; a context manager, quiet off a terminal."""
+    """A line for each of what is under way; a context manager, quiet off a terminal."""
 
-    def __init__(self, *, shown: bool | None = None) -> None:
-        self._shown = sys.stderr.isatty() if shown is None else shown
+    def __init__(self, *, transient: bool = False) -> None:
+        self._transient = transient
         self._bars: Bars | None = None
         self._terminal: TextIO | None = None
         self._lines: dict[str, TaskID] = {}
 
     def __enter__(self) -> ProgressBar:
-        if self._shown:
+        if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -39,16 +38,12 @@ class ProgressBar:
                 console=Console(file=self._terminal),
                 redirect_stdout=False,
                 redirect_stderr=False,
+                transient=self._transient,
             )
             self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bars is not None:
             self._bars.stop()
         if self._terminal is not None:
@@ -56,38 +51,36 @@ class ProgressBar:
 
     def __call__(self, model: str, progress: Progress) -> None:
         """Show how far ``model`` has come."""
+        self.show(model, progress.done, progress.planned, note(progress))
+
+    def show(self, name: str, done: int, total: int, note: str = "") -> None:
+        """Show that ``done`` of ``total`` are done in the line called ``name``."""
         if self._bars is None:
             return
-        fields: dict[str, Any] = {
-            "completed": progress.done,
-            "total": progress.planned,
-            "note": note(progress),
-        }
-        if model not in self._lines:
-            self._lines[model] = self._bars.add_task(model, **fields)
-        else:
-            self._bars.update(self._lines[model], **fields)
+        if name not in self._lines:
+            self._lines[name] = self._bars.add_task(name, note=note)
+        self._bars.update(self._lines[name], completed=done, total=total, note=note)
 
 
 def note(progress: Progress) -> str:
     """`calls (12 known) · 48,100 tokens · $0.12 · 1:20 min left`, without the parts that are 0."""
-    said = ["calls"]
-    if progress.cached:
-        said[0] += f" ({progress.cached:,} known)"
-    said.append(f"{progress.prompt_tokens + progress.completion_tokens:,} tokens")
+    parts = [
+        f"calls ({progress.cached:,} known)" if progress.cached else "calls",
+        f"{progress.prompt_tokens + progress.completion_tokens:,} tokens",
+    ]
     if progress.cost_usd:
-        said.append(money(progress.cost_usd))
+        parts.append(money(progress.cost_usd))
     if progress.retries:
-        said.append(f"{progress.retries:,} retries")
+        parts.append(f"{progress.retries:,} retries")
     if progress.failed:
-        said.append(f"{progress.failed:,} without answer")
+        parts.append(f"{progress.failed:,} without answer")
     if progress.done < progress.planned and progress.seconds_left is not None:
-        said.append(f"{duration(progress.seconds_left)} left")
-    return " · ".join(said)
+        parts.append(f"{duration(progress.seconds_left)} left")
+    return " · ".join(parts)
 
 
 def money(usd: float) -> str:
-    """Dollars; small sums with the digits that tell them apart from nothing."""
+    """Dollars; small sums with enough digits to differ from 0."""
     return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
 
 

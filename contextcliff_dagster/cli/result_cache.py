@@ -1,7 +1,7 @@
-"""A finished study whose files all stand is printed as it is, without Dagster: a second, not eight.
+"""A finished study whose files are all there is printed as it is, without Dagster: in 1 s, not 8.
 
-Nothing measured is ever inferred from here: the note that a finished run leaves beside its report
-says what the run was made from, and whatever differs (the study, a model's weights or entry, our
+Nothing measured is ever inferred from here: the note that a finished run leaves next to its report
+lists what the run was made from, and whatever differs (the study, a model's weights or entry, our
 own code, a file that is gone or was touched) makes the command take the whole way.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _NOTE = ".made_from.json"
 
 
-def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled | None:
+def find_finished(store: Store, study: Study, campaign: str | None) -> Profiled | None:
     """The study's results where they are complete and nothing they were made from has changed.
 
     Args:
@@ -33,35 +32,40 @@ def find_standing(store: Store, study: Study, campaign: str | None) -> Profiled 
         campaign: the newest when None.
     """
     from contextcliff_dagster.defs.run import read_profiled
+    from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
 
     if not store.has_ledger:
         return None
     with Ledger.open(store.ledger) as ledger:
-        name = _newest(ledger, study) if campaign is None else campaign
+        name = campaign
         if name is None:
-            return None
-        note = _read(store.report_dir(study.name, name) / _NOTE)
-        if not _is_note(note) or note["results"] > _results(ledger):
+            if not list_campaigns(ledger, study.name):
+                return None
+            name = current_campaign(ledger, study.name)
+        try:
+            note = json.loads((store.report_dir(study.name, name) / _NOTE).read_bytes())
+            made_from, planned = note["made_from"], note["planned"]
+            if note["results"] > _results(ledger):
+                return None
+        except (OSError, ValueError, TypeError, KeyError):
             return None
     now = _made_from(store, study, name)
-    if now is None or now != note["made_from"]:
+    if now is None or now != made_from:
         return None
-    calls = {m: RunSummary(planned=n, cached=n) for m, n in note["planned"].items()}
+    calls = {m: RunSummary(planned=n, cached=n) for m, n in planned.items()}
     return read_profiled(study, store, name, calls)
 
 
-def note_standing(
+def note_finished(
     store: Store, study: Study, campaign: str, calls: Mapping[str, RunSummary]
 ) -> None:
     """Leave the note of a run that left no call open; one that cannot be written is no loss."""
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
-    complete = set(calls) == set(study.models) and not any(
-        summary.transport_errors or summary.stopped for summary in calls.values()
-    )
-    if not complete:
+    left_open = any(summary.transport_errors or summary.stopped for summary in calls.values())
+    if left_open or set(calls) != set(study.models):
         return
     with suppress(ContextCliffError):
         with Ledger.open(store.ledger) as ledger:
@@ -75,7 +79,7 @@ def note_standing(
 
 
 def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | None:
-    """What results depend on, as JSON gives it back; None where a model cannot say who it is."""
+    """What results depend on, as JSON gives it back; None where a model's identity is unknown."""
     from contextcliff_dagster.inference.engines.registry import declared_identity
     from contextcliff_dagster.inference.models.registry import get_model
     from contextcliff_dagster.inference.requests.recipe import stable_hash
@@ -111,30 +115,16 @@ def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
         store.report_dir(study, campaign),
     )
     paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
-    found: dict[str, list[int]] = {}
-    for path in (store.calibration_file(study), *paths):
-        if path.is_file() and path.name != _NOTE:
-            stat = path.stat()
-            found[str(path.relative_to(root))] = [stat.st_size, stat.st_mtime_ns]
-    return found
-
-
-def _newest(ledger: Ledger, study: Study) -> str | None:
-    from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
-
-    return current_campaign(ledger, study.name) if list_campaigns(ledger, study.name) else None
+    stats = {
+        path: path.stat()
+        for path in (store.calibration_file(study), *paths)
+        if path.is_file() and path.name != _NOTE
+    }
+    return {
+        str(path.relative_to(root)): [stat.st_size, stat.st_mtime_ns]
+        for path, stat in stats.items()
+    }
 
 
 def _results(ledger: Ledger) -> int:
     return int(ledger.read("SELECT count(*) FROM results")[0][0])
-
-
-def _is_note(note: dict[str, Any]) -> bool:
-    return note.keys() == {"made_from", "planned", "results"}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return {}

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,10 +69,9 @@ def analyze_files(
 
     try:
         path = paths[0]
-        read = _tables if options.aggregated else _records
-        with ThreadPoolExecutor(1) as beside:
-            digests = [beside.submit(_sha256, one) for one in paths]
-            models = read(paths, options)
+        with ThreadPoolExecutor(1) as pool:
+            digests = [pool.submit(_sha256, one) for one in paths]
+            models = _read(paths, options)
             names = ["file"] if len(paths) == 1 else [str(one) for one in paths]
             hashes = {name: one.result() for name, one in zip(names, digests, strict=True)}
             provenance = {"hashes": hashes, "file": ", ".join(one.name for one in paths)}
@@ -81,42 +80,37 @@ def analyze_files(
         return
     models.reverse()
     while models:  # what is done with is let go: a file may be as large as the memory allows
-        name, found = models.pop()
+        name, scores = models.pop()
+        context = ProfileContext(name, window_tokens=options.window, provenance=provenance)
         try:
-            need_two_lengths(path, found)
-            if isinstance(found, MeansTable):
-                context = ProfileContext(name, window_tokens=options.window, provenance=provenance)
-                yield Analyzed(path, profile_table(found, options.settings, context), None)
-            else:
-                context = ProfileContext(
-                    name,
-                    task=found.task,
-                    tokenizer=found.tokenizer,
-                    window_tokens=options.window,
-                    score_name=found.score_name,
-                    provenance=provenance,
-                    warnings=found.notes,
-                )
-                result = profile_model(found.frame, [], options.settings, context).cliffs
-                answers = found.frame[["length_tokens", "score"]].assign(model=name)
-                yield Analyzed(path, result, answers)
+            need_two_lengths(path, scores)
+            if isinstance(scores, MeansTable):
+                yield Analyzed(path, profile_table(scores, options.settings, context), None)
+                continue
+            context = replace(
+                context,
+                task=scores.task,
+                tokenizer=scores.tokenizer,
+                score_name=scores.score_name,
+                warnings=scores.notes,
+            )
+            result = profile_model(scores.frame, [], options.settings, context).cliffs
+            answers = scores.frame[["length_tokens", "score"]].assign(model=name)
+            yield Analyzed(path, result, answers)
         except ContextCliffError as error:
             errors.append(error)
 
 
-_Models = list[tuple[str, ScoreRecords | MeansTable]]
-
-
-def _records(paths: Sequence[Path], options: AnalyzeOptions) -> _Models:
-    found = [(path, read_scores(path, options.log, scale=options.scale)) for path in paths]
-    models = found[0][1] if len(found) == 1 else pooled(found)
-    return [*chosen(paths[0], models, model=options.model, by_model=options.by_model)]
-
-
-def _tables(paths: Sequence[Path], options: AnalyzeOptions) -> _Models:
-    (path,) = paths
-    found = read_tables(path, scale=options.scale)
-    return [*chosen(path, found, model=options.model, by_model=options.by_model)]
+def _read(
+    paths: Sequence[Path], options: AnalyzeOptions
+) -> list[tuple[str, ScoreRecords | MeansTable]]:
+    scores: Sequence[ScoreRecords | MeansTable]
+    if options.aggregated:
+        scores = read_tables(paths[0], scale=options.scale)
+    else:
+        files = [(path, read_scores(path, options.log, scale=options.scale)) for path in paths]
+        scores = files[0][1] if len(files) == 1 else pooled(files)
+    return chosen(paths[0], scores, model=options.model, by_model=options.by_model)
 
 
 def _sha256(path: Path) -> str:
@@ -128,56 +122,65 @@ def _sha256(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the results for machines go: nowhere, to stdout, into one file, or into a folder."""
+class ResultFiles:
+    """Where results for machines go: one file, or a ``folder`` with one a file; None for neither.
 
-    target: str | None
-    folder: bool
-    array: bool
+    ``by_model``: one a model.
+    """
+
+    target: Path | None
+    by_model: bool
+    folder: bool = False
 
     @classmethod
-    def of(cls, target: str | None, files: Sequence[Path], *, by_model: bool) -> Places:
+    def of(cls, target: str | None, inputs: Sequence[Path], *, by_model: bool) -> ResultFiles:
         """``target`` is a folder where it is one, ends with a slash or has no ending.
 
         Raises:
             ContextCliffError: it is one file for several, or two files would have one name in it.
         """
-        array = by_model or len(files) > 1
-        if target in (None, "-"):
-            return cls(target, False, array)
-        path = Path(str(target))
-        folder = path.is_dir() or str(target).endswith("/") or not (path.suffix or path.exists())
-        if not folder and len(files) > 1:
+        if target is None or target == "-":
+            return cls(None, by_model)
+        path = Path(target)
+        folder = path.is_dir() or target.endswith("/") or not (path.suffix or path.exists())
+        if not folder and len(inputs) > 1:
             raise ContextCliffError(
-                f"--json {target} is one file, and there are {len(files)} to analyse; name a "
+                f"--json {target} is one file, and there are {len(inputs)} to analyse; name a "
                 "folder, which then holds a JSON file for each."
             )
-        names = Counter(stem(file) for file in files)
-        twice = [name for name, count in names.items() if count > 1]
-        if folder and twice:
+        ((name, count),) = Counter(map(stem, inputs)).most_common(1)
+        if folder and count > 1:
             raise ContextCliffError(
-                f"Two of the files are called {twice[0]!r}, and both results would be "
-                f"{path / twice[0]}.json; analyse them one by one, or rename one."
+                f"Two of the files are called {name!r}, and both results would be "
+                f"{path / name}.json; analyse them one by one, or rename one."
             )
-        return cls(str(target), folder, array)
+        return cls(path, by_model, folder)
 
-    def write(self, path: Path, results: Sequence[Cliffs], *, by_model: bool) -> list[Path]:
+    def write(self, path: Path, results: Sequence[Cliffs]) -> list[Path]:
         """Write the results of input ``path``; the files written.
 
         Raises:
-            ContextCliffError: the place cannot be written.
+            ContextCliffError: a file cannot be written.
         """
-        if self.target in (None, "-") or not results:
+        if self.target is None or not results:
             return []
-        place = Path(str(self.target))
+        written: dict[Path, Cliffs | Sequence[Cliffs]]
         if not self.folder:
-            return [_written(place, list(results) if by_model else results[0])]
-        if not by_model:
-            return [_written(place / f"{stem(path)}.json", results[0])]
-        return [
-            _written(place / f"{stem(path)}.{_file_part(result.model)}.json", result)
-            for result in results
-        ]
+            written = {self.target: list(results) if self.by_model else results[0]}
+        elif self.by_model:
+            folder, name = self.target, stem(path)
+            written = {folder / f"{name}.{_file_part(one.model)}.json": one for one in results}
+        else:
+            written = {self.target / f"{stem(path)}.json": results[0]}
+        for file, value in written.items():
+            try:
+                write_result(file, value)
+            except StoreError as error:
+                reason = getattr(error.__cause__, "strerror", None) or error
+                raise ContextCliffError(
+                    f"Cannot write {file}: {reason}; name another file or folder with --json."
+                ) from error
+        return list(written)
 
 
 def _file_part(model: str) -> str:
@@ -185,14 +188,3 @@ def _file_part(model: str) -> str:
     plain = model.isprintable() and not set(model) & set('/\\:*?"<>|')
     whole = model == model.strip(" .") and 0 < len(model.encode()) <= _LONGEST_PART
     return model if plain and whole else slug(model)
-
-
-def _written(path: Path, value: Cliffs | Sequence[Cliffs]) -> Path:
-    try:
-        write_result(path, value)
-    except StoreError as error:
-        reason = getattr(error.__cause__, "strerror", None) or error
-        raise ContextCliffError(
-            f"Cannot write {path}: {reason}; name another place with --json."
-        ) from error
-    return path

@@ -2,7 +2,7 @@
 
 A study made on the spot gets a name of its own, so that its manifest and records never mix with
 another's, and its definition is kept in the store: `contextcliff report NAME` finds it again
-without repeating the options, and so does whoever gets the store.
+without repeating the options, also where the store was copied to.
 """
 
 from __future__ import annotations
@@ -31,21 +31,41 @@ def choose_study(options: StudyOptions) -> Study:
     Raises:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
     """
-    _refuse_empty(options)
+    given = {
+        "STUDY": options.study,
+        "--task": options.task,
+        "--dataset": options.dataset,
+        "--questions": options.questions,
+    }
+    for name, value in given.items():
+        # An unset variable of a script's must not come to mean the default.
+        if value is not None and not value.strip():
+            raise StudyError(f"{name} is empty; write a value, or leave it out.")
     if options.questions is not None and options.data is None:
         raise StudyError(
             "--questions goes with --data PATH, the folder of the documents; add that, or leave it "
             "out."
         )
-    check_models(options.models)
+    if options.models:
+        from contextcliff_dagster.inference.models.registry import get_model, load_models
+
+        models = load_models()
+        for name in options.models:
+            get_model(name, models)
     if options.study is not None:
-        _note_what_is_hidden(options.study)
+        from contextcliff_dagster.studies import hidden_study
+
+        if files := hidden_study(options.study):
+            say(
+                f"Note: study {options.study!r} is {files[0]}, not {files[1]} of this store, which "
+                "measures something else; rename your file to use the other."
+            )
     study = over_data(options) if options.data is not None else _by_name(options)
     if options.seed is not None:
         study = study.with_seed(options.seed)
     if options.allow_synthetic_length:
         study = _with_synthetic_length(study)
-    return _standing_alone(study)
+    return _self_contained(study)
 
 
 def _with_synthetic_length(study: Study) -> Study:
@@ -78,15 +98,6 @@ def _with_synthetic_length(study: Study) -> Study:
     return _copy(study, name=study_name(f"{study.name}-synthetic-length"), corpus=corpus)
 
 
-def _refuse_empty(options: StudyOptions) -> None:
-    """An unset variable of a script's must not come to mean the default."""
-    given = {"STUDY": options.study, "--task": options.task, "--dataset": options.dataset}
-    given["--questions"] = options.questions
-    for name, value in given.items():
-        if value is not None and not value.strip():
-            raise StudyError(f"{name} is empty; write a value, or leave it out.")
-
-
 def as_asked(study: Study, options: StudyOptions) -> Study:
     """The study over the named models and with that many samples, where either is given."""
     if options.samples_per_bin is not None:
@@ -94,35 +105,17 @@ def as_asked(study: Study, options: StudyOptions) -> Study:
     return study.with_models(options.models) if options.models else study
 
 
-def check_models(names: tuple[str, ...]) -> None:
-    """
-    Raises:
-        StudyError: a name is not in the registry; the sentence lists those that are.
-    """
-    if names:
-        from contextcliff_dagster.inference.models.registry import get_model, load_models
-
-        models = load_models()
-        for name in names:
-            get_model(name, models)
-
-
-def _note_what_is_hidden(name: str) -> None:
-    from contextcliff_dagster.studies import hidden_study
-
-    if files := hidden_study(name):
-        say(
-            f"Note: study {name!r} is {files[0]}, not {files[1]} of this store, which measures "
-            "something else; rename your file to use the other."
-        )
-
-
-def _standing_alone(study: Study) -> Study:
-    """The study with absolute paths, so that its definition may lie anywhere; a known one as is."""
+def _known(study: Study) -> Study | None:
+    """The same study as a study folder or the store defines it, if one does."""
     from contextcliff_dagster.studies import load_studies
 
     known = load_studies().get(study.name)
-    if known is not None and known.model_dump() == study.model_dump():
+    return known if known is not None and known.model_dump() == study.model_dump() else None
+
+
+def _self_contained(study: Study) -> Study:
+    """The study with absolute paths, so that its definition may lie anywhere; a known one as is."""
+    if (known := _known(study)) is not None:
         return known
     prompt = {
         key: str((study._folder / Path(file).expanduser()).absolute())
@@ -140,10 +133,9 @@ def keep_definition(study: Study, store: Store) -> None:
     """
     import yaml
 
-    from contextcliff_dagster.studies import kept_in, load_studies
+    from contextcliff_dagster.studies import kept_in
 
-    known = load_studies().get(study.name)
-    if known is not None and known.model_dump() == study.model_dump():
+    if _known(study) is not None:
         return
     text = yaml.safe_dump(
         study.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
@@ -155,26 +147,21 @@ def keep_definition(study: Study, store: Store) -> None:
 def _by_name(options: StudyOptions) -> Study:
     from contextcliff_dagster.studies import find_study, load_studies
 
-    name = options.study
-    if options.dataset is not None and options.dataset != DEFAULT_STUDY:
+    dataset = options.dataset
+    if dataset not in (None, DEFAULT_STUDY):
         studies = load_studies()
         own = [key for key, study in studies.items() if study.corpus.kind != "reference"]
-        if options.dataset not in own:
+        if dataset not in own:
             raise CorpusError(
-                f"There is no corpus {options.dataset!r}; there are "
-                f"{', '.join([DEFAULT_STUDY, *own])}, and --data PATH reads your own documents."
+                f"There is no corpus {dataset!r}; there are {', '.join([DEFAULT_STUDY, *own])}, "
+                "and --data PATH reads your own documents."
             )
-        if name not in (None, options.dataset):
-            raise StudyError(
-                f"Study {name!r} has a corpus of its own, so --dataset {options.dataset} does not "
-                "fit it; leave one of the two out."
-            )
-        name = options.dataset
-    study = find_study(name or DEFAULT_STUDY)
-    if options.dataset == DEFAULT_STUDY and study.corpus.kind != "reference":
+    study = find_study(options.study or dataset or DEFAULT_STUDY)
+    fits = study.corpus.kind == "reference" if dataset == DEFAULT_STUDY else study.name == dataset
+    if dataset is not None and not fits:
         raise StudyError(
-            f"Study {study.name!r} has a corpus of its own, so --dataset {DEFAULT_STUDY} does not "
-            "fit it; leave one of the two out."
+            f"Study {study.name!r} has a corpus of its own, so --dataset {dataset} does not fit "
+            "it; leave one of the two out."
         )
     return _for_task(study, options.task)
 
@@ -190,24 +177,20 @@ def _for_task(study: Study, task: str | None) -> Study:
             f"The reference corpus has no task {task!r}; it has {', '.join(REFERENCE_TASKS)} "
             "(multi_hop_qa means two_hop)."
         )
-    if task == (study.task or task if study.corpus.kind != "reference" else study.task or "lookup"):
+    default = "lookup" if study.corpus.kind == "reference" else task
+    if task == (study.task or default):
         return study
-    name = study_name(f"{study.name}-{_readable(task)}")
+    plain = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
+    if plain != task.replace("_", "-") or "-" in task:  # a hash tells what the name has lost
+        digest = hashlib.sha256(task.encode()).hexdigest()[:6]
+        plain = f"{plain}-{digest}" if plain else digest
+    name = study_name(f"{study.name}-{plain}")
     same = load_studies().get(name)
     if same is not None and same.corpus.kind == study.corpus.kind and same.task == task:
         return same
     return _copy(
         study, name=name, corpus={"kind": study.corpus.kind, **study.corpus_options, "task": task}
     )
-
-
-def _readable(task: str) -> str:
-    """``task`` as a part of a study's name; what gets lost in that is made up for by a hash."""
-    plain = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
-    if plain == task.replace("_", "-") and "-" not in task:
-        return plain
-    digest = hashlib.sha256(task.encode()).hexdigest()[:6]
-    return f"{plain}-{digest}" if plain else digest
 
 
 def _copy(study: Study, **changes: Any) -> Study:

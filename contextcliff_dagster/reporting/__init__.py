@@ -4,5 +4,5 @@ Here belongs rendering: the result contract of ``cliffs.json`` goes in, a pictur
 a JSON document, a terminal report or a sparkline comes out. Same input, same bytes.
 
 Here does not belong: any statistic (``analysis``), any reading of the store or the ledger, any
-clock. A number that the contract does not carry is not invented here; its absence is said.
+clock. A number that the contract does not carry is not invented here; its absence is stated.
 """

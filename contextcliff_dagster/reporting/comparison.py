@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.reporting.wording.number_format import level, score, tokens
 from contextcliff_dagster.store import write_atomic, write_result
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
-    from contextcliff_dagster.contracts.results.comparison import (
-        ComparedCaps,
-        Differing,
-        DifferingBin,
-        LossShift,
-    )
+    from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin, LossShift
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonFiles:
+class ComparisonFiles(NamedTuple):
     """Where a comparison was written."""
 
     md: Path
@@ -30,9 +23,7 @@ class ComparisonFiles:
 
 
 def write_comparison(
-    comparison: Comparison,
-    folder: Path,
-    cliffs: Sequence[Cliffs | None] = (None, None),
+    comparison: Comparison, folder: Path, cliffs: Sequence[Cliffs | None]
 ) -> ComparisonFiles:
     """Write ``comparison.md``, ``.json`` and ``.png`` into ``folder``, each all at once.
 
@@ -49,8 +40,10 @@ def write_comparison(
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """The comparison as Markdown; the picture is expected beside it."""
-    a, b = comparison.a, comparison.b
+    """The comparison as Markdown; the picture is expected next to it."""
+    a, b, caps, overall = comparison.a, comparison.b, comparison.caps, comparison.overall
+    same = "the same" if comparison.paired else "different ones"
+    ratio = "" if caps.ratio is None else f"x {caps.ratio:.2f}"
     lines = [
         f"# {_plain(b.name)} vs. {_plain(a.name)}",
         "",
@@ -62,10 +55,12 @@ def comparison_markdown(comparison: Comparison) -> str:
         "|---|---|---|---|",
         f"| | {_plain(a.name)} | {_plain(b.name)} | |",
         f"| examples (documents) | {a.n:,} ({a.n_documents:,}) | {b.n:,} "
-        f"({b.n_documents:,}) | {'the same' if comparison.paired else 'different ones'} |",
+        f"({b.n_documents:,}) | {same} |",
         f"| verdict | {a.verdict or 'none'} | {b.verdict or 'none'} | |",
-        f"| mean score | {_overall(comparison)} |",
-        f"| safe cap, tokens | {_caps(comparison.caps)} |",
+        f"| mean score | {score(overall.mean_a)} | {score(overall.mean_b)} | "
+        f"{_difference(overall)}, p = {_p(overall.p_value)} |",
+        f"| safe cap, tokens | {tokens(caps.a_tokens, 'none')} | {tokens(caps.b_tokens, 'none')} | "
+        f"{ratio} |",
         f"| {level(comparison.tolerance)} drop from the baseline at, tokens | "
         f"{_shift(comparison.loss_shift)} |",
         "",
@@ -75,9 +70,8 @@ def comparison_markdown(comparison: Comparison) -> str:
     for bin in comparison.bins:
         n = f"{bin.n_a}" if bin.n_a == bin.n_b else f"{bin.n_a} / {bin.n_b}"
         lines.append(
-            f"| {bin.bin} | {bin.edge_low:,} to {bin.edge_high:,} | {n} | "
-            f"{score(bin.mean_a)} | {score(bin.mean_b)} | {_difference(bin)} | "
-            f"{_p(bin.p_value)} |"
+            f"| {bin.bin} | {bin.edge_low:,} to {bin.edge_high:,} | {n} | {score(bin.mean_a)} | "
+            f"{score(bin.mean_b)} | {_difference(bin)} | {_p(bin.p_value)} |"
         )
     lines += [
         "",
@@ -91,31 +85,16 @@ def comparison_markdown(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _overall(comparison: Comparison) -> str:
-    row = comparison.overall
-    return f"{score(row.mean_a)} | {score(row.mean_b)} | {_difference(row)}, p = {_p(row.p_value)}"
-
-
 def _difference(row: Differing | DifferingBin) -> str:
     if row.difference is None:
         return "not measured"
     return f"{row.difference:+.2f} [{row.ci_low:+.2f}, {row.ci_high:+.2f}]"
 
 
-def _caps(caps: ComparedCaps) -> str:
-    ratio = caps.ratio
-    return (
-        f"{tokens(caps.a_tokens, 'none')} | {tokens(caps.b_tokens, 'none')} | "
-        f"{'' if ratio is None else f'x {ratio:.2f}'}"
-    )
-
-
 def _shift(shift: LossShift) -> str:
     a, b = (tokens(at, "not within the range") for at in (shift.a_tokens, shift.b_tokens))
-    ends = [f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high)]
-    ratio = shift.ratio
-    said = f"x {ratio:.2f}" if ratio is not None else "x ?"
-    return f"{a} | {b} | {said} [{ends[0]}, {ends[1]}]"
+    low, high = (f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high))
+    return f"{a} | {b} | x {score(shift.ratio, '?')} [{low}, {high}]"
 
 
 def _p(value: float | None) -> str:

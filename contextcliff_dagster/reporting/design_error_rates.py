@@ -14,11 +14,11 @@ _GOOD_POWER, _FAIR_POWER = 0.9, 0.7
 TABLE_COLUMNS = ("planted", "runs", "found", "unsafe cap", "no cap", "cap / truth", "location held")
 
 
-def rate(found: Mapping[str, Any]) -> str:
+def rate(share: Mapping[str, Any]) -> str:
     """``0.04 [0.02, 0.08]``; empty where there was nothing to count."""
-    if number(found["value"]) is None:
+    if number(share["value"]) is None:
         return ""
-    return f"{score(found['value'])} [{score(found['low'])}, {score(found['high'])}]"
+    return f"{score(share['value'])} [{score(share['low'])}, {score(share['high'])}]"
 
 
 def design_words(result: Mapping[str, Any]) -> str:
@@ -53,12 +53,10 @@ def conclusion(result: Mapping[str, Any]) -> str:
     runs = count(result["simulations"], "simulation")
     if max(alarms["low"], unsafe["low"]) > promised:
         safe = f"This design errs more often than the {level(promised)} it promises"
-    elif max(alarms["high"], unsafe["high"]) > promised + _COARSE:
-        safe = (
-            f"{runs} are too few to show whether this design keeps to {level(promised)} of errors"
-        )
     else:
-        safe = f"In {runs}, this design keeps to {level(promised)} of errors"
+        safe = f"this design keeps to {level(promised)} of errors"
+        few = max(alarms["high"], unsafe["high"]) > promised + _COARSE
+        safe = f"{runs} are too few to show whether {safe}" if few else f"In {runs}, {safe}"
     if power["value"] >= _GOOD_POWER:
         finds = "it finds"
     elif power["value"] >= _FAIR_POWER:
@@ -94,11 +92,9 @@ def _drop(result: Mapping[str, Any]) -> float:
     return float(least)
 
 
-_NAMES = {"step": "step", "steps": "steps", "ramp": "ramps", "dip": "dips", "logistic": "logistic"}
-
-
 def _name(row: Mapping[str, Any]) -> str:
     if row["kind"] == "flat":
         return "flat: false alarms"
     least, most = (level(round(drop, 2)) for drop in row["drop"])
-    return f"{_NAMES[row['kind']]} {least if least == most else f'{least} to {most}'}"
+    name = {"ramp": "ramps", "dip": "dips"}.get(row["kind"], row["kind"])
+    return f"{name} {least if least == most else f'{least} to {most}'}"

@@ -1,6 +1,6 @@
-"""Write the report of a study: report.md, report.json, report.png and the pictures beside it.
+"""Write the report of a study: report.md, report.json, report.png and the pictures next to it.
 
-Each temp-then-rename.
+Each file is written whole, under another name first.
 """
 
 from __future__ import annotations
@@ -11,28 +11,24 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from contextcliff_dagster.contracts import SCHEMA_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
-from contextcliff_dagster.reporting.json_report import machine_report
-from contextcliff_dagster.reporting.length_profile.page import report_sections
+from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_sections
 from contextcliff_dagster.reporting.sections import Section, map_texts
+from contextcliff_dagster.reporting.wording.sentences import comparison, labels
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SENSITIVITY_PICTURE, QUESTIONS_PICTURE = "sensitivity.png", "questions.png"
-BESIDE = (SENSITIVITY_PICTURE, QUESTIONS_PICTURE)
-"""Pictures that are there where a result has what they show."""
-
 
 class ReportFiles(NamedTuple):
     """Where the files lie; ``png`` is None for a study without a length profile.
 
-    In the same folder: ``sensitivity.png``, where a result varied its choices, and
-    ``questions.png``, where records say more of the questions than their length.
+    Those of `all_pictures` that have something to show lie in the same folder.
     """
 
     md: Path
@@ -58,43 +54,31 @@ def write_report(
     Raises:
         StoreError: the folder cannot be written (full, read-only).
     """
-    from contextcliff_dagster.reporting.figures.confounds import plot_questions
     from contextcliff_dagster.reporting.figures.report_figure import plot_report
-    from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
     from contextcliff_dagster.reporting.markdown.render import as_page
 
-    secrets = secrets_of(os.environ)
-    results = [from_json(Cliffs, without_secrets(to_json(c), secrets)) for c in cliffs]
-    title, notes = without_secrets(title, secrets), without_secrets(list(notes), secrets)
+    redact: Any = partial(without_secrets, secrets=secrets_of(os.environ))
+    results = [from_json(Cliffs, redact(to_json(c))) for c in cliffs]
+    title, notes = redact(title), redact(list(notes))
     # The answers are matched to the results by names as they were measured, so before redaction.
     png = plot_report(results, _renamed(records, cliffs, results))
-    sensitivity, questions = plot_sensitivity(results), plot_questions(results)
-    page = report_sections(
-        results,
-        title=title,
-        notes=notes,
-        picture="report.png",
-        sensitivity_picture=SENSITIVITY_PICTURE if sensitivity else None,
-        questions_picture=QUESTIONS_PICTURE if questions else None,
-    )
-    own = map_texts(sections, partial(without_secrets, secrets=secrets))
+    drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
+    pictures = [file for file, content in drawn.items() if content is not None]
+    page = report_sections(results, title=title, notes=notes, pictures=pictures)
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
         indent=1,
         ensure_ascii=False,
         allow_nan=False,
     )
-    files = ReportFiles(
-        directory / "report.md", directory / "report.json", directory / "report.png"
-    )
-    write_atomic(directory / "report.png", png)
-    for name, picture in zip(BESIDE, (sensitivity, questions), strict=True):
-        if picture is not None:
-            write_atomic(directory / name, picture)
+    files = ReportFiles(*(directory / f"report.{kind}" for kind in ("md", "json", "png")))
+    for name, content in {"report.png": png, **drawn}.items():
+        if content is not None:
+            write_atomic(directory / name, content)
         else:  # one of an earlier report would be taken for this one's
             (directory / name).unlink(missing_ok=True)
     write_atomic(files.json, f"{machine}\n".encode())
-    write_atomic(files.md, as_page([*page, *own]).encode())
+    write_atomic(files.md, as_page([*page, *map_texts(sections, redact)]).encode())
     return files
 
 
@@ -106,20 +90,18 @@ def write_sections(sections: Sequence[Section], directory: Path, *, title: str) 
     """
     from contextcliff_dagster.reporting.markdown.render import as_json, as_page
 
-    secrets = secrets_of(os.environ)
-    sections = map_texts(sections, partial(without_secrets, secrets=secrets))
-    title = without_secrets(title, secrets)
+    redact: Any = partial(without_secrets, secrets=secrets_of(os.environ))
+    title, sections = redact(title), map_texts(sections, redact)
     files = ReportFiles(directory / "report.md", directory / "report.json", None)
     machine = {"title": title, "sections": as_json(sections)}
-    write_atomic(
-        files.json, f"{json.dumps(machine, indent=1, ensure_ascii=False, default=str)}\n".encode()
-    )
+    text = json.dumps(machine, indent=1, ensure_ascii=False, default=str)
+    write_atomic(files.json, f"{text}\n".encode())
     write_atomic(files.md, as_page([Section(title, level=1), *sections]).encode())
     return files
 
 
 def point_latest(folder: Path) -> None:
-    """Make ``latest`` beside ``folder`` a link to it; where links are refused, a text file.
+    """Make ``latest`` next to ``folder`` a link to it; where links are refused, a text file.
 
     Raises:
         StoreError: neither can be written.
@@ -135,10 +117,61 @@ def point_latest(folder: Path) -> None:
         write_atomic(latest, folder.name.encode())
 
 
+def machine_report(
+    cliffs: Sequence[Cliffs], *, title: str, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The report for programs, as one object of plain JSON values.
+
+    ``models``: the results as they are in ``cliffs.json``. ``quantile_to_tokens``: per model and
+    bin the token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader
+    can check which documents a statement rests on. ``created_at``: that of the newest result; no
+    clock is read here. ``versions``: of what rendered the report; a result's provenance has those
+    of the measurement.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "created_at": max((result.created_at for result in cliffs), default=None),
+        "title": title,
+        "notes": list(notes),
+        "comparison": comparison(cliffs) or None,
+        "quantile_to_tokens": [
+            {
+                "label": label,
+                "model": result.model,
+                "campaign": result.campaign,
+                "tokenizer": result.tokenizer,
+                "bins": [
+                    {
+                        "bin": b.bin,
+                        "token_range": [b.edge_low, b.edge_high],
+                        "min_median_max_tokens": [b.min_tokens, b.median_tokens, b.max_tokens],
+                        "n_samples": b.n,
+                        "n_documents": b.n_documents,
+                    }
+                    for b in result.bins
+                ],
+            }
+            for label, result in zip(labels(cliffs), cliffs, strict=True)
+        ],
+        "versions": {
+            name: _version(name)
+            for name in ("contextcliff-dagster", "matplotlib", "numpy", "pillow")
+        },
+        "models": to_json(cliffs),
+    }
+
+
+def _version(package: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def _renamed(
-    records: pd.DataFrame | None,
-    before: Sequence[Cliffs],
-    after: Sequence[Cliffs],
+    records: pd.DataFrame | None, before: Sequence[Cliffs], after: Sequence[Cliffs]
 ) -> pd.DataFrame | None:
     """``records`` with model names as the results now spell them, where redaction changed one."""
     changed = {a.model: b.model for a, b in zip(before, after, strict=True) if a.model != b.model}

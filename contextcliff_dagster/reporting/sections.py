@@ -1,7 +1,7 @@
 """A report as data: sections of blocks, which Markdown (and other formats) render.
 
-Belongs here: what a section may hold. Does not belong here: what is said (`length_profile`, the
-experiments), and how one format writes it (`markdown.render`).
+Belongs here: what a section may hold. Does not belong here: what a report states
+(`length_profile`, the experiments), and how one format writes it (`markdown.render`).
 """
 
 from __future__ import annotations
@@ -108,17 +108,13 @@ def spans(text: Text) -> Sequence[Span]:
     return [text] if isinstance(text, Span) else text
 
 
-def map_texts(sections: Sequence[Section], change: Callable[[str], str]) -> list[Section]:
-    """Return ``sections`` with every text in them put through ``change``."""
-    return [_mapped(section, change) for section in sections]
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return ``value``, sections or a part of one, with every text in it put through ``change``."""
     if isinstance(value, str):
         return change(value)
     if is_dataclass(value) and not isinstance(value, type):
         names = [one.name for one in fields(value)]
-        return replace(value, **{name: _mapped(getattr(value, name), change) for name in names})
+        return replace(value, **{name: map_texts(getattr(value, name), change) for name in names})
     if isinstance(value, list | tuple):
-        return [_mapped(item, change) for item in value]
+        return [map_texts(item, change) for item in value]
     return value

@@ -19,7 +19,6 @@ from contextcliff_dagster.reporting.wording.sentences import (
     comparison,
     half_drop_sentence,
     labels,
-    location_tokens,
     measured_range,
     score_name,
     sentence,
@@ -44,21 +43,20 @@ def risk_report(cliffs: Cliffs) -> str:
     recommendation, whose last line places the drop in the window or says why it cannot. A null of
     the contract becomes words; nothing is estimated here.
     """
+    window = cliffs.window_tokens
     lines = [
         _measured(cliffs),
         "",
         "FAILURE RISK REPORT",
         "-------------------",
-        f"Max Technical Context: {_window(cliffs)}",
-        f"Critical Threshold:    {_threshold(cliffs)}",
-        *_threshold_interval(cliffs),
+        f"Max Technical Context: {'unknown' if window is None else f'{tokens(window)} tokens'}",
+        *_threshold(cliffs),
         "",
         "ZONES:",
         *_zone_lines(cliffs),
         "",
         "RECOMMENDATION:",
         *_recommendation(cliffs),
-        *_other_cause(cliffs),
         half_drop_sentence(cliffs),
     ]
     return "\n".join(lines)
@@ -66,30 +64,29 @@ def risk_report(cliffs: Cliffs) -> str:
 
 def control_lines(cliffs: Cliffs) -> list[str]:
     """What the controls say, a line each; empty where none was asked."""
-    said = [sentence(text) for control in cliffs.controls for text in control.says]
-    return ["CONTROLS:", *said] if said else []
+    lines = [sentence(text) for control in cliffs.controls for text in control.says]
+    return ["CONTROLS:", *lines] if lines else []
 
 
 def definition_lines(cliffs: Cliffs) -> list[str]:
     """Other people's effective lengths, a line each; empty where none was evaluated."""
     definitions = cliffs.definitions
     lines = []
-    for words, found in (
+    for words, length in (
         ("RULER:", definitions.ruler_85_6),
         ("NoLiMa:", definitions.nolima_0_85),
         ("MECW (5% drop):", definitions.mecw_5pct),
         ("30% drop:", definitions.drop_30pct),
     ):
-        if found.threshold is None:  # nothing was scored
+        if length.threshold is None:  # nothing was scored
             continue
         at = {
             "<": "below the shortest measured",
-            ">": f"at least {tokens(found.tokens)} tokens",
-            None: f"{tokens(found.tokens, 'none')} tokens",
-        }[found.censored]
-        lines.append(f"{words:<23}{at} (score of at least {found.threshold:.3f})")
-    mean = definitions.longscore.mean
-    if mean is not None:
+            ">": f"at least {tokens(length.tokens)} tokens",
+            None: f"{tokens(length.tokens, 'none')} tokens",
+        }[length.censored]
+        lines.append(f"{words:<23}{at} (score of at least {length.threshold:.3f})")
+    if (mean := definitions.longscore.mean) is not None:
         lines.append(f"{'LongScore:':<23}{mean:+.3f}")
     return ["EFFECTIVE LENGTHS BY OTHER DEFINITIONS:", *lines] if lines else []
 
@@ -101,47 +98,35 @@ def comparison_line(cliffs: Sequence[Cliffs]) -> str:
 
 
 def _measured(cliffs: Cliffs) -> str:
-    said = [labels([cliffs])[0]]
-    if task := cliffs.task:
-        said.append(f"task {task}")
     reach = measured_range(cliffs)
     span = f" of {tokens(reach[0])} to {tokens(reach[1])} tokens" if reach else ""
-    said.append(f"{amount(cliffs)}{span}")
-    if campaign := cliffs.campaign:
-        said.append(f"campaign {campaign}")
-    return " ".join(" | ".join(said).split())
+    parts = (
+        labels([cliffs])[0],
+        f"task {cliffs.task}" if cliffs.task else "",
+        f"{amount(cliffs)}{span}",
+        f"campaign {cliffs.campaign}" if cliffs.campaign else "",
+    )
+    return " ".join(" | ".join(filter(None, parts)).split())
 
 
-def _window(cliffs: Cliffs) -> str:
-    window = cliffs.window_tokens
-    return "unknown" if window is None else f"{tokens(window)} tokens"
-
-
-def _confidence(cliffs: Cliffs) -> str:
-    return f"[{level(cliffs.confidence)} CONFIDENCE]"
-
-
-def _threshold(cliffs: Cliffs) -> str:
+def _threshold(cliffs: Cliffs) -> list[str]:
+    """The critical threshold, and its interval where it has one."""
+    head = "Critical Threshold:    "
     if cliffs.verdict is Verdict.INSUFFICIENT_DATA:
-        return "not supported by the data [INSUFFICIENT DATA]"
+        return [f"{head}not supported by the data [INSUFFICIENT DATA]"]
     if cliffs.verdict is Verdict.FLOOR:
-        return "undefined, the score starts at the floor [FLOOR]"
-    location = location_tokens(cliffs)
-    if location is None:
+        return [f"{head}undefined, the score starts at the floor [FLOOR]"]
+    confidence = f"[{level(cliffs.confidence)} CONFIDENCE]"
+    if (cliff := cliffs.cliff) is None:
         reach = measured_range(cliffs)
         up_to = f" up to {tokens(reach[1])} tokens" if reach else ""
-        return f"none found{up_to} {_confidence(cliffs)}"
+        return [f"{head}none found{up_to} {confidence}"]
     share = window_share(cliffs)
     of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
-    return f"{tokens(location)} tokens ({of_max}) {_confidence(cliffs)}"
-
-
-def _threshold_interval(cliffs: Cliffs) -> list[str]:
-    barred = (Verdict.INSUFFICIENT_DATA, Verdict.FLOOR)
-    if cliffs.cliff is None or cliffs.verdict in barred:
-        return []
-    low, high = cliffs.cliff.ci_low, cliffs.cliff.ci_high
-    return [" " * 23 + f"between {tokens(low)} and {tokens(high)} tokens"]
+    return [
+        f"{head}{tokens(cliff.location_tokens)} tokens ({of_max}) {confidence}",
+        f"{'':<23}between {tokens(cliff.ci_low)} and {tokens(cliff.ci_high)} tokens",
+    ]
 
 
 def _zone_lines(cliffs: Cliffs) -> list[str]:
@@ -149,38 +134,30 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
     if not zones:
         return ["none: the data do not support a division into zones"]
     head = {name: f"{mark} {title:<20}" for name, mark, title in _ZONES}
-    present = {z.name for z in zones}
-    lines = [
-        f"{head[z.name]}{_zone_span(zones, i)} {_zone_note(cliffs, z)}" for i, z in enumerate(zones)
-    ]
-    lines += [f"{head[name]}none found" for name, _, _ in _ZONES if name not in present]
-    return lines
-
-
-def _zone_span(zones: Sequence[Zone], index: int) -> str:
-    # Zones are half-open; people read "0 - 313" and "> 313" as one shared, inclusive border.
-    zone = zones[index]
-    low, high = max(zone.from_tokens - 1, 0), zone.to_tokens - 1
-    if zone.name == "degraded" and index == len(zones) - 1:
-        return f"> {tokens(low)} tokens"
-    return f"{tokens(low)} - {tokens(high)} tokens"
+    lines = []
+    for zone in zones:
+        # Zones are half-open; people read "0 - 313" and "> 313" as one shared, inclusive border.
+        low, high = max(zone.from_tokens - 1, 0), zone.to_tokens - 1
+        last = zone.name == "degraded" and zone is zones[-1]
+        span = f"> {tokens(low)}" if last else f"{tokens(low)} - {tokens(high)}"
+        lines.append(f"{head[zone.name]}{span} tokens ({_zone_note(cliffs, zone)})")
+    present = {zone.name for zone in zones}
+    return lines + [f"{head[name]}none found" for name in head if name not in present]
 
 
 def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
-    mean = f"Mean {score_name(cliffs, short=True)}: {score(zone.mean)}"
+    mean, base = f"Mean {score_name(cliffs, short=True)}: {score(zone.mean)}", cliffs.baseline
     if zone.name == "degraded":
-        return f"({_drop(cliffs, zone)})"
+        return f"Performance drop: {_drop(cliffs, zone)}"
     if zone.name == "transition":
-        risen = "High Variance detected; " if variance_rose_in(cliffs, zone) else ""
-        return f"({risen}{mean})"
-    base = cliffs.baseline
-    low, high = base.ci_low, base.ci_high
-    if low is None or high is None or zone.from_tokens:
-        return f"({mean})"
-    return f"({mean}; baseline {score(base.mean)}, {score(low)} to {score(high)}, n = {base.n:,})"
+        return f"High Variance detected; {mean}" if _variance_rose_in(cliffs, zone) else mean
+    if base.ci_low is None or base.ci_high is None or zone.from_tokens:
+        return mean
+    interval = f"{score(base.ci_low)} to {score(base.ci_high)}"
+    return f"{mean}; baseline {score(base.mean)}, {interval}, n = {base.n:,}"
 
 
-def variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
+def _variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
     """True where a bin with its median in ``zone`` meets the transition rule (SD >= 2 x first)."""
     rule = next((r for r in cliffs.rules if r.name == "transition_sd"), None)
     if rule is None or rule.threshold is None or not rule.reachable:
@@ -193,16 +170,11 @@ def variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
 
 
 def _drop(cliffs: Cliffs, zone: Zone) -> str:
-    cliff = cliffs.cliff
-    if cliff is None:
-        mean, base = zone.mean, cliffs.baseline.mean
-        return (
-            f"Performance drop: {NOT_MEASURED}"
-            if mean is None or not base
-            else f"Performance drop: {_signed(1 - mean / base)}, no interval"
-        )
-    low, high = _signed(cliff.drop_ci_low), _signed(cliff.drop_ci_high)
-    return f"Performance drop: {_signed(cliff.drop)}, between {low} and {high}"
+    cliff, mean, base = cliffs.cliff, zone.mean, cliffs.baseline.mean
+    if cliff is not None:
+        low, high = _signed(cliff.drop_ci_low), _signed(cliff.drop_ci_high)
+        return f"{_signed(cliff.drop)}, between {low} and {high}"
+    return NOT_MEASURED if mean is None or not base else f"{_signed(1 - mean / base)}, no interval"
 
 
 def _signed(drop: float) -> str:
@@ -210,30 +182,22 @@ def _signed(drop: float) -> str:
 
 
 def _recommendation(cliffs: Cliffs) -> list[str]:
-    cap = cliffs.safe_cap_tokens
+    cap, prompt, joint = cliffs.safe_cap_tokens, cliffs.cap_prompt_tokens, cliffs.joint_cap
     if cap is None:
         reason = sentence(cliffs.safe_cap_reason) or "The analysis gives no reason."
         lines = [f"These data support no hard cap. {reason}"]
-        return lines + ([more] if (more := certify_sentence(cliffs)) is not None else [])
-    lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
-    prompt = cliffs.cap_prompt_tokens
-    if prompt is not None:
-        lines.append(
-            f"That is the document alone; as a prompt of this model it is {tokens(prompt)} tokens."
-        )
-    joint = cliffs.joint_cap
-    if joint is not None and joint.limited_by == "latency" and joint.tokens is not None:
-        lines.append(
-            f"Beyond {tokens(joint.tokens)} tokens, time to first token is higher than expected: "
-            "cap there where latency matters."
-        )
+    else:
+        lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
+        if prompt is not None:
+            as_prompt = f"as a prompt of this model it is {tokens(prompt)} tokens."
+            lines.append(f"That is the document alone; {as_prompt}")
+        if joint is not None and joint.limited_by == "latency" and joint.tokens is not None:
+            lines.append(
+                f"Beyond {tokens(joint.tokens)} tokens, time to first token is higher than "
+                "expected: cap there where latency matters."
+            )
     if (more := certify_sentence(cliffs)) is not None:
         lines.append(more)
+    if cliffs.confounds.identified == "no" and cliffs.cliff is not None:
+        lines.append("Length is not shown to be the cause: see the report for the reason.")
     return lines
-
-
-def _other_cause(cliffs: Cliffs) -> list[str]:
-    unknown = cliffs.confounds.identified == "no"
-    if not unknown or location_tokens(cliffs) is None:
-        return []
-    return ["Length is not shown to be the cause: see the report for the reason."]

@@ -23,8 +23,9 @@ from contextcliff_dagster.contracts.results import ResultError, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.figures.report_figure import plot_report
 from contextcliff_dagster.reporting.figures.sparkline import sparkline
-from contextcliff_dagster.reporting.json_report import machine_report
-from contextcliff_dagster.reporting.report import write_report
+from contextcliff_dagster.reporting.length_profile import page
+from contextcliff_dagster.reporting.length_profile.tables import zone_sections
+from contextcliff_dagster.reporting.report import machine_report, write_report
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 from contextcliff_dagster_tests.support.records.reports import (
     page_of,
@@ -56,6 +57,14 @@ def test_the_page_its_pictures_and_the_numbers_and_nothing_else(tmp_path: Path) 
         "sensitivity.png",
     ]
     assert "](report.png)" in files.md.read_text(encoding="utf-8")
+
+
+def test_a_figure_of_the_page_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = page.Picture("own.png", "What it shows", lambda results: b"of %d" % len(results))
+    monkeypatch.setattr(page, "PARTS", (*page.PARTS, page.Part(zone_sections, own)))
+    files = write_report(results_of(sample_pair()[0]), None, tmp_path, title="t")
+    assert (tmp_path / "own.png").read_bytes() == b"of 2"
+    assert files.md.read_text("utf-8").count("![What it shows](own.png)") == 1
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
@@ -242,8 +251,8 @@ def test_a_real_profile_goes_through_every_door(tmp_path: Path) -> None:
     assert short is not None
     assert long is not None
     assert short < long
-    page = files.md.read_text(encoding="utf-8")
-    assert f"**{short:,} tokens**" in page
+    text = files.md.read_text(encoding="utf-8")
+    assert f"**{short:,} tokens**" in text
     assert f"Hard cap inference context at {long:,} tokens." in risk_report(results[1])
     for result in results:
         jsonschema.validate(to_json(result), schema())

@@ -1,4 +1,4 @@
-"""`analyze`: scores that somebody measured elsewhere, or a log of them, to verdict and report."""
+"""`analyze`: scores that were measured elsewhere, or a log of them, to verdict and report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.errors import YOUR_TURN, say, sentence
+from contextcliff_dagster.cli.errors import USER_ERROR, say, sentence
 from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import Finite, as_share, debug_option, together
 from contextcliff_dagster.cli.output import print_json
@@ -115,27 +115,29 @@ def analyze(
 
         helper_process.begin("ruptures", "contextcliff_dagster.analysis.robustness.sensitivity")
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, Places, analyze_files
+    from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, ResultFiles, analyze_files
 
     settings = AnalysisSettings(
         tolerance=tolerance, confidence=confidence, second_opinions=not quick
     )
     options = AnalyzeOptions(settings, aggregated, scale, model, by is not None, window, log)
     groups = [files] if pool else [(path,) for path in files]
-    places = Places.of(target, [group[0] for group in groups], by_model=options.by_model)
+    result_files = ResultFiles.of(target, [group[0] for group in groups], by_model=by is not None)
     errors: list[ContextCliffError] = []
     done: list[Analyzed] = []
     paths: list[Path] = []
     for group in groups:
-        found = list(analyze_files(group, options, errors))
-        done += found
-        paths += places.write(group[0], [item.result for item in found], by_model=options.by_model)
+        analyzed = list(analyze_files(group, options, errors))
+        done += analyzed
+        paths += result_files.write(group[0], [item.result for item in analyzed])
     if target == "-":
         from contextcliff_dagster.contracts.results import to_json
 
         results = to_json([item.result for item in done])
-        if places.array or results:
-            print_json(results if places.array else results[0])
+        if by is not None or len(groups) > 1:
+            print_json(results)
+        elif results:
+            print_json(results[0])
     else:
         _print(done)
     if out is not None and done:
@@ -146,7 +148,7 @@ def analyze(
     for error in errors:
         say(f"contextcliff: {sentence(str(error))}")
     if errors:
-        ctx.exit(YOUR_TURN)
+        ctx.exit(USER_ERROR)
 
 
 def _print(done: Sequence[Analyzed]) -> None:
@@ -170,23 +172,21 @@ def _print(done: Sequence[Analyzed]) -> None:
 def _report(
     done: Sequence[Analyzed], out: Path, errors: Sequence[ContextCliffError]
 ) -> tuple[Path, ...]:
-    from contextcliff_dagster.reporting.report import BESIDE, write_report
+    from contextcliff_dagster.reporting.length_profile.page import all_pictures
+    from contextcliff_dagster.reporting.report import write_report
 
     names = [item.result.model for item in done]
     answers = [item.answers for item in done if item.answers is not None]
     records = None
-    # Answers are found by their model's name: where two files share one, none can be told apart.
+    # Answers belong to a model by its name: where two files share one, nothing tells them apart.
     if answers and len(set(names)) == len(names):
         import pandas as pd
 
         records = pd.concat(answers, ignore_index=True)
     files = list(dict.fromkeys(item.path.name for item in done))
     title = f"Scores of {', '.join(files[:4])}" + (" and others" if len(files) > 4 else "")
-    written = write_report(
-        [item.result for item in done],
-        records,
-        out,
-        title=title,
-        notes=[f"Left out: {error}" for error in errors],
-    )
-    return (*filter(None, written), *(path for name in BESIDE if (path := out / name).exists()))
+    notes = [f"Left out: {error}" for error in errors]
+    results = [item.result for item in done]
+    written = write_report(results, records, out, title=title, notes=notes)
+    pictures = (out / picture.file for picture in all_pictures())
+    return (*filter(None, written), *(path for path in pictures if path.exists()))

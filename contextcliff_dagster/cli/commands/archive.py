@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.cli.options import common_options, kept_campaign_option
+from contextcliff_dagster.cli.output import print_either
 from contextcliff_dagster.cli.study_selection import keep_definition
 from contextcliff_dagster.store import Store
 
@@ -16,7 +16,7 @@ from contextcliff_dagster.store import Store
 @click.command()
 @click.argument("study")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--campaign", metavar="NAME", help="Only this campaign (default: all of them).")
+@kept_campaign_option
 @common_options
 def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
     """Write STUDY with its sample and every recorded call into FILE."""
@@ -25,14 +25,12 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
 
     store = Store.default()
     summary = export_study(store, find_study(study), file, campaign=campaign)
-    if as_json:
-        print_json(summary.to_dict())
-    else:
-        click.echo(
-            f"{file} holds study {summary.study}: {summary.examples:,} examples, "
-            f"{summary.answers:,} answers of {len(summary.campaigns)} campaign(s), "
-            f"{summary.bytes / 1e6:.1f} MB, sha256 {summary.sha256}"
-        )
+    text = (
+        f"{file} holds study {summary.study}: {summary.examples:,} examples, "
+        f"{summary.answers:,} answers of {len(summary.campaigns)} campaign(s), "
+        f"{summary.bytes / 1e6:.1f} MB, sha256 {summary.sha256}"
+    )
+    print_either(summary.to_dict(), text, as_json=as_json)
 
 
 @click.command("import")
@@ -52,11 +50,9 @@ def import_(file: Path, as_json: bool) -> None:
             f"Note: study {study.name!r} differs from the imported one; in this store the "
             "imported one replaces it."
         )
-    if as_json:
-        print_json(summary.to_dict())
-    else:
-        click.echo(
-            f"Study {summary.study} is in {store.root}: {summary.answers:,} answers of "
-            f"{len(summary.campaigns)} campaign(s), {summary.new_answers:,} of them new; "
-            f"see it with `contextcliff report {summary.study}`."
-        )
+    text = (
+        f"Study {summary.study} is in {store.root}: {summary.answers:,} answers of "
+        f"{len(summary.campaigns)} campaign(s), {summary.new_answers:,} of them new; "
+        f"see it with `contextcliff report {summary.study}`."
+    )
+    print_either(summary.to_dict(), text, as_json=as_json)

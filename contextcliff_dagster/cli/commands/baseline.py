@@ -8,7 +8,11 @@ import click
 
 from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
 from contextcliff_dagster.cli.errors import DIFFERENT
-from contextcliff_dagster.cli.options import common_options, together
+from contextcliff_dagster.cli.options import (
+    common_options,
+    profiled_campaign_option,
+    together,
+)
 from contextcliff_dagster.cli.output import print_either
 from contextcliff_dagster.store import Store
 
@@ -16,9 +20,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.length_profile.regression import Baseline, Regression
 
 _of_study = together(click.argument("study"), common_options)
-_one_campaign = together(
-    click.option("--campaign", metavar="NAME", help="This campaign (default: the newest profiled).")
-)
 
 
 @click.group()
@@ -28,7 +29,7 @@ def baseline() -> None:
 
 @baseline.command("set")
 @_of_study
-@_one_campaign
+@profiled_campaign_option
 def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
     """Pin a campaign of STUDY as its baseline."""
     from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
@@ -52,7 +53,7 @@ def baseline_show(study: str, as_json: bool) -> None:
 
 @baseline.command("check")
 @_of_study
-@_one_campaign
+@profiled_campaign_option
 def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     """Compare a campaign of STUDY with the baseline; no calls. Exit code 3: the score declined."""
     from contextcliff_dagster.experiments.common.preparation import load_frozen
@@ -68,18 +69,17 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     end_with(judge_regression(chosen, store, load_frozen(chosen, store), name), as_json=as_json)
 
 
-def end_with(found: Regression, *, as_json: bool) -> None:
+def end_with(regression: Regression, *, as_json: bool) -> None:
     """Print what a campaign is against the baseline.
 
     Raises:
         click.exceptions.Exit: 3, a model has shrunk.
     """
-    print_either(found.to_dict(), found.sentence, as_json=as_json)
-    if found.shrunk:
+    print_either(regression.to_dict(), regression.sentence, as_json=as_json)
+    if regression.shrunk:
         raise click.exceptions.Exit(DIFFERENT)
 
 
 def _named(pinned: Baseline) -> str:
-    return (
-        f"Baseline of study {pinned.study}: campaign {pinned.campaign} ({', '.join(pinned.models)})"
-    )
+    models = ", ".join(pinned.models)
+    return f"Baseline of study {pinned.study}: campaign {pinned.campaign} ({models})"

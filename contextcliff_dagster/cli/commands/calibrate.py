@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextcliff_dagster.cli.options import Finite, as_share, common_options, together
 from contextcliff_dagster.cli.output import print_json, print_table
-from contextcliff_dagster.cli.progress import duration
+from contextcliff_dagster.cli.progress import ProgressBar, duration
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -34,12 +32,12 @@ def _questions(
         return None
     low, _, high = value.partition("-")
     try:
-        found = int(low), int(high or low)
+        least, most = int(low), int(high or low)
     except ValueError:
-        found = 0, 0
-    if not 1 <= found[0] <= found[1] <= 1_000:
+        least = most = 0
+    if not 1 <= least <= most <= 1_000:
         raise click.BadParameter(f"{value!r} is no number of questions; write 4 or 1-8", ctx, param)
-    return found
+    return least, most
 
 
 _design = together(
@@ -136,17 +134,17 @@ def calibrate(
     settings = _settings(chosen, tolerance, confidence)
     basis = plain_plan(overrides) if chosen is None else study_plan(chosen, store, overrides)
     start = time.monotonic()
-    with _shown(simulations) as on_progress:
-        found = simulate(
+    with ProgressBar(transient=True) as bar:
+        rates = simulate(
             basis.plan,
             settings,
             simulations=simulations,
             seed=seed,
             jobs=jobs or min(os.cpu_count() or 1, simulations // _WORTH_A_PROCESS),
-            on_progress=on_progress,
+            on_progress=partial(bar.show, "simulations"),
         )
     took = time.monotonic() - start
-    result = as_result(basis, found, settings, None if chosen is None else chosen.name)
+    result = as_result(basis, rates, settings, None if chosen is None else chosen.name)
     kept = None
     if chosen is not None and basis.own and settings == _settings(chosen, None, None):
         kept = keep(store, chosen, result)
@@ -188,13 +186,13 @@ def _print(result: dict[str, Any], took: float) -> None:
         table_rows,
     )
 
-    design, sources = result["design"], result["sources"]
+    design = result["design"]
     documents = f" on {design['documents']:,} documents" if "documents" in design else ""
     click.echo(
         f"Design: {design_words(result)}; {design['examples']:,} examples{documents}; tolerance "
         f"{result['tolerance']:.0%}, confidence {result['confidence']:.0%}"
     )
-    for name, source in sources.items():
+    for name, source in result["sources"].items():
         click.echo(f"  {name}: {source}")
     click.echo()
     print_table(TABLE_COLUMNS, table_rows(result))
@@ -202,24 +200,3 @@ def _print(result: dict[str, Any], took: float) -> None:
         f"\n{conclusion(result)}\n{result['simulations']:,} simulations, {duration(took)}; limits "
         "in brackets are 95% and cover the simulation alone, caps medians and quartiles."
     )
-
-
-@contextmanager
-def _shown(total: int) -> Iterator[Any]:
-    """A progress bar on a terminal; None elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    bars = Progress(
-        TextColumn("simulations"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bars:
-        task = bars.add_task("", total=total)
-        yield lambda done, _: bars.update(task, completed=done)

@@ -67,7 +67,7 @@ def compare(
     if as_json:
         from contextcliff_dagster.contracts.results import to_json
 
-        paths = {kind: str(getattr(files, kind)) for kind in ("md", "json", "png")}
+        paths = {kind: str(path) for kind, path in files._asdict().items()}
         print_json({**to_json(result), "files": paths})
         return
     click.echo(f"{result.sentence}\n")
@@ -84,10 +84,10 @@ class Ref:
     model: str
     campaign: str
 
-    def name(self, beside: Sequence[Ref | ScoreFile]) -> str:
-        """The model, with what it takes to tell it from the one beside it."""
+    def name(self, both: Sequence[Ref | ScoreFile]) -> str:
+        """The model, with what distinguishes it from the other one."""
         name = self.model
-        refs = [ref for ref in beside if isinstance(ref, Ref)]
+        refs = [ref for ref in both if isinstance(ref, Ref)]
         if len({ref.study.name for ref in refs}) > 1:
             name = f"{self.study.name}:{name}"
         return f"{name}@{self.campaign}" if len({ref.campaign for ref in refs}) > 1 else name
@@ -108,11 +108,7 @@ class Ref:
         return folder / slug("-vs-".join(slug(name) for name in names))
 
     def measured(self, store: Store, name: str) -> Measured:
-        """Records and result.
-
-        Raises:
-            StudyError: the model has no records in the campaign.
-        """
+        """Records and result."""
         from contextcliff_dagster.analysis.comparison.comparison import Measured
         from contextcliff_dagster.experiments.common.record_tables import read_records
         from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
@@ -124,17 +120,17 @@ class Ref:
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """Scores of one model that somebody has, in a file."""
+    """Scores of one model in a file."""
 
     path: Path
     model: str | None
     log: LogOptions
 
-    def name(self, beside: Sequence[Ref | ScoreFile]) -> str:
+    def name(self, both: Sequence[Ref | ScoreFile]) -> str:
         """The model where the file is asked for one, else the file."""
         if self.model is None:
             return self.path.name
-        files = {ref.path for ref in beside if isinstance(ref, ScoreFile)}
+        files = {ref.path for ref in both if isinstance(ref, ScoreFile)}
         return f"{self.path.name}:{self.model}" if len(files) > 1 else self.model
 
     def bins(self, _: Store) -> Sequence[LengthBin]:
@@ -148,7 +144,7 @@ class ScoreFile:
         return AnalysisSettings(second_opinions=False)
 
     def folder(self, _: Store, __: Sequence[str]) -> Path:
-        """In the folder of the person: a file belongs to no study of the store."""
+        """In the working folder: a file belongs to no study of the store."""
         return Path("comparison")
 
     def measured(self, _: Store, name: str) -> Measured:
@@ -162,8 +158,8 @@ class ScoreFile:
         from contextcliff_dagster.analysis.profile.model_profile import profile_model
         from contextcliff_dagster.score_files import chosen, read_scores
 
-        found = read_scores(self.path, self.log)
-        ((model, records),) = chosen(self.path, found, model=self.model, by_model=False)
+        models = read_scores(self.path, self.log)
+        ((model, records),) = chosen(self.path, models, model=self.model, by_model=False)
         context = ProfileContext(model, task=records.task, tokenizer=records.tokenizer)
         profile = profile_model(records.frame, [], self.settings(), context)
         return Measured(name, records.frame, profile.cliffs)
@@ -171,13 +167,10 @@ class ScoreFile:
 
 def score_file(text: str, log: LogOptions) -> ScoreFile | None:
     """The file that ``text`` names, FILE or FILE:MODEL, where there is one."""
-    whole = Path(text)
-    if whole.is_file():
-        return ScoreFile(whole, None, log)
-    path, colon, model = text.partition(":")
-    if not (colon and model and Path(path).is_file()):
-        return None
-    return ScoreFile(Path(path), model, log)
+    if Path(text).is_file():
+        return ScoreFile(Path(text), None, log)
+    path, _, model = text.partition(":")
+    return ScoreFile(Path(path), model, log) if model and Path(path).is_file() else None
 
 
 def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
@@ -196,24 +189,22 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
     named = colon and (head in load_studies() or head.endswith((".yaml", ".yml")))
     # A study of that name comes second: a model may be called so, too.
     readings = [(study, text)] + ([(head, rest)] if named else [])
-    there: list[str] = []
+    known: list[str] = []
     for study_name, words in readings:
         chosen = find_study(study_name)
-        if not profiled_campaigns(store, chosen.name):
-            profiled_campaign(store, chosen.name) if len(readings) == 1 else None
-            continue
+        campaigns = profiled_campaigns(store, chosen.name)
         model, at, last = words.rpartition("@")
-        for wanted, name in ((campaign, words), (last, model)) if at else ((campaign, words),):
-            if name == words or wanted in profiled_campaigns(store, chosen.name):
-                found = profiled_campaign(store, chosen.name, wanted)
-                models = [c.model for c in read_cliffs(chosen, store, found)]
-                if name in models:
-                    return Ref(chosen, name, found)
-                there += [f"{chosen.name}:{known}@{found}" for known in models]
-    if not there:
+        wanted = [(words, campaign), *([(model, last)] if at and last in campaigns else ())]
+        for name, one in wanted if campaigns else ():
+            profiled = profiled_campaign(store, chosen.name, one)
+            models = [c.model for c in read_cliffs(chosen, store, profiled)]
+            if name in models:
+                return Ref(chosen, name, profiled)
+            known += [f"{chosen.name}:{other}@{profiled}" for other in models]
+    if not known:  # that there is no campaign is then the reason
         profiled_campaign(store, find_study(readings[-1][0]).name)
     raise StudyError(
-        f"No measurement is called {text!r}; there are {', '.join(dict.fromkeys(there))} "
+        f"No measurement is called {text!r}; there are {', '.join(dict.fromkeys(known))} "
         "(write [STUDY:]MODEL[@CAMPAIGN])."
     )
 

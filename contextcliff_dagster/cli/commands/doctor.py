@@ -9,31 +9,31 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 
 from contextcliff_dagster.cli.dagster_home import dagster_home
+from contextcliff_dagster.cli.errors import USER_ERROR
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.cli.output import print_json, print_table
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.store import PACKAGE, Store
 
+# What keeps nothing from working is a note; "fault" is the word of the JSON that programs read.
 State = Literal["ok", "note", "fault"]
+_MARKS: dict[State, str] = {"ok": "ok", "note": "--", "fault": "XX"}
 _LOW_DISK = 1 << 30
 _REACH_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at. A ``note`` stands in nobody's way; a ``fault`` does."""
+class Finding(NamedTuple):
+    """One thing looked at, whether it works, and a sentence about it."""
 
     what: str
     state: State
-    said: str
+    text: str
 
 
 @click.command()
@@ -41,62 +41,63 @@ class Finding:
 @common_options
 def doctor(offline: bool, as_json: bool) -> None:
     """Check what is installed, reachable and writable."""
-    findings = [*_installed(), *_engines_of_others(), *_writable(), *_readable()]
+    findings = [*_installed(), *_engines_of_others(), *_writable()]
+    checks = {
+        "models.yaml": _models,
+        "studies": _studies,
+        "ledger": _ledger,
+        "tokenizers": _tokenizers,
+    }
+    for what, check in checks.items():
+        try:
+            findings.append(Finding(what, "ok", check()))
+        except ContextCliffError as error:
+            findings.append(Finding(what, "fault", str(error)))
     if not offline:
         findings += asyncio.run(_reachable())
-    faults = sum(finding.state == "fault" for finding in findings)
+    broken = sum(finding.state == "fault" for finding in findings)
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        print_json([{"what": f.what, "state": f.state, "said": f.text} for f in findings])
     else:
-        mark = {"ok": "ok", "note": "--", "fault": "XX"}
-        print_table(("", "WHAT", "FINDING"), [(mark[f.state], f.what, f.said) for f in findings])
+        print_table(("", "WHAT", "FINDING"), [(_MARKS[f.state], f.what, f.text) for f in findings])
         click.echo(
-            "\nAll checks passed." if not faults else f"\n{faults} marked XX must be fixed first."
+            f"\n{broken} marked XX must be fixed first." if broken else "\nAll checks passed."
         )
-    if faults:
-        raise click.exceptions.Exit(2)
+    if broken:
+        raise click.exceptions.Exit(USER_ERROR)
 
 
 def _installed() -> list[Finding]:
+    from contextcliff_dagster.inference.models.engine_specs import BUILT_IN
+
     def version(name: str) -> str | None:
         try:
             return importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             return None
 
-    python = platform.python_version()
-    supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    found = [
-        Finding(
-            "contextcliff",
-            "ok",
-            f"{version('contextcliff-dagster') or 'not installed'}, {PACKAGE}",
-        ),
-        Finding(
-            "python",
-            "ok" if supported else "fault",
-            python if supported else f"{python} is not supported: use 3.11, 3.12 or 3.13",
-        ),
-    ]
+    python, own = platform.python_version(), version("contextcliff-dagster") or "not installed"
+    findings = [Finding("contextcliff", "ok", f"{own}, {PACKAGE}")]
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        findings.append(Finding("python", "ok", python))
+    else:
+        advice = f"{python} is not supported: use 3.11, 3.12 or 3.13"
+        findings.append(Finding("python", "fault", advice))
     for name in ("dagster", "dagster-webserver", "aiohttp", "tiktoken"):
         known = version(name)
-        found.append(
-            Finding(
-                name,
-                "ok" if known else "fault",
-                known or "not installed: install contextcliff-dagster again",
-            )
-        )
-    for name, use in _optional().items():
+        advice = "not installed: install contextcliff-dagster again"
+        findings.append(Finding(name, "ok" if known else "fault", known or advice))
+    engines = BUILT_IN.values()
+    optional = {
+        "torch": "trains the reference models",
+        **{spec.package: f"{spec.use} (extra: {spec.extra})" for spec in engines if spec.package},
+        "genai-prices": "knows prices of public endpoints (extra: prices)",
+    }
+    for name, use in optional.items():
         known = version(name)
-        found.append(
-            Finding(
-                name,
-                "ok" if known else "note",
-                known or f"not installed; {use}, nothing else needs it",
-            )
-        )
-    return found
+        advice = f"not installed; {use}, nothing else needs it"
+        findings.append(Finding(name, "ok" if known else "note", known or advice))
+    return findings
 
 
 def _engines_of_others() -> list[Finding]:
@@ -107,49 +108,31 @@ def _engines_of_others() -> list[Finding]:
         engine_spec,
     )
 
-    found = []
+    findings = []
     for name, point in engine_entry_points().items():
         what = f"engine {name}"
         if name in BUILT_IN:
             hidden = f"{point.value} is hidden by the built-in engine of that name; rename it"
-            found.append(Finding(what, "note", hidden))
+            findings.append(Finding(what, "note", hidden))
             continue
         try:
             engine_spec(name)
-            found.append(Finding(what, "ok", point.value))
+            findings.append(Finding(what, "ok", point.value))
         except EngineError as error:
-            found.append(Finding(what, "fault", str(error)))
-    return found
-
-
-def _optional() -> dict[str, str]:
-    """Package -> what it is for."""
-    from contextcliff_dagster.inference.models.engine_specs import BUILT_IN
-
-    engines = {
-        spec.package: f"{spec.use} (extra: {spec.extra})"
-        for spec in BUILT_IN.values()
-        if spec.package
-    }
-    return {
-        "torch": "trains the reference models",
-        **engines,
-        "genai-prices": "knows prices of public endpoints (extra: prices)",
-    }
+            findings.append(Finding(what, "fault", str(error)))
+    return findings
 
 
 def _writable() -> list[Finding]:
-    store = Store.default()
-    found = [_try_to_write("store", store.root), _try_to_write("dagster home", dagster_home(store))]
-    room = shutil.disk_usage(_nearest_folder(store.root)).free
-    found.append(
+    root = Store.default().root
+    free = shutil.disk_usage(_nearest_folder(root)).free
+    return [
+        _try_to_write("store", root),
+        _try_to_write("dagster home", dagster_home(Store.default())),
         Finding(
-            "disk",
-            "ok" if room > _LOW_DISK else "fault",
-            f"{room / 1e9:.1f} GB free at {store.root}",
-        )
-    )
-    return found
+            "disk", "ok" if free > _LOW_DISK else "fault", f"{free / 1e9:.1f} GB free at {root}"
+        ),
+    ]
 
 
 def _nearest_folder(path: Path) -> Path:
@@ -158,40 +141,19 @@ def _nearest_folder(path: Path) -> Path:
 
 def _try_to_write(what: str, folder: Path) -> Finding:
     """Write a byte where the first real write would go; nothing is left behind."""
-    place = _nearest_folder(folder)
+    nearest = _nearest_folder(folder)
+    point = "point --store or CONTEXTCLIFF_HOME"
     try:
-        with tempfile.TemporaryFile(dir=place) as file:
+        with tempfile.TemporaryFile(dir=nearest) as file:
             file.write(b"x")
             file.flush()
             os.fsync(file.fileno())
-    except OSError as fault:
-        return Finding(
-            what,
-            "fault",
-            f"{place} cannot be written ({fault.strerror}); "
-            "point --store or CONTEXTCLIFF_HOME elsewhere",
-        )
+    except OSError as error:
+        problem = f"{nearest} cannot be written ({error.strerror}); {point} elsewhere"
+        return Finding(what, "fault", problem)
     if folder.exists() and not folder.is_dir():
-        return Finding(
-            what, "fault", f"{folder} is a file; point --store or CONTEXTCLIFF_HOME at a folder"
-        )
+        return Finding(what, "fault", f"{folder} is a file; {point} at a folder")
     return Finding(what, "ok", str(folder) if folder.is_dir() else f"{folder} (will be made)")
-
-
-def _readable() -> list[Finding]:
-    return [
-        _told("models.yaml", _models),
-        _told("studies", _studies),
-        _told("ledger", _ledger),
-        _told("tokenizers", _tokenizers),
-    ]
-
-
-def _told(what: str, look: Callable[[], str]) -> Finding:
-    try:
-        return Finding(what, "ok", look())
-    except ContextCliffError as fault:
-        return Finding(what, "fault", str(fault))
 
 
 def _models() -> str:
@@ -213,10 +175,10 @@ def _ledger() -> str:
     if not store.has_ledger:
         return f"{store.ledger} (will be made)"
     with Ledger.open(store.ledger) as ledger:
-        stats, faults = ledger.stats(), ledger.backend.integrity_errors()
-    if faults:
+        stats, damage = ledger.stats(), ledger.backend.integrity_errors()
+    if damage:
         raise ContextCliffError(
-            f"{store.ledger} is damaged ({faults[0]}); restore it from a backup."
+            f"{store.ledger} is damaged ({damage[0]}); restore it from a backup."
         )
     return f"{store.ledger}, {stats['answers']:,} answers, {stats['bytes'] / 1e6:.1f} MB"
 
@@ -235,7 +197,7 @@ async def _reachable() -> list[Finding]:
     try:
         entries = load_models()
     except ContextCliffError:
-        return []  # said under models.yaml already
+        return []  # reported under models.yaml already
     return list(await asyncio.gather(*(_reach(name) for name in entries)))
 
 
@@ -254,8 +216,8 @@ async def _reach(name: str) -> Finding:
         engine = open_engine(entry)
         if entry.spec.needs_devices or entry.spec.needs_weights:  # gigabytes: only looked at
             window = engine.window_tokens
-            said = f"; window {window:,} tokens" if window else ""
-            return Finding(what, "ok", f"runtime is installed, not started{said}")
+            known = f"; window {window:,} tokens" if window else ""
+            return Finding(what, "ok", f"runtime is installed, not started{known}")
         try:
             await asyncio.wait_for(engine.start(), _REACH_SECONDS)
             window = engine.window_tokens
@@ -267,6 +229,5 @@ async def _reach(name: str) -> Finding:
     except TimeoutError:
         where = written_url(entry.base_url or entry.engine)
         return Finding(what, "note", f"no answer from {where} within {_REACH_SECONDS:.0f} s")
-    except ContextCliffError as fault:
-        state: State = "fault" if entry.engine == "reference" else "note"
-        return Finding(what, state, str(fault))
+    except ContextCliffError as error:
+        return Finding(what, "fault" if entry.engine == "reference" else "note", str(error))

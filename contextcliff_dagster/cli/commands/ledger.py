@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.errors import YOUR_TURN, say
-from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.cli.output import print_json, print_table
+from contextcliff_dagster.cli.errors import USER_ERROR, say
+from contextcliff_dagster.cli.options import common_options, kept_campaign_option
+from contextcliff_dagster.cli.output import print_either, print_json, print_table
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.store import Store
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.ledger.prune import PrunePlan
 
-_campaign = click.option(
-    "--campaign", metavar="NAME", help="Only this campaign (default: all of them)."
-)
-
 
 @click.group()
 def ledger() -> None:
@@ -33,10 +29,6 @@ def ledger() -> None:
 
 @contextmanager
 def _opened(store: Store) -> Iterator[Ledger]:
-    """
-    Raises:
-        StoreError: there is no ledger yet, or it cannot be opened.
-    """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
     if not store.has_ledger:
@@ -50,35 +42,26 @@ def _opened(store: Store) -> Iterator[Ledger]:
 def stats(as_json: bool) -> None:
     """Calls, answers, attempts, money and disk use."""
     with _opened(Store.default()) as opened:
-        found = {
-            "ledger": opened.name,
-            **opened.stats(),
-            "by_campaign": opened.stats_by_campaign(),
-        }
+        sums, by_campaign = opened.stats(), opened.stats_by_campaign()
+        name = opened.name
     if as_json:
-        print_json(found)
+        print_json({"ledger": name, **sums, "by_campaign": by_campaign})
         return
-    click.echo(f"{found['ledger']}\n")
+    click.echo(f"{name}\n")
+    died = f"died after they were sent: charged, ${sums['maybe_paid_usd']:.4f}"
+    lost = f"process died before the answer was kept: charged, ${sums['orphans_usd']:.4f}"
     rows = [
-        ("documents", f"{found['documents']:,} ({_mb(found['document_bytes'])} as text)"),
-        ("calls", f"{found['calls']:,}"),
-        ("answers", f"{found['answers']:,}"),
-        ("too long for the model", f"{found['context_overflow']:,}"),
-        ("cut by the server", f"{found['invalid_truncated']:,}"),
-        ("requests sent", f"{found['attempts']:,}"),
-        ("failed requests", f"{found['failures']:,}"),
-        (
-            "  maybe paid",
-            f"{found['maybe_paid']:,} (died after they were sent: charged, "
-            f"${found['maybe_paid_usd']:.4f})",
-        ),
-        (
-            "orphans, maybe paid",
-            f"{found['orphans']:,} (process died before the answer was kept: charged, "
-            f"${found['orphans_usd']:.4f})",
-        ),
-        ("spent", f"${found['spent_usd']:.4f}, {found['spent_tokens']:,} tokens"),
-        ("on the disk", _mb(found["bytes"])),
+        ("documents", f"{sums['documents']:,} ({_mb(sums['document_bytes'])} as text)"),
+        ("calls", f"{sums['calls']:,}"),
+        ("answers", f"{sums['answers']:,}"),
+        ("too long for the model", f"{sums['context_overflow']:,}"),
+        ("cut by the server", f"{sums['invalid_truncated']:,}"),
+        ("requests sent", f"{sums['attempts']:,}"),
+        ("failed requests", f"{sums['failures']:,}"),
+        ("  maybe paid", f"{sums['maybe_paid']:,} ({died})"),
+        ("orphans, maybe paid", f"{sums['orphans']:,} ({lost})"),
+        ("spent", f"${sums['spent_usd']:.4f}, {sums['spent_tokens']:,} tokens"),
+        ("on the disk", _mb(sums["bytes"])),
     ]
     print_table(("WHAT", "HOW MUCH"), rows)
     click.echo()
@@ -89,11 +72,11 @@ def stats(as_json: bool) -> None:
                 *(r["study"], r["campaign"], r["model"], f"{r['calls']:,}", f"{r['answers']:,}"),
                 *(f"{r['attempts']:,}", _maybe_paid(r), f"${r['spent_usd']:.4f}"),
             )
-            for r in found["by_campaign"]
+            for r in by_campaign
         ],
     )
     click.echo()
-    sizes = sorted(found["table_bytes"].items(), key=lambda item: -item[1])
+    sizes = sorted(sums["table_bytes"].items(), key=lambda item: -item[1])
     print_table(("TABLE", "ON THE DISK"), [(name, _mb(size)) for name, size in sizes])
 
 
@@ -108,29 +91,28 @@ def _mb(size: int) -> str:
 @ledger.command()
 @common_options
 def verify(as_json: bool) -> None:
-    """Rebuild every prompt, check every answer, the files and the sums; exit code 2 on a fault."""
+    """Rebuild every prompt, check every answer, the files and the sums; exit code 2 on an error."""
     from contextcliff_dagster.inference.ledger.verify import verify as check
 
     with _opened(Store.default()) as opened:
-        found, name = check(opened), opened.name
-    if as_json:
-        print_json({"ledger": name, "sound": not found.fault_count, **found.to_dict()})
-    else:
-        pruned = f", {found.pruned_prompts:,} are pruned" if found.pruned_prompts else ""
-        click.echo(
-            f"{name}: {found.prompts:,} prompts over {found.documents:,} documents rebuilt byte "
-            f"for byte{pruned}; {found.fault_count:,} faults."
-        )
-    for fault in found.faults:
-        say(f"contextcliff: {fault}")
-    if found.fault_count:
-        raise click.exceptions.Exit(YOUR_TURN)
+        checked, name = check(opened), opened.name
+    pruned = f", {checked.pruned_prompts:,} are pruned" if checked.pruned_prompts else ""
+    text = (
+        f"{name}: {checked.prompts:,} prompts over {checked.documents:,} documents rebuilt byte "
+        f"for byte{pruned}; {checked.fault_count:,} errors."
+    )
+    result = {"ledger": name, "sound": not checked.fault_count, **checked.to_dict()}
+    print_either(result, text, as_json=as_json)
+    for error in checked.faults:
+        say(f"contextcliff: {error}")
+    if checked.fault_count:
+        raise click.exceptions.Exit(USER_ERROR)
 
 
 @ledger.command("export")
 @click.argument("study")
 @click.argument("file", type=click.Path(path_type=Path))
-@_campaign
+@kept_campaign_option
 @common_options
 def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
     """Write every ended call of STUDY as a row of FILE (.jsonl or .parquet)."""
@@ -138,15 +120,14 @@ def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None
 
     with _opened(Store.default()) as opened:
         rows = export_results(opened, study, campaign, file)
-    if as_json:
-        print_json({"file": str(file), "rows": rows, "bytes": file.stat().st_size})
-    else:
-        click.echo(f"{file} holds {rows:,} calls, {_mb(file.stat().st_size)}.")
+    size = file.stat().st_size
+    text = f"{file} holds {rows:,} calls, {_mb(size)}."
+    print_either({"file": str(file), "rows": rows, "bytes": size}, text, as_json=as_json)
 
 
 @ledger.command()
 @click.argument("study")
-@_campaign
+@kept_campaign_option
 @click.option("--texts", is_flag=True, help="Only the texts: documents, questions, outputs.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
@@ -166,37 +147,31 @@ def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: boo
     if as_json:
         print_json({**done.to_dict(), "lost": done.losses(), "freed_bytes": freed})
         return
-    what = "Texts removed from" if texts else "Removed:"
-    click.echo(
-        f"{what} study {study}, campaign(s) {', '.join(done.campaigns)}; {_mb(freed)} are free."
-    )
-    for sentence in (*done.losses(), *_elsewhere(store)):
+    what, campaigns = "Texts removed from" if texts else "Removed:", ", ".join(done.campaigns)
+    click.echo(f"{what} study {study}, campaign(s) {campaigns}; {_mb(freed)} are free.")
+    for sentence in done.losses():
         click.echo(f"- {sentence}")
-
-
-def _elsewhere(store: Store) -> list[str]:
-    said = ["Archives made by `contextcliff export`, and backups, still hold everything."]
+    click.echo("- Archives made by `contextcliff export`, and backups, still hold everything.")
     if not isinstance(store.ledger, Path):
-        said.append("The server's write-ahead log forgets it with its next recycling.")
-    return said
+        click.echo("- The server's write-ahead log forgets it with its next recycling.")
 
 
 def _agree(plan: PrunePlan, *, yes: bool) -> None:
-    """Ask before anything is removed; refuse where nobody can answer.
+    """Ask before anything is removed.
 
     Raises:
-        StoreError: not confirmed, or nobody to confirm it.
+        StoreError: not confirmed, or there is no terminal to confirm it.
     """
     if yes:
         return
     what = f"study {plan.study}, campaign(s) {', '.join(plan.campaigns)}"
+    what = f"the texts of {what}" if plan.texts else what
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise StoreError(
-            f"This would remove {'the texts of ' if plan.texts else ''}{what} "
-            f"({plan.calls:,} calls, {plan.documents:,} documents) for good, and there is no "
-            "terminal to confirm it: add --yes."
+            f"This would remove {what} ({plan.calls:,} calls, {plan.documents:,} documents) for "
+            "good, and there is no terminal to confirm it: add --yes."
         )
     for sentence in plan.losses():
         say(f"- {sentence}")
-    if not click.confirm(f"Remove {'the texts of ' if plan.texts else ''}{what}?", err=True):
+    if not click.confirm(f"Remove {what}?", err=True):
         raise StoreError("Not confirmed, so nothing was removed.")

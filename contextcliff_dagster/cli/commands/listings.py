@@ -10,7 +10,7 @@ import click
 
 from contextcliff_dagster.cli.errors import DIFFERENT
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
-from contextcliff_dagster.cli.output import print_json, print_table
+from contextcliff_dagster.cli.output import print_either, print_json, print_table
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -30,30 +30,23 @@ def _list_models(as_json: bool) -> None:
     from contextcliff_dagster.inference.models.registry import load_models, model_files
     from contextcliff_dagster.redaction import written_url
 
-    # base_url as written: what its ${VARIABLE} holds may be nobody's business.
-    entries = {
-        name: entry.model_copy(update={"base_url": written_url(entry.base_url)})
-        if entry.base_url
-        else entry
-        for name, entry in load_models().items()
-    }
+    entries = load_models()
+    for name, entry in entries.items():
+        if entry.base_url:  # as written: what its ${VARIABLE} holds may be confidential
+            entries[name] = entry.model_copy(update={"base_url": written_url(entry.base_url)})
     if as_json:
         print_json([entry.model_dump(mode="json", exclude_none=True) for entry in entries.values()])
         return
+    rows = []
+    for name, entry in entries.items():
+        window, price = entry.window_tokens, "none"
+        if entry.price:
+            asked = entry.price.input_usd_per_mtok, entry.price.output_usd_per_mtok
+            price = " / ".join(f"${usd:g}" for usd in asked)
+        address = entry.base_url or entry.description
+        rows.append((name, entry.engine, f"{window:,}" if window else "asked", price, address))
     print_table(
-        ("MODEL", "ENGINE", "WINDOW", "PRICE IN/OUT PER MTOK", "ADDRESS OR DESCRIPTION"),
-        [
-            (
-                name,
-                entry.engine,
-                f"{entry.window_tokens:,}" if entry.window_tokens else "asked",
-                f"${entry.price.input_usd_per_mtok:g} / ${entry.price.output_usd_per_mtok:g}"
-                if entry.price
-                else "none",
-                entry.base_url or entry.description,
-            )
-            for name, entry in entries.items()
-        ],
+        ("MODEL", "ENGINE", "WINDOW", "PRICE IN/OUT PER MTOK", "ADDRESS OR DESCRIPTION"), rows
     )
     click.echo(f"\nFrom {', '.join(str(path) for path in model_files())}.")
 
@@ -83,19 +76,19 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
     with Ledger.open(store.ledger) if store.has_ledger else nullcontext() as ledger:
         require_campaign(ledger, study, campaign)
         one, other = (known_identity(name, entries, ledger, study, campaign) for name in (a, b))
-    found = differences(one.fields, other.fields)
+    differing = differences(one.fields, other.fields)
     if as_json:
-        rows = [{"field": name, "a": mine, "b": theirs} for name, mine, theirs in found]
+        rows = [{"field": name, "a": mine, "b": theirs} for name, mine, theirs in differing]
         both = {"a": one.to_dict(), "b": other.to_dict()}
-        print_json({"same": not found, "differences": rows, **both})
+        print_json({"same": not differing, "differences": rows, **both})
     else:
-        if found:
-            print_table(("FIELD", a, b), [(name, _shown(x), _shown(y)) for name, x, y in found])
+        if differing:
+            print_table(("FIELD", a, b), [(name, _shown(x), _shown(y)) for name, x, y in differing])
         else:
             click.echo(f"{a} and {b} have the same serving identity, as far as is known.")
         for known in [one] if a == b else [one, other]:
             click.echo(f"\n{_where_from(known)}")
-    if found or one.changed or other.changed:
+    if differing or one.changed or other.changed:
         raise click.exceptions.Exit(DIFFERENT)
 
 
@@ -106,17 +99,17 @@ def _shown(value: Any) -> str:
 
 def _where_from(known: Known) -> str:
     """Where a model's fields come from, and whether it is still what a campaign measured."""
-    there = known.recorded
-    if there is None:
+    recorded = known.recorded
+    if recorded is None:
         return f"{known.model}: as declared; it has not been measured yet."
-    measured = f"campaign {there.campaign} of study {there.study!r}"
+    measured = f"campaign {recorded.campaign} of study {recorded.study!r}"
     if known.declared is None:
         return f"{known.model}: as recorded by {measured}; {known.why_not}"
     if known.changed:
         what = "; ".join(f"{name}: {_shown(x)} -> {_shown(y)}" for name, x, y in known.changed)
         return (
             f"{known.model}: as declared. It differs from {measured} ({what}): begin a "
-            f"new campaign (`contextcliff campaign new {there.study}`), or give it a new name."
+            f"new campaign (`contextcliff campaign new {recorded.study}`), or give it a new name."
         )
     return f"{known.model}: as declared, and as recorded by {measured}."
 
@@ -131,20 +124,12 @@ def studies(as_json: bool) -> None:
     if as_json:
         print_json([study.model_dump(mode="json", exclude_none=True) for study in known.values()])
         return
-    print_table(
-        ("STUDY", "CORPUS", "TASK", "BINS x SAMPLES", "MODELS", "DESCRIPTION"),
-        [
-            (
-                name,
-                study.corpus.kind,
-                study.task or "any",
-                f"{study.bins.count} x {study.sampling.samples_per_bin}",
-                ", ".join(study.models),
-                study.description,
-            )
-            for name, study in known.items()
-        ],
-    )
+    rows = []
+    for name, study in known.items():
+        sizes = f"{study.bins.count} x {study.sampling.samples_per_bin}"
+        corpus, models = study.corpus.kind, ", ".join(study.models)
+        rows.append((name, corpus, study.task or "any", sizes, models, study.description))
+    print_table(("STUDY", "CORPUS", "TASK", "BINS x SAMPLES", "MODELS", "DESCRIPTION"), rows)
 
 
 @click.command()
@@ -191,21 +176,17 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
     if name is not None:
         check_campaign_name(name)
     with Ledger.open(store.ledger) as ledger:
-        if name is not None:
-            if name in [c.name for c in list_campaigns(ledger, chosen)]:
-                raise StudyError(
-                    f"Study {chosen!r} has a campaign {name!r} already; go on with it by "
-                    f"`contextcliff profile {chosen} --campaign {name}`, or choose another name."
-                )
-            ensure_campaign(ledger, chosen, name)
-        else:
+        if name is None:
             name = new_campaign(ledger, chosen)
-    if as_json:
-        print_json({"study": chosen, "campaign": name})
-    else:
-        click.echo(
-            f"Campaign {name} of study {chosen} begins with `contextcliff profile {chosen}`."
-        )
+        elif name in [c.name for c in list_campaigns(ledger, chosen)]:
+            raise StudyError(
+                f"Study {chosen!r} has a campaign {name!r} already; go on with it by "
+                f"`contextcliff profile {chosen} --campaign {name}`, or choose another name."
+            )
+        else:
+            ensure_campaign(ledger, chosen, name)
+    text = f"Campaign {name} of study {chosen} begins with `contextcliff profile {chosen}`."
+    print_either({"study": chosen, "campaign": name}, text, as_json=as_json)
 
 
 @campaign.command("list")
@@ -223,19 +204,11 @@ def campaign_list(study: str | None, as_json: bool) -> None:
     elif not rows:
         click.echo(f"Nothing is measured yet in {store.root}; begin with `contextcliff profile`.")
     else:
-        print_table(
-            ("STUDY", "CAMPAIGN", "BEGUN", "CALLS ANSWERED", "SPENT"),
-            [
-                (
-                    r["study"],
-                    r["campaign"],
-                    r["begun"][:16],
-                    f"{r['answered']:,}",
-                    f"${r['spent_usd']:.2f}",
-                )
-                for r in rows
-            ],
-        )
+        cells = []
+        for r in rows:
+            begun, spent = r["begun"][:16], f"${r['spent_usd']:.2f}"
+            cells.append((r["study"], r["campaign"], begun, f"{r['answered']:,}", spent))
+        print_table(("STUDY", "CAMPAIGN", "BEGUN", "CALLS ANSWERED", "SPENT"), cells)
 
 
 def _campaign_rows(store: Store, study: str | None) -> list[dict[str, Any]]:

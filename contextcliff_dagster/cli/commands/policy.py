@@ -3,48 +3,41 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import common_options
+from contextcliff_dagster.cli.options import common_options, profiled_campaign_option
 from contextcliff_dagster.cli.output import print_json
-from contextcliff_dagster.policy import (
-    EXPIRES_AFTER_DAYS,
-    AboveCapError,
-    PolicyError,
-    SafeContext,
-    as_json,
-)
+from contextcliff_dagster.policy import EXPIRES_AFTER_DAYS, AboveCapError, PolicyError, SafeContext
+from contextcliff_dagster.policy import as_json as policy_json
 from contextcliff_dagster.store import Store, write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 ABOVE_CAP = 4
-"""Exit code of `guard` for a call that is too long: not a fault, the answer."""
+"""Exit code of `guard` for a call that is too long: not an error, the answer."""
 
 
 def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
     try:
-        days = int(value)
+        expires = date.fromisoformat(value) if "-" in value[1:] else int(value)
     except ValueError:
-        try:
-            return date.fromisoformat(value)
-        except ValueError:
-            raise click.BadParameter("write days (90) or a date (2027-03-31)") from None
-    if not 1 <= days <= 3_650:
+        raise click.BadParameter("write days (90) or a date (2027-03-31)") from None
+    if isinstance(expires, int) and not 1 <= expires <= 3_650:
         raise click.BadParameter("write 1 to 3650 days, or a date")
-    return days
+    return expires
 
 
 @click.command()
 @click.argument("study")
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Only it; repeatable.")
-@click.option("--campaign", metavar="NAME", help="This campaign (default: the newest profiled).")
+@profiled_campaign_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -80,25 +73,22 @@ def policy(
     store = Store.default()
     chosen = find_study(study)
     name = profiled_campaign(store, chosen.name, campaign)
-    found = _policies(chosen, store, name, models, expires)
-    text = json.dumps(_file_form(found), indent=2, ensure_ascii=False) + "\n"
+    policies = _policies(chosen, store, name, models, expires)
+    content = policy_json(policies)
     if str(out) == "-":
-        click.echo(text, nl=False)
+        print_json(content)
         return
-    write_atomic(out, text.encode())
+    write_atomic(out, f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode())
     if as_json:
-        print_json(_file_form(found))
+        print_json(content)
         return
-    for made in found:
-        prompt = f", {made.cap_prompt_tokens:,} of the prompt" if made.cap_prompt_tokens else ""
+    for one in policies:
+        prompt = f", {one.cap_prompt_tokens:,} of the prompt" if one.cap_prompt_tokens else ""
         click.echo(
-            f"{made.model}: at most {made.safe_cap_tokens:,} tokens of the document{prompt}; "
-            f"measured {made.date}, campaign {made.campaign}, holds until {made.expiry}"
+            f"{one.model}: at most {one.safe_cap_tokens:,} tokens of the document{prompt}; "
+            f"measured {one.date}, campaign {one.campaign}, holds until {one.expiry}"
         )
     click.echo(f"Policy: {out}")
-
-
-_file_form = as_json  # the option --json takes that name inside the command
 
 
 def _policies(
@@ -119,32 +109,25 @@ def _policies(
                 f"Campaign {campaign} of study {study.name!r} has no profile of {model!r}; it has "
                 f"{', '.join(cliffs)}."
             )
-    digest = _tokenizer_sha256(study, store)
-    made, without = [], []
+    digest = None  # of the vocabulary that counted the sample; None where the manifest is gone
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        manifest = json.loads((store.manifest_dir(study.name) / "manifest.json").read_bytes())
+        digest = str(manifest["header"]["lengths"]["tokenizer_fingerprint"])
+    policies, without = [], []
     for model in models or tuple(cliffs):
         try:
-            made.append(
+            policies.append(
                 SafeContext.from_cliffs(cliffs[model], tokenizer_sha256=digest, expires=expires)
             )
-        except PolicyError as fault:
+        except PolicyError as error:
             if models or len(cliffs) == 1:
                 raise
-            without.append(str(fault))
-    if not made:
+            without.append(str(error))
+    if not policies:
         raise PolicyError(without[0])
     for sentence in without:
         say(f"Note: {sentence}")
-    return made
-
-
-def _tokenizer_sha256(study: Study, store: Store) -> str | None:
-    """Of the vocabulary that counted the sample; None where the manifest is gone."""
-    try:
-        path = store.manifest_dir(study.name) / "manifest.json"
-        header: dict[str, Any] = json.loads(path.read_bytes())["header"]
-        return str(header["lengths"]["tokenizer_fingerprint"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return policies
 
 
 @click.command()
@@ -180,7 +163,7 @@ def guard(
 ) -> None:
     """Check whether a call is within the policy FILE: exit code 0 within, 4 above the cap.
 
-    An expired policy, or one for another model, identity or tokenizer, is a fault (2).
+    An expired policy, or one for another model, identity or tokenizer, is an error (2).
     """
     rule = SafeContext.load(policy_file, model)
     if document is not None:
@@ -188,12 +171,18 @@ def guard(
             raise PolicyError("--tokens and --file both give the length; leave one out.")
         from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
-        tokens = rule.count(_text(document), tokenizer, open_any_tokenizer)
+        try:
+            text = document.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyError(
+                f"Cannot read {document} as UTF-8 text ({error}); name a text file."
+            ) from error
+        tokens = rule.count(text, tokenizer, open_any_tokenizer)
     above: str | None = None
     try:
         rule.check(tokens, prompt_tokens=prompt_tokens, identity=identity)
-    except AboveCapError as fault:
-        above = str(fault)
+    except AboveCapError as error:
+        above = str(error)
     if as_json:
         print_json(
             {
@@ -209,12 +198,3 @@ def guard(
     if above is not None:
         say(f"contextcliff: {above}")
         raise click.exceptions.Exit(ABOVE_CAP)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        raise PolicyError(
-            f"Cannot read {path} as UTF-8 text ({fault}); name a text file."
-        ) from fault

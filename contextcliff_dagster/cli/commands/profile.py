@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.commands.adaptive import (
-    candidates,
-    measure_in_rounds,
-    say_most,
-    target_of,
-)
+from contextcliff_dagster.cli.commands.adaptive import measure_in_rounds, rounds_of
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.dagster_log import dagster_log
 from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say
@@ -29,6 +23,7 @@ from contextcliff_dagster.cli.options import (
     study_options,
     synthetic_option,
     targeted_options,
+    verbose_option,
 )
 from contextcliff_dagster.cli.print_sample import estimate_sentence, print_prepared
 from contextcliff_dagster.cli.progress import ProgressBar, money
@@ -76,7 +71,7 @@ def profile(
     check_compression(kv_policy, kv_budget)
     store = Store.default()
     if options.data is not None and options.study is None and not options.models:
-        # The default study's models are the reference ones: on anybody's own data they are lost.
+        # The default study's models are the reference ones: other people's data are beyond them.
         raise StudyError("--data needs --model: name the model to measure (`contextcliff models`).")
     chosen = choose_study(options)
     in_rounds = (pilot, until, batch) != (None, None, None)
@@ -85,31 +80,33 @@ def profile(
             "--sentinel measures at the cap alone, so --pilot, --until and --round do not apply; "
             "leave them out."
         )
+    if sentinel and (dry_run or campaign is not None):
+        raise StudyError(
+            "--sentinel measures at once and in a campaign of its own, so --dry-run and --campaign "
+            "do not apply; leave them out."
+        )
     if sentinel:
         from contextcliff_dagster.cli.commands.sentinel import watch_cap
 
-        odd = dry_run or campaign is not None
-        watch_cap(chosen, options, budget, deadline, odd, as_json=as_json)
+        watch_cap(chosen, options, budget, deadline, as_json=as_json)
         return
-    target = None
     if in_rounds and controls:
         raise StudyError(
             "--controls goes with a whole measurement, not with its rounds; leave out "
             "--pilot, --until and --round, or run the controls afterwards."
         )
+    target = None
     if in_rounds:
-        target = target_of(chosen, pilot, until, batch)
-        options = replace(options, samples_per_bin=candidates(chosen, options, target))
+        target, options = rounds_of(chosen, options, pilot, until, batch)
     with dagster_log(verbose):
         from contextcliff_dagster.cli.commands.report import print_profiled
-        from contextcliff_dagster.cli.result_cache import find_standing, note_standing
+        from contextcliff_dagster.cli.result_cache import find_finished, note_finished
 
         # As the study says, unless asked: its kept definition does not change.
-        of_study = chosen
-        chosen = chosen if controls is None else chosen.changed(controls=controls)
-        asked = as_asked(chosen, options)
-        if target is None and not dry_run and (standing := find_standing(store, asked, campaign)):
-            print_profiled(standing, as_json=as_json)
+        asked = chosen if controls is None else chosen.changed(controls=controls)
+        asked = as_asked(asked, options)
+        if target is None and not dry_run and (kept := find_finished(store, asked, campaign)):
+            print_profiled(kept, as_json=as_json)
             return
 
         from contextcliff_dagster.defs.in_process import LocalRuns
@@ -119,9 +116,7 @@ def profile(
 
         instance = None if dry_run else open_instance(store)
         prepared = prepare_study(
-            chosen,
-            models=options.models or None,
-            samples_per_bin=options.samples_per_bin,
+            asked,
             campaign=campaign,
             keep=not dry_run,
             store=store,
@@ -129,29 +124,29 @@ def profile(
             cause=COMMAND_LINE,
         )
         if not dry_run:
-            keep_definition(of_study, store)  # not before: unreadable data leave no study behind
-        say_audit(prepared.audit)
-        say_prices(prepared)
+            keep_definition(chosen, store)  # not before: unreadable data leave no study behind
+        say_notes(prepared)
         if dry_run:
             print_prepared(prepared, store, as_json=as_json)
             return
         limit = budget if budget is not None else chosen.budget.usd
-        if target is not None:
-            say_most(prepared)
-        agree_on_cost(prepared, chosen, limit, yes=yes)
+        if target is not None and prepared.estimate.calls:
+            most = prepared.study.sampling.samples_per_bin
+            say(
+                f"Note: at most {prepared.estimate.calls:,} calls, {most:,} examples a bin; "
+                "sampling ends as soon as the drop is located or excluded."
+            )
+        agree_on_cost(prepared, limit, yes=yes)
         with ProgressBar() as bar, interruption_says(store, chosen, campaign):
-            bounds = Budget(usd=limit)
             if target is not None:
                 runs = LocalRuns.of(prepared.study, store, campaign, instance, COMMAND_LINE)
-                watch = Watch(bar, None, bounds, say, deadline_s=deadline)
+                watch = Watch(bar, None, Budget(usd=limit), say, deadline_s=deadline)
                 done = measure_in_rounds(runs, target, watch)
             else:
                 done = profile_study(
-                    chosen,
-                    models=options.models or None,
-                    samples_per_bin=options.samples_per_bin,
+                    asked,
                     campaign=campaign,
-                    budget=bounds,
+                    budget=Budget(usd=limit),
                     deadline_s=deadline,
                     on_progress=bar,
                     on_wait=say,
@@ -159,8 +154,7 @@ def profile(
                     instance=instance,
                     cause=COMMAND_LINE,
                 )
-        if target is None:
-            note_standing(store, asked, done.campaign, done.calls)
+                note_finished(store, asked, done.campaign, done.calls)
     print_profiled(done, as_json=as_json)
 
 
@@ -168,13 +162,9 @@ def profile(
 @study_options
 @synthetic_option
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Estimate the cost for it.")
-@click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
+@verbose_option
 @common_options
-def prepare(
-    options: StudyOptions,
-    verbose: bool,
-    as_json: bool,
-) -> None:
+def prepare(options: StudyOptions, verbose: bool, as_json: bool) -> None:
     """Freeze the sample of STUDY (default: reference) and estimate the cost of measuring it."""
     store = Store.default()
     chosen = choose_study(options)
@@ -182,9 +172,7 @@ def prepare(
         from contextcliff_dagster.defs.run import prepare_study
 
         prepared = prepare_study(
-            chosen,
-            models=options.models or None,
-            samples_per_bin=options.samples_per_bin,
+            as_asked(chosen, options),
             # Preparing is where a person expects a changed file to be noticed.
             reread=True,
             store=store,
@@ -192,32 +180,28 @@ def prepare(
             cause=COMMAND_LINE,
         )
     keep_definition(chosen, store)
-    say_audit(prepared.audit)
-    say_prices(prepared)
+    say_notes(prepared)
     print_prepared(prepared, store, as_json=as_json)
 
 
-def say_audit(audit: Mapping[str, Any] | None) -> None:
-    """The advice of the distribution audit on stderr, where it has any."""
+def say_notes(prepared: Prepared) -> None:
+    """The advice of the distribution audit and notes on old prices, where there are any."""
+    audit = prepared.audit
     if audit and audit.get("verdict") == "warn" and audit.get("advice"):
         say(f"Note: {audit['advice']}")
-
-
-def say_prices(prepared: Prepared) -> None:
-    """Notes on old prices on stderr."""
     for note in prepared.estimate.notes:
         say(f"Note: {note}")
 
 
-def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes: bool) -> None:
-    """Say what measuring will take, where a person watches, and ask before it gets expensive.
+def agree_on_cost(prepared: Prepared, limit: float | None, *, yes: bool) -> None:
+    """Print what measuring will take, on a terminal, and ask before it gets expensive.
 
-    Asked is above the study's threshold, and where nobody knows the price; where nobody can answer
-    it is refused.
+    Asked is above the study's threshold, and where the price is not known.
 
     Raises:
-        BudgetError: not confirmed, or nobody to confirm it.
+        BudgetError: not confirmed, or there is no terminal to confirm it.
     """
+    study = prepared.study
     if sys.stderr.isatty() and prepared.estimate.calls:
         say(estimate_sentence(prepared))
     usd, threshold = prepared.estimate.usd or 0.0, study.budget.confirm_above_usd
@@ -231,23 +215,16 @@ def agree_on_cost(prepared: Prepared, study: Study, limit: float | None, *, yes:
     unknown = ", ".join(prepared.estimate.price_unknown) if limit is None else ""
     if yes or (usd <= threshold and not unknown):
         return
-    terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    if unknown and not terminal:
-        raise BudgetError(
-            f"The cost of {unknown} is not known (price unknown), and there is no terminal to "
-            "confirm it: add --yes, or give `price` in models.yaml (zeros where it is free)."
-        )
-    if not terminal:
-        raise BudgetError(
-            f"This would cost about {money(usd)}, above the {money(threshold)} where study "
-            f"{study.name!r} asks first, and there is no terminal to confirm it: add --yes, or "
-            "lower it with --budget."
-        )
-    why = (
-        f"The cost of {unknown} is not known."
-        if unknown
-        else f"The cost is above this study's limit of {money(threshold)}."
-    )
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        asks = f"above the {money(threshold)} where study {study.name!r} asks first"
+        cost, way = f"This would cost about {money(usd)}, {asks}", "lower it with --budget"
+        if unknown:
+            cost = f"The cost of {unknown} is not known (price unknown)"
+            way = "give `price` in models.yaml (zeros where it is free)"
+        raise BudgetError(f"{cost}, and there is no terminal to confirm it: add --yes, or {way}.")
+    why = f"The cost is above this study's limit of {money(threshold)}."
+    if unknown:
+        why = f"The cost of {unknown} is not known."
     if not click.confirm(f"{why} Go on?", err=True):
         raise BudgetError("Not confirmed, so nothing was sent; --samples-per-bin makes it cheaper.")
 
@@ -257,10 +234,10 @@ def interruption_says(store: Store, study: Study, campaign: str | None) -> Itera
     """Turn Ctrl-C into a word about how much is kept."""
     try:
         yield
-    except BaseException as fault:
-        if is_interruption(fault):
-            raise Interrupted(_kept(store, study, campaign)) from fault
-        raise
+    except BaseException as error:
+        if not is_interruption(error):
+            raise
+        raise Interrupted(_kept(store, study, campaign)) from error
 
 
 def _kept(store: Store, study: Study, campaign: str | None) -> str:

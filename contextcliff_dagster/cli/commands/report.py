@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.dagster_log import dagster_log
-from contextcliff_dagster.cli.options import StudyOptions, common_options, study_options
+from contextcliff_dagster.cli.options import (
+    StudyOptions,
+    common_options,
+    study_options,
+    verbose_option,
+)
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.cli.progress import duration, money
 from contextcliff_dagster.cli.study_selection import as_asked, choose_study
@@ -29,19 +34,14 @@ if TYPE_CHECKING:
     "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
 )
 @click.option("--campaign", metavar="NAME", help="This campaign (default: the newest).")
-@click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
+@verbose_option
 @common_options
-def report(
-    options: StudyOptions,
-    campaign: str | None,
-    verbose: bool,
-    as_json: bool,
-) -> None:
+def report(options: StudyOptions, campaign: str | None, verbose: bool, as_json: bool) -> None:
     """Rebuild and print the report of STUDY from what is measured; makes no call."""
     store = Store.default()
     chosen = choose_study(options)
     if store.root.is_dir() and not os.access(store.root, os.W_OK):
-        _print_standing(store, chosen, campaign, as_json=as_json)
+        _print_existing(store, chosen, campaign, as_json=as_json)
         return
     if not store.has_ledger:
         raise _nothing_measured(store, chosen)
@@ -65,8 +65,8 @@ def _nothing_measured(store: Store, study: Study) -> StudyError:
     )
 
 
-def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
-    """The report as it stands in a store that cannot be written."""
+def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
+    """The report as it is in a store that cannot be written."""
     folder = store.study_dir(study.name)
     kinds = ("profiles", "results")  # of the length profile, and of every other experiment
     campaigns = sorted({path.name for kind in kinds for path in (folder / kind).glob("*")})
@@ -85,8 +85,7 @@ def _print_standing(store: Store, study: Study, campaign: str | None, *, as_json
 
 def print_profiled(done: Profiled, *, as_json: bool) -> None:
     """The report of every model, how they compare, what it took, and where the files lie."""
-    files = {kind: getattr(done.report, kind) for kind in ("md", "json", "png")}
-    paths = {kind: str(file) for kind, file in files.items() if file is not None}
+    paths = {kind: str(file) for kind, file in done.report._asdict().items() if file is not None}
     if as_json:
         from contextcliff_dagster.contracts.results import to_json
         from contextcliff_dagster.reporting.markdown.render import as_json as as_objects
@@ -103,16 +102,12 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
             }
         )
         return
-    from contextcliff_dagster.reporting.terminal import (
-        comparison_line,
-        control_lines,
-        risk_report,
-    )
+    from contextcliff_dagster.reporting.terminal import comparison_line, control_lines, risk_report
 
     for result in done.cliffs:
         click.echo(risk_report(result))
-        if said := control_lines(result):
-            click.echo("\n".join(["", *said]))
+        if controls := control_lines(result):
+            click.echo("\n".join(["", *controls]))
         click.echo()
     if line := comparison_line(done.cliffs):
         click.echo(f"{line}\n")
@@ -135,49 +130,46 @@ def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
         return []
     from contextcliff_dagster.reporting.wording.number_format import count
 
-    all_of = list(calls.values())
-    planned, sent = sum(s.planned for s in all_of), sum(s.sent for s in all_of)
-    if not sent:
-        lines = [f"Nothing new to measure: all {planned:,} calls are in the ledger."]
+    summaries = list(calls.values())
+
+    def total(name: str) -> Any:
+        return sum(getattr(summary, name) for summary in summaries)
+
+    if not (sent := total("sent")):
+        lines = [f"Nothing new to measure: all {total('planned'):,} calls are in the ledger."]
     else:
         parts = [
             f"{sent:,} calls sent",
-            f"{sum(s.cached + s.by_others for s in all_of):,} known before",
-            f"{sum(s.prompt_tokens + s.completion_tokens for s in all_of):,} tokens",
+            f"{total('cached') + total('by_others'):,} known before",
+            f"{total('prompt_tokens') + total('completion_tokens'):,} tokens",
         ]
-        if reasoning := sum(s.reasoning_tokens for s in all_of):
+        if reasoning := total("reasoning_tokens"):
             parts[-1] += f" ({reasoning:,} of them reasoning)"
-        if usd := sum(s.cost_usd for s in all_of):
+        if usd := total("cost_usd"):
             parts.append(money(usd))
-        lines = [f"Measured: {', '.join(parts)}, {duration(sum(s.seconds for s in all_of))}."]
-    if empty := sum(s.reasoned_out for s in all_of):
+        lines = [f"Measured: {', '.join(parts)}, {duration(total('seconds'))}."]
+    if empty := total("reasoned_out"):
         lines.append(
             f"{empty:,} answers are empty, because reasoning used up the output limit; raise "
             f"`prompt: max_output_tokens` of study {study!r}."
         )
-    if unchecked := sum(s.unchecked_truncation for s in all_of):
+    if unchecked := total("unchecked_truncation"):
         lines.append(
             f"{unchecked:,} answers could not be checked for a silently truncated prompt; give "
             "the models' `tokenizer` in models.yaml, and make sure that their servers report usage."
         )
-    if failed := sum(s.transport_errors for s in all_of):
+    if failed := total("transport_errors"):
         lines.append(
             f"{failed:,} calls got no answer (transport errors); "
             f"`contextcliff profile {study}` tries them again."
         )
-    if died := sum(s.maybe_paid for s in all_of):
-        lines.append(
-            f"Perhaps paid, and charged to the budget{_charge(s.maybe_paid_usd for s in all_of)}: "
-            f"{count(died, 'request')} died after being sent."
-        )
-    if orphans := sum(s.orphans for s in all_of):
-        lines.append(
-            f"Perhaps paid, and charged to the budget{_charge(s.orphans_usd for s in all_of)}: "
-            f"{count(orphans, 'call')} in flight when an earlier run ended, sent again."
-        )
+    for name, noun, why in (
+        ("maybe_paid", "request", "died after being sent."),
+        ("orphans", "call", "in flight when an earlier run ended, sent again."),
+    ):
+        if number := total(name):
+            charge = f" ({money(usd)})" if (usd := total(f"{name}_usd")) else ""
+            lines.append(
+                f"Perhaps paid, and charged to the budget{charge}: {count(number, noun)} {why}"
+            )
     return lines
-
-
-def _charge(parts: Iterable[float]) -> str:
-    usd = sum(parts)
-    return f" ({money(usd)})" if usd else ""

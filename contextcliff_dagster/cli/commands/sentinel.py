@@ -6,7 +6,6 @@ from contextcliff_dagster.cli.commands.baseline import end_with
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import StudyOptions
 from contextcliff_dagster.cli.progress import ProgressBar
-from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
@@ -16,19 +15,17 @@ def watch_cap(
     options: StudyOptions,
     usd: float | None,
     deadline: float | None,
-    odd: bool,
     *,
     as_json: bool,
 ) -> None:
-    """Run a sentinel of ``study``, print what it says, and tell the alerts where it fails.
+    """Run a sentinel of ``study``, print its result, and alert where it fails.
 
     Args:
         usd: hard limit of this sentinel; the study's own when None.
         deadline: seconds after which it sends nothing more; the study's own when None.
-        odd: an option was given that means nothing here.
 
     Raises:
-        StudyError: see `run_sentinel`; ``odd``.
+        StudyError: see `run_sentinel`.
         click.exceptions.Exit: 3, a model has lost answers at its cap.
     """
     from contextcliff_dagster.defs.alerts import alert
@@ -37,21 +34,15 @@ def watch_cap(
     from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
     from contextcliff_dagster.inference.spending.budget import Budget
 
-    if odd:
-        raise StudyError(
-            "--sentinel measures at once and in a campaign of its own, so --dry-run and --campaign "
-            "do not apply; leave them out."
-        )
     store = Store.default()
-    asked = study.with_models(options.models) if options.models else study
-    limit = usd if usd is not None else study.budget.usd
+    budget = Budget(usd=study.budget.usd if usd is None else usd)
     with ProgressBar() as bar:
-        found = run_sentinel(
-            asked,
+        result = run_sentinel(
+            study.with_models(options.models) if options.models else study,
             store,
-            RunControl(Budget(usd=limit), deadline_after(deadline), on_wait=say),
+            RunControl(budget, deadline_after(deadline), on_wait=say),
             per_bin=options.samples_per_bin,
             on_progress=bar,
         )
-    alert(study, store, shrink_alarm(found), say)
-    end_with(found, as_json=as_json)
+    alert(study, store, shrink_alarm(result), say)
+    end_with(result, as_json=as_json)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import click
 
-from contextcliff_dagster.cli.dagster_home import open_instance, shipped_workspace
+from contextcliff_dagster.cli.dagster_home import open_instance, shipped
 from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.cli.output import print_json
+from contextcliff_dagster.cli.output import print_either
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.store import Store
 
@@ -55,10 +55,8 @@ def serve(
     get_model(model)
 
     def ready(url: str) -> None:
-        if as_json:
-            print_json({"model": model, "url": url})
-        else:
-            click.echo(f"Serving {model} at {url} (Ctrl-C ends it).")
+        text = f"Serving {model} at {url} (Ctrl-C ends it)."
+        print_either({"model": model, "url": url}, text, as_json=as_json)
 
     with contextlib.suppress(KeyboardInterrupt):  # the way a server is meant to end
         app.serve(model, host, port, request_log=request_log, delay_ms=delay_ms, on_ready=ready)
@@ -78,9 +76,8 @@ def ui(port: int | None, host: str, as_json: bool) -> None:
     del as_json
     store = Store.default()
     if port is not None and not _is_free(host, port):
-        raise EngineError(
-            f"Port {port} of {host} is taken; leave --port out to get the next free one."
-        )
+        advice = "leave --port out to get the next free one"
+        raise EngineError(f"Port {port} of {host} is taken; {advice}.")
     chosen = port or next(p for p in range(_UI_PORT, 65536) if _is_free(host, p))
     # Made before the webserver and the daemon both come upon an empty home.
     open_instance(store).dispose()
@@ -88,7 +85,7 @@ def ui(port: int | None, host: str, as_json: bool) -> None:
     address = f"http://{host}:{chosen}"
     command = [
         *(sys.executable, "-m", "dagster", "dev"),
-        *("--workspace", str(shipped_workspace())),
+        *("--workspace", str(shipped("workspace.yaml"))),
         *("--host", host, "--port", str(chosen)),
     ]
     click.echo(
@@ -120,7 +117,7 @@ def _run_until_stopped(command: list[str], address: str) -> int:
     # jobs do, could not be ended.
     previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     # A group of its own: Ctrl-C reaches us alone, and we end webserver and daemon in good order.
-    # Its log goes to stderr: stdout is where the address stands.
+    # Its log goes to stderr: stdout is for the address.
     process = subprocess.Popen(command, start_new_session=True, stdout=sys.stderr.fileno())
     try:
         deadline = time.monotonic() + _UI_STARTS_WITHIN_S

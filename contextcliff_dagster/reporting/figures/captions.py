@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.figures.style import (
-    DPI,
-    SOFT_INK,
-    drawable,
-    shortened,
-    token_label,
-    token_ticks,
-)
+from contextcliff_dagster.reporting.figures.style import DPI, SOFT_INK, drawable, shortened, write
 from contextcliff_dagster.reporting.wording.number_format import level, tokens
-from contextcliff_dagster.reporting.wording.sentences import (
-    labels,
-    measured_range,
-    score_name,
-)
+from contextcliff_dagster.reporting.wording.sentences import labels, measured_range, score_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,13 +23,8 @@ _EDGE = 0.37
 def axis_words(
     main: Axes, spread: Axes, results: Sequence[Cliffs], limits: tuple[float, float]
 ) -> None:
-    """Ticks and labels of the shared length axis and of both panels' own axes."""
-    ticks = token_ticks(*limits)
-    for axes in (main, spread):
-        axes.set_xticks(ticks)
-        axes.set_xticklabels([])
-    spread.set_xticklabels([token_label(t) for t in ticks])
-    main.tick_params(axis="x", length=0)
+    """Labels of the shared length axis and of both panels' own axes."""
+    main.tick_params(axis="x", length=0, labelbottom=False)
     names = {score_name(r) for r in results}
     named = len(names) == 1 and names != {"score"}
     main.set_ylabel(f"score ({names.pop()})" if named else "score", fontsize=11.5)
@@ -55,27 +39,16 @@ def axis_words(
     )
 
 
-def captions(
-    figure: Figure,
-    results: Sequence[Cliffs],
-    height: float,
-    *,
-    has_answers: bool,
-    hollow: bool,
-) -> None:
+def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, hollow: bool) -> None:
     """Headline and subtitle at the top, the meaning of the marks at the bottom.
 
-    ``height``: of the figure in inches. ``hollow``: a bin had to be drawn without an interval.
+    ``hollow``: a bin had to be drawn without an interval.
     """
-    left = _EDGE / figure.get_figwidth()
-    room = (figure.get_figwidth() - _EDGE) * DPI
-    heading = figure.text(
-        left, 1 - 0.36 / height, "", ha="left", va="center", fontsize=16, fontweight="bold"
-    )
+    wide, height = figure.get_size_inches()
+    room = (wide - _EDGE) * DPI
+    heading = write(figure, _EDGE, height - 0.36, "", fontweight="bold")
     _fit(heading, [headline(results, most) for most in (40, 28, 20, 14, 10)], (16, 14.5, 13), room)
-    under = figure.text(
-        left, 1 - 0.70 / height, "", ha="left", va="center", fontsize=11, color=SOFT_INK
-    )
+    under = write(figure, _EDGE, height - 0.70, "", color=SOFT_INK)
     _fit(under, [_subtitle(results, most) for most in (36, 22, 14)], (11, 10), room)
     confidence = level(results[0].confidence) if results else "unstated"
     lines = [f"Markers: mean of a bin at its median length, bars: its {confidence} interval."]
@@ -88,22 +61,11 @@ def captions(
             "Dots or columns: single answers; exact 1 above and exact 0 below the scale, spread or "
             "counted so that none hides another."
         )
-    if any(b.sd is not None for r in results for b in r.bins):
-        lines.append(
-            "SD: standard deviation of the scores in a bin; no interval is computed for it."
-        )
-    else:
-        lines.append("SD: standard deviation of the scores in a bin, unknown here.")
+    known = any(b.sd is not None for r in results for b in r.bins)
+    why = "; no interval is computed for it." if known else ", unknown here."
+    lines.append(f"SD: standard deviation of the scores in a bin{why}")
     for place, line in enumerate(lines):
-        figure.text(
-            left,
-            (0.56 - 0.19 * place) / height,
-            line,
-            ha="left",
-            va="center",
-            fontsize=9.5,
-            color=SOFT_INK,
-        )
+        write(figure, _EDGE, 0.56 - 0.19 * place, line, fontsize=9.5, color=SOFT_INK)
 
 
 def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float], room: float) -> None:
@@ -116,34 +78,27 @@ def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float], room: float
                 return
 
 
-def headline(results: Sequence[Cliffs], most: int = 28) -> str:
+def headline(results: Sequence[Cliffs], most: int) -> str:
     """The picture's finding in one line; names have at most ``most`` characters."""
-    named = [
-        (shortened(name, most), r.safe_cap_tokens)
-        for name, r in zip(labels(results), results, strict=True)
-    ]
-    if not named:
+    count, caps = len(results), [r.safe_cap_tokens for r in results]
+    known = sorted(cap for cap in caps if cap is not None)
+    if not results:
         return "No result to show"
-    if len(named) <= 2:
-        said = [
-            f"{name} up to {tokens(cap)} tokens"
-            if cap is not None
-            else f"no cap supported for {name}"
-            for name, cap in named
+    if count <= 2:
+        names = [shortened(name, most) for name in labels(results)]
+        parts = [
+            f"no cap supported for {name}" if cap is None else f"{name} up to {tokens(cap)} tokens"
+            for name, cap in zip(names, caps, strict=True)
         ]
-        return f"Safe context: {', '.join(said)}"
-    caps = sorted(cap for _, cap in named if cap is not None)
-    if not caps:
-        return f"{len(named)} models, no safe context cap supported"
-    lacking = len(named) - len(caps)
-    tail = f", {lacking} without" if lacking else ""
-    return (
-        f"Safe context of {len(named)} models: {tokens(caps[0])} to {tokens(caps[-1])} tokens{tail}"
-    )
+        return f"Safe context: {', '.join(parts)}"
+    if not known:
+        return f"{count} models, no safe context cap supported"
+    tail = f", {count - len(known)} without" if len(known) < count else ""
+    return f"Safe context of {count} models: {tokens(known[0])} to {tokens(known[-1])} tokens{tail}"
 
 
 def _subtitle(results: Sequence[Cliffs], most: int) -> str:
-    said = []
+    parts = []
     for one, several, named in (
         ("study", "studies", {r.study for r in results}),
         ("task", "tasks", {r.task for r in results}),
@@ -151,17 +106,17 @@ def _subtitle(results: Sequence[Cliffs], most: int) -> str:
     ):
         if values := sorted(name for name in named if name):
             key = one if len(values) == 1 else several
-            said.append(f"{key} {shortened(', '.join(values), most)}")
-    counts = sorted({r.n for r in results})
-    if counts == [0] and any(measured_range(r) for r in results):
-        said.append("means of unknown n")
+            parts.append(f"{key} {shortened(', '.join(values), most)}")
+    counts = {r.n for r in results}
+    if counts == {0} and any(measured_range(r) for r in results):
+        parts.append("means of unknown n")
     elif counts:
-        span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-        said.append(f"{span} answers{' per model' if len(results) > 1 else ''}")
-    documents = sorted({r.n_documents for r in results if r.n_documents is not None})
-    if documents:
-        span = (
-            f"{documents[0]:,}" if len(documents) == 1 else f"{documents[0]:,} to {documents[-1]:,}"
-        )
-        said.append(f"{span} documents")
-    return drawable(" · ".join(said))
+        parts.append(f"{_span(counts)} answers{' per model' if len(results) > 1 else ''}")
+    if documents := {r.n_documents for r in results if r.n_documents is not None}:
+        parts.append(f"{_span(documents)} documents")
+    return drawable(" · ".join(parts))
+
+
+def _span(counts: set[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

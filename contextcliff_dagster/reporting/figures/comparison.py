@@ -3,78 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.reporting.figures.style import (
-    DPI,
-    FAINT,
     INK,
     SOFT_INK,
+    blank_page,
+    draw_band,
+    draw_markers,
     house_style,
     look,
     png_bytes,
     shortened,
     token_axis,
-    token_label,
     token_limits,
-    token_ticks,
     with_air,
 )
 from contextcliff_dagster.reporting.wording.number_format import tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
-    from contextcliff_dagster.contracts.results.comparison import ComparedSide, DifferingBin
-
-_WIDTH, _HEIGHT = 11.5, 7.6
+    from contextcliff_dagster.contracts.results.comparison import DifferingBin
 
 
-def plot_shift(
-    comparison: Comparison,
-    cliffs: Sequence[Cliffs | None] = (None, None),
-) -> bytes:
+@house_style()
+def plot_shift(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes:
     """The picture as PNG bytes, 1,840 x 1,216 pixels.
 
     ``comparison``: of `schemas/comparison.schema.json`; ``cliffs``: the results of A and B with
     their fitted curves, or None. Same input, same bytes.
     """
-    with house_style():
-        return png_bytes(_figure(comparison, cliffs))
+    from matplotlib.lines import Line2D
 
-
-def _figure(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(_WIDTH, _HEIGHT), dpi=DPI, facecolor="white")
+    figure = blank_page(7.6)
     above = figure.add_axes((0.08, 0.42, 0.89, 0.45))
     below = figure.add_axes((0.08, 0.14, 0.89, 0.23), sharex=above)
-    limits = _limits(comparison)
+    edges = [max(edge, 1) for bin in comparison.bins for edge in (bin.edge_low, bin.edge_high)]
     for axes in (above, below):
-        token_axis(axes, limits)
-        axes.grid(axis="y", color=FAINT, lw=0.7)
-    ticks = token_ticks(*limits)
-    below.set_xticks(ticks, [token_label(tick) for tick in ticks])
+        token_axis(axes, with_air(*token_limits(edges)))
+        axes.grid(axis="y")
     above.tick_params(axis="x", labelbottom=False)
     above.set_ylim(-0.02, 1.16)
     above.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
     above.set_ylabel("mean score")
     below.set_ylabel("B minus A")
     below.set_xlabel("document length, tokens (log scale)")
-    _side(above, 0, [(_middle(b), b.mean_a) for b in comparison.bins], cliffs[0])
-    _side(above, 1, [(_middle(b), b.mean_b) for b in comparison.bins], cliffs[1])
-    _caps(above, comparison)
+    bins, caps = comparison.bins, comparison.caps
+    _side(above, 0, [(_middle(b), b.mean_a) for b in bins], caps.a_tokens, cliffs[0])
+    _side(above, 1, [(_middle(b), b.mean_b) for b in bins], caps.b_tokens, cliffs[1])
     _shift(above, comparison)
     _difference(below, comparison)
-    _words(figure, above, comparison)
-    return figure
-
-
-def _limits(comparison: Comparison) -> tuple[float, float]:
-    edges = [edge for bin in comparison.bins for edge in (bin.edge_low, bin.edge_high)]
-    return with_air(*token_limits([max(edge, 1) for edge in edges]))
+    handles = [
+        Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
+        for style, label in (
+            (look(0), f"A: {shortened(comparison.a.name, 46)} (n = {comparison.a.n:,})"),
+            (look(1), f"B: {shortened(comparison.b.name, 46)} (n = {comparison.b.n:,})"),
+        )
+    ]
+    figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.072, 0.955), ncol=2)
+    how = "paired by example" if comparison.paired else "unpaired: different documents"
+    figure.text(0.08, 0.965, f"Shift of the cliff, {how}", fontsize=14, fontweight="bold")
+    note = (
+        f"Arrow: where the score has dropped by {comparison.tolerance:.0%} of its baseline. Below: "
+        f"moving mean with a {comparison.confidence:.0%} band for all lengths at once;\n"
+        "dots: bins, filled where the difference is significant among all bins together."
+    )
+    figure.text(0.08, 0.025, note, fontsize=10, color=SOFT_INK, va="bottom")
+    return png_bytes(figure)
 
 
 def _middle(bin: DifferingBin) -> float:
@@ -82,44 +79,26 @@ def _middle(bin: DifferingBin) -> float:
 
 
 def _side(
-    axes: Axes, place: int, means: Sequence[tuple[float, float | None]], cliffs: Cliffs | None
+    axes: Axes,
+    place: int,
+    means: Sequence[tuple[float, float | None]],
+    cap: int | None,
+    cliffs: Cliffs | None,
 ) -> None:
+    """The fitted curve, bins and cap of A (``place`` 0) or B (1)."""
     style = look(place)
     points = [(x * (1.075, 1.015)[place], mean) for x, mean in means if mean is not None]
     curve = cliffs.curve if cliffs else ()
     if curve:
-        x = [point.tokens for point in curve]
-        axes.plot(x, [p.mean for p in curve], color=style.colour, lw=2.2, ls=style.dash, zorder=3)
-        axes.fill_between(
-            x,
-            [p.ci_low for p in curve],
-            [p.ci_high for p in curve],
-            color=style.colour,
-            alpha=0.13,
-            lw=0,
-            zorder=1,
-        )
+        x, y = [p.tokens for p in curve], [p.mean for p in curve]
+        axes.plot(x, y, color=style.colour, lw=2.2, ls=style.dash, zorder=3)
+        draw_band(axes, curve, style.colour, 0.13)
     if points:
-        px, py = zip(*points, strict=True)
-        axes.plot(
-            px,
-            py,
-            ls="none" if curve else style.dash,
-            color=style.colour,
-            marker=style.marker,
-            ms=7,
-            mec="white",
-            mew=0.9,
-            zorder=4,
-            clip_on=False,
-        )
-
-
-def _caps(axes: Axes, comparison: Comparison) -> None:
-    for place, cap in enumerate((comparison.caps.a_tokens, comparison.caps.b_tokens)):
-        if cap is None:
-            continue
-        style = look(place)
+        xs, ys = zip(*points, strict=True)
+        line: dict[str, Any] = {"ls": "none" if curve else style.dash, "marker": style.marker}
+        line |= {"color": style.colour, "ms": 7, "mew": 0.9, "zorder": 4, "clip_on": False}
+        draw_markers(axes, xs, ys, style.colour, **line)
+    if cap is not None:
         axes.axvline(cap, color=style.colour, lw=1.4, ls=style.dash, alpha=0.85, zorder=2)
         axes.annotate(
             f"safe cap {tokens(cap)}",
@@ -141,21 +120,14 @@ def _shift(axes: Axes, comparison: Comparison) -> None:
     start, end = shift.a_tokens, shift.b_tokens
     if start is None or end is None or abs(end / start - 1) < 0.04:
         return
-    axes.annotate(
-        "",
-        (end, 1.075),
-        xytext=(start, 1.075),
-        arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.8, "shrinkA": 0, "shrinkB": 0},
-        zorder=6,
-    )
+    arrow = {"arrowstyle": "-|>", "color": INK, "lw": 1.8, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", (end, 1.075), xytext=(start, 1.075), arrowprops=arrow, zorder=6)
     axes.annotate(
         f"x {shift.ratio:.2f}",
         ((start * end) ** 0.5, 1.075),
         xytext=(0, 5),
         textcoords="offset points",
         ha="center",
-        fontsize=11,
-        color=INK,
         annotation_clip=False,
         zorder=6,
     )
@@ -163,57 +135,17 @@ def _shift(axes: Axes, comparison: Comparison) -> None:
 
 def _difference(axes: Axes, comparison: Comparison) -> None:
     curve = comparison.curve
-    x = [point.tokens for point in curve]
-    lows, highs = [p.ci_low for p in curve], [p.ci_high for p in curve]
     axes.axhline(0, color=SOFT_INK, lw=1.0, zorder=2)
-    axes.fill_between(x, lows, highs, color=SOFT_INK, alpha=0.2, lw=0, zorder=1)
-    axes.plot(x, [p.difference for p in curve], color=INK, lw=1.8, zorder=3)
-    alpha = 1.0 - comparison.confidence
-    seen = [*lows, *highs]
+    draw_band(axes, curve, SOFT_INK, 0.2)
+    axes.plot([p.tokens for p in curve], [p.difference for p in curve], color=INK, lw=1.8, zorder=3)
+    seen = [end for p in curve for end in (p.ci_low, p.ci_high)]
     for bin in comparison.bins:
         if bin.difference is None:
             continue
-        sure = bin.p_value is not None and bin.p_value <= alpha
-        seen += [bin.difference]
-        axes.plot(
-            [_middle(bin)],
-            [bin.difference],
-            ls="none",
-            marker="o",
-            ms=6.5,
-            mfc=INK if sure else "white",
-            mec=INK,
-            mew=1.2,
-            zorder=4,
-            clip_on=False,
-        )
+        sure = bin.p_value is not None and bin.p_value <= 1.0 - comparison.confidence
+        seen.append(bin.difference)
+        marks: dict[str, Any] = {"mfc": INK if sure else "white", "mec": INK, "zorder": 4}
+        x, y = _middle(bin), bin.difference
+        draw_markers(axes, x, y, INK, ms=6.5, mew=1.2, clip_on=False, **marks)
     air = 0.06 * max(0.3, max(seen) - min(seen))
     axes.set_ylim(min(-0.15, min(seen) - air), max(0.15, max(seen) + air))
-
-
-def _words(figure: Figure, above: Axes, comparison: Comparison) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = []
-    sides: tuple[tuple[str, ComparedSide], ...] = (("A", comparison.a), ("B", comparison.b))
-    for place, (letter, side) in enumerate(sides):
-        style = look(place)
-        label = f"{letter}: {shortened(side.name, 46)} (n = {side.n:,})"
-        handles.append(
-            Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
-        )
-    figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(0.072, 0.955), ncol=2, frameon=False
-    )
-    how = "paired by example" if comparison.paired else "unpaired: different documents"
-    figure.text(0.08, 0.965, f"Shift of the cliff, {how}", fontsize=14, fontweight="bold")
-    figure.text(
-        0.08,
-        0.025,
-        f"Arrow: where the score has dropped by {comparison.tolerance:.0%} of its baseline. Below: "
-        f"moving mean with a {comparison.confidence:.0%} band for all lengths at once;\n"
-        "dots: bins, filled where the difference is significant among all bins together.",
-        fontsize=10,
-        color=SOFT_INK,
-        va="bottom",
-    )

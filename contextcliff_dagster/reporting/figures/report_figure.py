@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.reporting.figures import score_panel
 from contextcliff_dagster.reporting.figures.captions import axis_words, captions
 from contextcliff_dagster.reporting.figures.style import (
-    DPI,
-    FAINT,
     INK,
+    WIDTH,
     ZONE_SHADE,
+    blank_page,
+    draw_markers,
     house_style,
     look,
+    panel,
     png_bytes,
+    shifted,
     token_axis,
     token_limits,
     with_air,
@@ -30,16 +33,18 @@ from contextcliff_dagster.reporting.wording.number_format import tokens
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from contextcliff_dagster.contracts.results import Cliffs
 
-_WIDTH, _LEFT, _RIGHT = 11.5, 0.92, 0.36
+_LEFT, _RIGHT = 0.92, 0.36
 _HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.30
 _WINDOW_REACH = 0.22
 """The window is drawn to scale if that widens the (log) axis by no more than this share."""
+_NAME: dict[str, Any] = {"fontsize": 10.5, "zorder": 5}
+"""How the name of a line is written."""
 
 
+@house_style()
 def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -> bytes:
     """The picture as PNG bytes, 1,840 pixels wide; the height grows with the number of models.
 
@@ -47,45 +52,37 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
     ``records``: EVAL_RECORDS of any of these models for the single answers, or None. What a result
     lacks is left out of the picture. Same input, same bytes.
     """
-    with house_style():
-        return png_bytes(_figure(list(cliffs), records))
-
-
-def _figure(results: list[Cliffs], records: pd.DataFrame | None) -> Figure:
-    from matplotlib.figure import Figure
-
-    rows = max(len(results), 1)
-    height = _HEAD + rows * _ROW + _SCORE + _GAP + _SPREAD + _FOOT + 0.08
-    figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor="white")
-    answers = [score_panel.answers_of(records, results, row) for row in range(len(results))]
-    limits = _limits(results, [x for x, _ in answers])
-
-    def panel(bottom: float, tall: float) -> Axes:
-        box = (_LEFT / _WIDTH, bottom / height, (_WIDTH - _LEFT - _RIGHT) / _WIDTH, tall / height)
-        axes = figure.add_axes(box)
+    rows = max(len(cliffs), 1)
+    figure = blank_page(_HEAD + rows * _ROW + _SCORE + _GAP + _SPREAD + _FOOT + 0.08)
+    answers = [score_panel.answers_of(records, cliffs, row) for row in range(len(cliffs))]
+    limits = _limits(cliffs, [x for x, _ in answers])
+    bottoms = (_FOOT, _FOOT + _SPREAD + _GAP, _FOOT + _SPREAD + _GAP + _SCORE + 0.08)
+    spread, main, strip = (
+        panel(figure, _LEFT, bottom, WIDTH - _LEFT - _RIGHT, tall)
+        for bottom, tall in zip(bottoms, (_SPREAD, _SCORE, rows * _ROW), strict=True)
+    )
+    for axes in (spread, main, strip):
         token_axis(axes, limits)
-        return axes
-
-    spread = panel(_FOOT, _SPREAD)
-    main = panel(_FOOT + _SPREAD + _GAP, _SCORE)
-    strip = panel(_FOOT + _SPREAD + _GAP + _SCORE + 0.08, rows * _ROW)
-
     main.set_ylim(*score_panel.score_limits(rows))
-    score_panel.draw_frame(main)
+    main.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    main.grid(axis="y", zorder=0)
     hollow = False
-    for row, result in enumerate(results):
+    for row, result in enumerate(cliffs):
         score_panel.draw_answers(main, row, rows, *answers[row])
         score_panel.draw_curve(main, row, rows, result)
         hollow |= score_panel.draw_bins(main, row, rows, result)
-    _spread_panel(spread, results)
-    if len(results) == 1:
-        _shade_zones((main, spread), results[0], limits)
-    _cap_lines((main, spread), results, limits)
-    _window_marks((main, spread), results, limits)
-    draw_zone_strip(strip, results, limits)
-    axis_words(main, spread, results, limits)
-    captions(figure, results, height, has_answers=any(len(x) for x, _ in answers), hollow=hollow)
-    return figure
+    _spread_panel(spread, cliffs)
+    for zone in cliffs[0].zones if len(cliffs) == 1 else ():
+        low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
+        if high > low:
+            for axes in (main, spread):
+                axes.axvspan(low, high, color=ZONE_SHADE[zone.name], lw=0, zorder=0)
+    _cap_lines((main, spread), cliffs, limits)
+    _window_marks((main, spread), cliffs, limits)
+    draw_zone_strip(strip, cliffs, limits)
+    axis_words(main, spread, cliffs, limits)
+    captions(figure, cliffs, has_answers=any(len(x) for x, _ in answers), hollow=hollow)
+    return png_bytes(figure)
 
 
 def _limits(results: Sequence[Cliffs], lengths: Sequence[Any]) -> tuple[float, float]:
@@ -95,13 +92,8 @@ def _limits(results: Sequence[Cliffs], lengths: Sequence[Any]) -> tuple[float, f
     """
     seen = [float(v) for x in lengths if len(x) for v in (x.min(), x.max())]
     for result in results:
-        seen += [
-            v
-            for b in result.bins
-            if b.n != 0 or b.mean is not None
-            for v in (b.min_tokens, b.median_tokens, b.max_tokens)
-            if v
-        ]
+        scored = [b for b in result.bins if b.n != 0 or b.mean is not None]
+        seen += [v for b in scored for v in (b.min_tokens, b.median_tokens, b.max_tokens) if v]
         seen += [p.tokens for p in result.curve]
         seen.append(result.safe_cap_tokens or 0.0)
     low, high = token_limits([v for v in seen if v > 0])
@@ -118,7 +110,7 @@ def _windows(results: Sequence[Cliffs]) -> list[float]:
 def _spread_panel(axes: Axes, results: Sequence[Cliffs]) -> None:
     axes.set_ylim(0, 0.56)
     axes.set_yticks([0, 0.25, 0.5])
-    axes.grid(axis="y", color=FAINT, lw=0.7)
+    axes.grid(axis="y")
     for row, result in enumerate(results):
         style = look(row)
         points = [
@@ -129,27 +121,8 @@ def _spread_panel(axes: Axes, results: Sequence[Cliffs]) -> None:
         if points:
             x, y = zip(*points, strict=True)
             axes.plot(x, y, color=style.colour, lw=1.6, ls=style.dash, zorder=2, clip_on=False)
-            axes.plot(
-                x,
-                y,
-                ls="none",
-                marker=style.marker,
-                ms=6,
-                mfc=style.colour,
-                mec="white",
-                mew=0.8,
-                zorder=3,
-                clip_on=False,
-            )
-
-
-def _shade_zones(panels: Sequence[Axes], result: Cliffs, limits: tuple[float, float]) -> None:
-    for zone in result.zones:
-        low = max(zone.from_tokens, limits[0])
-        high = min(zone.to_tokens, limits[1])
-        if high > low:
-            for axes in panels:
-                axes.axvspan(low, high, color=ZONE_SHADE[zone.name], lw=0, zorder=0)
+            marks: dict[str, Any] = {"marker": style.marker, "ms": 6, "mew": 0.8, "zorder": 3}
+            draw_markers(axes, x, y, style.colour, **marks, clip_on=False)
 
 
 def _cap_lines(
@@ -157,6 +130,7 @@ def _cap_lines(
 ) -> None:
     main = panels[0]
     placed: list[float] = []
+    bold: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "bottom", "fontweight": "bold"}
     for row, result in enumerate(results):
         cap = result.safe_cap_tokens
         if cap is None or not limits[0] <= cap <= limits[1]:
@@ -167,68 +141,33 @@ def _cap_lines(
         at = main.transData.transform((cap, 0))[0]
         if any(abs(at - other) < 34 for other in placed):
             continue  # the strip above names it
-        label = main.text(
-            _beside(main, cap, -5),
-            0,
-            f"safe cap {tokens(cap)}",
-            rotation=90,
-            ha="right",
-            va="bottom",
-            fontsize=10.5,
-            color=style.colour,
-            fontweight="bold",
-            zorder=5,
-        )
-        extent = label.get_window_extent()
-        need = (
-            extent.height
-            / main.get_window_extent().height
-            * (main.get_ylim()[1] - main.get_ylim()[0])
-        )
-        room = score_panel.free_height(
-            main, results, _beside(main, cap, -8 - extent.width), cap, need
-        )
-        if room is None or extent.x0 < main.get_window_extent().x0:
+        words, x = f"safe cap {tokens(cap)}", shifted(main, cap, -5)
+        label = main.text(x, 0, words, color=style.colour, **bold, **_NAME)
+        extent, frame = label.get_window_extent(), main.get_window_extent()
+        low, high = main.get_ylim()
+        need = extent.height / frame.height * (high - low)
+        left = shifted(main, cap, -8 - extent.width)
+        room = score_panel.free_height(main, results, left, cap, need)
+        if room is None or extent.x0 < frame.x0:
             label.remove()
             continue
         label.set_y(room)
         placed.append(at)
 
 
-def _beside(axes: Axes, x: float, pixels: float) -> float:
-    """The length ``pixels`` to the right of length ``x``."""
-    at = axes.transData.transform((x, 0))[0]
-    return float(axes.transData.inverted().transform((at + pixels, 0))[0])
-
-
 def _window_marks(
     panels: Sequence[Axes], results: Sequence[Cliffs], limits: tuple[float, float]
 ) -> None:
-    windows = _windows(results)
-    main = panels[0]
+    main, windows = panels[0], _windows(results)
     far = [w for w in windows if w > limits[1]]
+    y, end = (0.02, "bottom") if far else (0.98, "top")
     for window in windows:
         if limits[0] <= window <= limits[1]:
             for axes in panels:
                 axes.axvline(window, color=INK, lw=2.2, zorder=1.8)
             right = main.transData.transform((window, 0))[0] + 34 < main.get_window_extent().x1
-            x, side = (
-                (_beside(main, window, 7), "left")
-                if right
-                else (_beside(main, window, -7), "right")
-            )
-            y, end = (0.02, "bottom") if far else (0.98, "top")
-            main.text(
-                x,
-                y,
-                f"window {tokens(window)}",
-                rotation=90,
-                ha=side,
-                va=end,
-                fontsize=10.5,
-                color=INK,
-                zorder=5,
-            )
+            x, side = shifted(main, window, 7 if right else -7), "left" if right else "right"
+            main.text(x, y, f"window {tokens(window)}", rotation=90, ha=side, va=end, **_NAME)
     for place, window in enumerate(far):
         main.annotate(
             f"window {tokens(window)}",
@@ -239,7 +178,6 @@ def _window_marks(
             ha="right",
             va="center",
             fontsize=10.5,
-            color=INK,
             annotation_clip=False,
             zorder=6,
             arrowprops={

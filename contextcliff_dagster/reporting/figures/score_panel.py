@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.reporting.figures.style import FAINT, Look, look
+import numpy as np
+
+from contextcliff_dagster.reporting.figures.style import draw_band, draw_markers, look, shifted
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -38,42 +39,32 @@ def draw_answers(
     """Every scored answer of one model.
 
     Exact zeros and ones, which would hide each other on two lines, are spread over a lane below 0
-    or above 1 (a density from ``_MANY`` on); what lies between stands at its own height.
+    or above 1 (a density from ``_MANY`` on); what lies between is at its own height.
     """
     colour = look(row).colour
     height = lane_height(models)
+    dots: dict[str, Any] = {"ls": "none", "marker": "o", "ms": 3.4, "mfc": colour, "mec": "none"}
     lanes = {1.0: 1 + _LANE_GAP + row * height, 0.0: -_LANE_GAP - (row + 1) * height}
     for value, bottom in lanes.items():
         x = lengths[scores == value]
         if len(x) > _MANY:
             _density_lane(axes, colour, x, bottom, height)
         elif len(x):
-            jitter = _jitter(len(x), f"{row}/{value}")
+            jitter = np.random.default_rng(zlib.crc32(f"{row}/{value}".encode())).random(len(x))
             y = bottom + height * (0.14 + 0.72 * jitter)
-            axes.plot(
-                x, y, ls="none", marker="o", ms=3.4, mfc=colour, mec="none", alpha=0.45, zorder=2
-            )
+            axes.plot(x, y, **dots, alpha=0.45, zorder=2)
     between = (scores != 0.0) & (scores != 1.0)
     x, y = lengths[between], scores[between]
     if len(x) > 4 * _MANY:
         _density_cells(axes, colour, x, y)
     elif len(x):
-        axes.plot(x, y, ls="none", marker="o", ms=3.4, mfc=colour, mec="none", alpha=0.28, zorder=2)
-
-
-def _jitter(n: int, seed: str) -> NDArray[np.float64]:
-    import numpy as np
-
-    return np.random.default_rng(zlib.crc32(seed.encode())).random(n)
+        axes.plot(x, y, **dots, alpha=0.28, zorder=2)
 
 
 def _log_cells(
     axes: Axes, x: NDArray[np.float64], columns: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    import numpy as np
-
-    low, high = axes.get_xlim()
-    edges = np.geomspace(low, high, columns + 1)
+    edges = np.geomspace(*axes.get_xlim(), columns + 1)
     return edges, np.clip(np.searchsorted(edges, x, side="right") - 1, 0, columns - 1)
 
 
@@ -81,130 +72,76 @@ def _density_lane(
     axes: Axes, colour: str, x: NDArray[np.float64], bottom: float, height: float
 ) -> None:
     """Bars whose height is the count: the full lane is the fullest column."""
-    import numpy as np
-
     edges, column = _log_cells(axes, x, 120)
     counts = np.bincount(column, minlength=120)
-    tall = 0.9 * height * counts / counts.max()
-    axes.bar(
-        edges[:-1],
-        tall,
-        width=np.diff(edges) * 0.9,
-        bottom=bottom,
-        align="edge",
-        color=colour,
-        alpha=0.55,
-        lw=0,
-        zorder=2,
-    )
+    tall, wide = 0.9 * height * counts / counts.max(), np.diff(edges) * 0.9
+    bars: dict[str, Any] = {"align": "edge", "color": colour, "alpha": 0.55, "lw": 0, "zorder": 2}
+    axes.bar(edges[:-1], tall, wide, bottom, **bars)
 
 
 def _density_cells(axes: Axes, colour: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
     """Squares on a grid whose area is the count."""
-    import numpy as np
-
     edges, column = _log_cells(axes, x, 90)
     cell = np.clip((y * 40).astype(int), 0, 39) * 90 + column
     counts = np.bincount(cell, minlength=3600)
     full = np.flatnonzero(counts)
-    centre = np.sqrt(edges[:-1] * edges[1:])
-    axes.scatter(
-        centre[full % 90],
-        (full // 90 + 0.5) / 40,
-        s=34 * counts[full] / counts.max(),
-        marker="s",
-        c=colour,
-        alpha=0.3,
-        lw=0,
-        zorder=2,
-    )
+    centre = np.sqrt(edges[:-1] * edges[1:])[full % 90]
+    area = 34 * counts[full] / counts.max()
+    squares: dict[str, Any] = {"marker": "s", "c": colour, "alpha": 0.3, "lw": 0, "zorder": 2}
+    axes.scatter(centre, (full // 90 + 0.5) / 40, area, **squares)
 
 
 def draw_curve(axes: Axes, row: int, models: int, result: Cliffs) -> None:
     """The fitted curve and, where it has one, its band."""
-    import numpy as np
-
     points = result.curve
     if len(points) < 2:
         return
     style = look(row)
-    x = np.array([float(p.tokens) for p in points])
-    low, high = np.array([p.ci_low for p in points]), np.array([p.ci_high for p in points])
-    axes.fill_between(
-        x, low, high, color=style.colour, alpha=0.14 if models <= 3 else 0.08, lw=0, zorder=1
-    )
-    axes.plot(x, [float(p.mean) for p in points], color="white", lw=4.4, zorder=2.4, alpha=0.8)
-    axes.plot(
-        x, [float(p.mean) for p in points], color=style.colour, lw=2.3, ls=style.dash, zorder=2.5
-    )
+    x, y = [point.tokens for point in points], [point.mean for point in points]
+    draw_band(axes, points, style.colour, 0.14 if models <= 3 else 0.08)
+    axes.plot(x, y, color="white", lw=4.4, zorder=2.4, alpha=0.8)
+    axes.plot(x, y, color=style.colour, lw=2.3, ls=style.dash, zorder=2.5)
 
 
 def draw_bins(axes: Axes, row: int, models: int, result: Cliffs) -> bool:
     """Bin means with their intervals; True if one had to be drawn without (hollow marker)."""
     style = look(row)
-    strength = 0.95 if models <= 3 else 0.55
-    hollow = False
+    bar: dict[str, Any] = {
+        "alpha": 0.95 if models <= 3 else 0.55,
+        "marker": "_",
+        "ms": 6,
+        "mew": 1.4,
+        "lw": 1.7,
+        "solid_capstyle": "butt",
+        "zorder": 3,
+    }
+    marks: dict[str, Any] = {"marker": style.marker, "ms": 8, "zorder": 4, "clip_on": False}
+    any_hollow = False
     for item in result.bins:
         place, mean = item.median_tokens, item.mean
         if not place or mean is None:
             continue
         x = dodge(axes, place, row, models)
-        low, high = item.ci_low, item.ci_high
-        if low is None or high is None:
-            hollow = True
-        else:
-            axes.plot(
-                [x, x],
-                [low, high],
-                color=style.colour,
-                lw=1.7,
-                alpha=strength,
-                zorder=3,
-                solid_capstyle="butt",
-            )
-            axes.plot(
-                [x, x],
-                [low, high],
-                ls="none",
-                marker="_",
-                ms=6,
-                mec=style.colour,
-                mew=1.4,
-                alpha=strength,
-                zorder=3,
-            )
-        _bin_marker(axes, x, mean, style, filled=low is not None and high is not None)
-    return hollow
-
-
-def _bin_marker(axes: Axes, x: float, y: float, style: Look, *, filled: bool) -> None:
-    face, edge = (style.colour, "white") if filled else ("white", style.colour)
-    axes.plot(
-        [x],
-        [y],
-        marker=style.marker,
-        ms=8,
-        mfc=face,
-        mec=edge,
-        mew=1.0 if filled else 1.8,
-        zorder=4,
-        clip_on=False,
-    )
+        ends = [end for end in (item.ci_low, item.ci_high) if end is not None]
+        hollow = len(ends) < 2
+        if not hollow:
+            axes.plot([x, x], ends, color=style.colour, **bar)
+        draw_markers(axes, x, mean, style.colour, hollow=hollow, mew=1.8 if hollow else 1, **marks)
+        any_hollow |= hollow
+    return any_hollow
 
 
 def dodge(axes: Axes, x: float, row: int, models: int) -> float:
     """``x`` moved by some pixels, so that models measured on the same bins do not overlap."""
-    shift = (row - (models - 1) / 2) * min(_DODGE_PIXELS, 24 / max(models, 1)) * 160 / 100
-    at = axes.transData.transform((x, 0))[0]
-    return float(axes.transData.inverted().transform((at + shift, 0))[0])
+    return shifted(
+        axes, x, (row - (models - 1) / 2) * min(_DODGE_PIXELS, 24 / max(models, 1)) * 160 / 100
+    )
 
 
 def answers_of(
     records: pd.DataFrame | None, results: Sequence[Cliffs], row: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lengths and scores of one result's scored records; empty where there are none to show."""
-    import numpy as np
-
     none = np.empty(0), np.empty(0)
     if records is None or not {"length_tokens", "score"} <= set(records.columns):
         return none
@@ -252,10 +189,3 @@ def _reach(mean: float, low: float | None, high: float | None) -> tuple[float, f
     """From below to above a mark: its interval, or its mean alone, with some air."""
     ends = [mean, *(end for end in (low, high) if end is not None)]
     return min(ends) - 0.03, max(ends) + 0.03
-
-
-def draw_frame(axes: Axes) -> None:
-    """Grid and ticks of the score axis."""
-    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    axes.grid(axis="y", color=FAINT, lw=0.7, zorder=0)
-    axes.set_axisbelow(True)

@@ -1,6 +1,6 @@
 """The look shared by every picture: models, zones, token ticks, text that can be drawn.
 
-Colours are told apart with any colour vision (after Okabe and Ito's set, darkened); since a report
+Colours are distinct with any colour vision (after Okabe and Ito's set, darkened); since a report
 is also printed in grey, marker and line style differ too, and zones differ in lightness.
 """
 
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
-DPI = 160
+DPI, WIDTH = 160, 11.5
 INK, SOFT_INK, FAINT = "#1F2328", "#59636E", "#D5DAE0"
 ZONE_FILL = {"stable": "#DCEEE3", "transition": "#F2D58A", "degraded": "#DF9F91"}
 ZONE_SHADE = {"stable": "#F4FAF6", "transition": "#FBF0D2", "degraded": "#F3DAD4"}
@@ -50,7 +51,10 @@ def look(index: int) -> Look:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Matplotlib's defaults plus ours: a user's matplotlibrc must not change a report."""
+    """Matplotlib's defaults plus ours: a user's matplotlibrc must not change a report.
+
+    Decorates the function that draws a picture: ``@house_style()``.
+    """
     import matplotlib
 
     with matplotlib.rc_context():
@@ -64,6 +68,14 @@ def house_style() -> Iterator[None]:
                 "axes.edgecolor": SOFT_INK,
                 "axes.labelcolor": INK,
                 "axes.linewidth": 0.8,
+                "axes.axisbelow": True,
+                "axes.spines.top": False,
+                "axes.spines.right": False,
+                "axes.titlelocation": "left",
+                "axes.titleweight": "bold",
+                "grid.color": FAINT,
+                "grid.linewidth": 0.7,
+                "legend.frameon": False,
                 "xtick.color": SOFT_INK,
                 "ytick.color": SOFT_INK,
                 "xtick.labelcolor": INK,
@@ -84,12 +96,14 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
     """
     import io
 
+    import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
-    picture = Image.fromarray(_rgba(canvas)).convert("RGB")
+    pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+    picture = Image.fromarray(pixels).convert("RGB")
     if colours is not None:
         picture = picture.quantize(colours, dither=Image.Dither.NONE)
     out = io.BytesIO()
@@ -97,22 +111,55 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
     return out.getvalue()
 
 
-def _rgba(canvas: Any) -> Any:
-    import numpy as np
+def blank_page(height: float) -> Figure:
+    """A white figure of our width, ``height`` inches tall."""
+    from matplotlib.figure import Figure
 
-    return np.asarray(canvas.buffer_rgba())
+    return Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
+
+
+def panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place that is given in inches from the figure's lower left corner."""
+    wide, tall = figure.get_size_inches()
+    return figure.add_axes((left / wide, bottom / tall, width / wide, height / tall))
+
+
+def write(figure: Figure, x: float, y: float, text: str, **look: Any) -> Text:
+    """``text`` that begins at a point in inches, its middle at that height."""
+    wide, tall = figure.get_size_inches()
+    return figure.text(x / wide, y / tall, text, **{"ha": "left", "va": "center", **look})
+
+
+def draw_markers(
+    axes: Axes, x: Any, y: Any, colour: str, *, hollow: bool = False, **look: Any
+) -> None:
+    """Markers without a line, in ``colour`` with a white rim, or the other way round."""
+    face, rim = ("white", colour) if hollow else (colour, "white")
+    axes.plot(x, y, **{"ls": "none", "marker": "o", "mfc": face, "mec": rim, **look})
+
+
+def draw_band(axes: Axes, curve: Sequence[Any], colour: str, alpha: float) -> None:
+    """The interval around a fitted curve."""
+    low, high = [point.ci_low for point in curve], [point.ci_high for point in curve]
+    x = [point.tokens for point in curve]
+    axes.fill_between(x, low, high, color=colour, alpha=alpha, lw=0, zorder=1)
 
 
 def token_axis(
-    axes: Axes, limits: tuple[float, float], *, without: Sequence[str] = ("top", "right")
+    axes: Axes, limits: tuple[float, float], *, named: bool = True, most: int = 9
 ) -> None:
-    """A log axis of lengths from ``limits[0]`` to ``limits[1]``, of round ones only."""
+    """A log axis of lengths from ``limits[0]`` to ``limits[1]``, with ``most`` round ones named."""
     axes.set_xscale("log", base=2)
     axes.set_xlim(*limits)
     axes.minorticks_off()
-    axes.set_axisbelow(True)
-    for side in without:
-        axes.spines[side].set_visible(False)
+    ticks = token_ticks(*limits, most)
+    axes.set_xticks(ticks, [token_label(tick) if named else "" for tick in ticks])
+
+
+def shifted(axes: Axes, x: float, pixels: float) -> float:
+    """The length that is ``pixels`` to the right of length ``x``."""
+    at = axes.transData.transform((x, 0))[0]
+    return float(axes.transData.inverted().transform((at + pixels, 0))[0])
 
 
 def token_limits(seen: Sequence[float]) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.length_profile.robustness import scatter_sentence
@@ -18,7 +17,7 @@ from contextcliff_dagster.reporting.wording.number_format import percent, score,
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.cliffs import EffectiveLength, Rule
+    from contextcliff_dagster.contracts.results.cliffs import Rule
 
 RULE_WORDS = {
     "transition_sd": "transition: SD at least 2 x the first bin's",
@@ -30,7 +29,7 @@ RULE_WORDS = {
 }
 
 
-def rules_section(result: Cliffs) -> Section:
+def rule_sections(result: Cliffs) -> list[Section]:
     """The plain rules with what they saw; a rule that cannot fire says so."""
     blocks: list[Block] = [Paragraph("Not evaluated.")]
     if result.rules:
@@ -52,7 +51,7 @@ def rules_section(result: Cliffs) -> Section:
         blocks = [DataTable(head, rows, right=(3, 4)), Paragraph(note)]
     if scatter := scatter_sentence(result):
         blocks.append(Paragraph(scatter))
-    return Section("Threshold rules", blocks, 3)
+    return [Section("Threshold rules", blocks, 3)]
 
 
 def _rule_value(rule: Rule, value: float | None) -> str:
@@ -65,56 +64,35 @@ def _rule_value(rule: Rule, value: float | None) -> str:
     return f"{value:.3f}"
 
 
-def definitions_section(result: Cliffs) -> Section:
+def definition_sections(result: Cliffs) -> list[Section]:
     """Effective lengths of the literature on the same bins, and LongScore."""
-    definitions, long_score = result.definitions, result.definitions.longscore
-    rows = [
-        [words, _censored(length), _threshold(length.threshold)]
-        for words, length in (
-            (
-                "RULER (arXiv 2404.06654): longest length with a score of at least the threshold",
-                definitions.ruler_85_6,
-            ),
-            (
-                "NoLiMa (arXiv 2502.05167): longest length with at least .85 x the base score",
-                definitions.nolima_0_85,
-            ),
-            (
-                "MECW (arXiv 2509.21361): longest length before a drop of more than 5%",
-                definitions.mecw_5pct,
-            ),
-            (
-                "longest length before a drop of more than 30% of the baseline",
-                definitions.drop_30pct,
-            ),
-        )
-    ]
+    own, long_score = result.definitions, result.definitions.longscore
+    named = {
+        "RULER (arXiv 2404.06654): longest length with a score of at least the threshold": (
+            own.ruler_85_6
+        ),
+        "NoLiMa (arXiv 2502.05167): longest length with at least .85 x the base score": (
+            own.nolima_0_85
+        ),
+        "MECW (arXiv 2509.21361): longest length before a drop of more than 5%": own.mecw_5pct,
+        "longest length before a drop of more than 30% of the baseline": own.drop_30pct,
+    }
+    rows = []
+    for words, length in named.items():
+        at = {
+            "<": "below the shortest measured",
+            ">": f"at least {tokens(length.tokens)}",
+            None: tokens(length.tokens, "none"),
+        }[length.censored]
+        rows.append([words, at, "none" if length.threshold is None else f"{length.threshold:.3f}"])
+    lengths = ", ".join(map(tokens, long_score.base_tokens)) or "unknown"
     values = ", ".join(f"{tokens(v.tokens)}: {score(v.value)}" for v in long_score.by_length)
     relative = (
         f"LongScore (arXiv 2505.19293), relative change against {score(long_score.base)} "
-        f"at {_lengths(long_score.base_tokens)} tokens: mean {score(long_score.mean)}"
-        + (f" (by tokens {values})." if values else ".")
+        f"at {lengths} tokens: mean {score(long_score.mean)}"
+        f"{f' (by tokens {values})' if values else ''}."
     )
     note = "Read from the bins' means at their median lengths; these definitions have no intervals."
-    blocks: list[Block] = [
-        DataTable(["definition", "tokens", "threshold"], rows, right=(1, 2)),
-        Paragraph(relative),
-        Paragraph(note),
-    ]
-    return Section("Effective lengths by other definitions", blocks, 3)
-
-
-def _censored(length: EffectiveLength) -> str:
-    if length.censored == ">":
-        return f"at least {tokens(length.tokens)}"
-    if length.censored == "<":
-        return "below the shortest measured"
-    return tokens(length.tokens, "none")
-
-
-def _threshold(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3f}"
-
-
-def _lengths(lengths: Sequence[int]) -> str:
-    return ", ".join(map(tokens, lengths)) or "unknown"
+    table = DataTable(["definition", "tokens", "threshold"], rows, right=(1, 2))
+    title = "Effective lengths by other definitions"
+    return [Section(title, [table, Paragraph(relative), Paragraph(note)], 3)]

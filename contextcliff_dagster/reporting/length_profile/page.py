@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from contextcliff_dagster.contracts.results import Cliffs, to_json
+from contextcliff_dagster.reporting.figures.confounds import plot_questions
+from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
 from contextcliff_dagster.reporting.length_profile.definitions import (
-    definitions_section,
-    rules_section,
+    definition_sections,
+    rule_sections,
 )
-from contextcliff_dagster.reporting.length_profile.questions import (
-    question_sections,
-    refused_tests,
-)
+from contextcliff_dagster.reporting.length_profile.questions import question_sections, refused_tests
 from contextcliff_dagster.reporting.length_profile.robustness import (
     confounds_sentence,
     detector_sections,
@@ -22,13 +23,12 @@ from contextcliff_dagster.reporting.length_profile.robustness import (
     sensitivity_sections,
 )
 from contextcliff_dagster.reporting.length_profile.tables import (
-    bins_section,
-    caps_section,
-    failures_section,
+    bin_sections,
+    cap_sections,
+    failure_sections,
     models_section,
-    zones_section,
+    zone_sections,
 )
-from contextcliff_dagster.reporting.length_profile.token_ratio import token_sections
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -59,34 +59,77 @@ from contextcliff_dagster.reporting.wording.sentences import (
 Results = Sequence[Cliffs]
 
 
+class Picture(NamedTuple):
+    """A picture next to the page: its file, what it shows, and the PNG of all results.
+
+    ``draw`` returns None where no result has what it shows.
+    """
+
+    file: str
+    alt: str
+    draw: Callable[[Results], bytes | None]
+
+
+class Part(NamedTuple):
+    """Sections about one model; the first model that has any also shows the ``picture``."""
+
+    sections: Callable[[Cliffs], list[Section]]
+    picture: Picture | None = None
+
+
+PARTS = (
+    Part(zone_sections),
+    Part(bin_sections),
+    Part(failure_sections),
+    Part(cap_sections),
+    Part(
+        question_sections,
+        Picture(
+            "questions.png", "The score against other properties of the questions", plot_questions
+        ),
+    ),
+    Part(rule_sections),
+    Part(definition_sections),
+    Part(detector_sections),
+    Part(
+        sensitivity_sections,
+        Picture(
+            "sensitivity.png",
+            "Safe cap and midpoint of the drop, one choice changed at a time",
+            plot_sensitivity,
+        ),
+    ),
+    Part(more_data_sections),
+)
+
+
+def all_pictures() -> list[Picture]:
+    """The pictures of `PARTS`."""
+    return [part.picture for part in PARTS if part.picture]
+
+
 def report_sections(
-    cliffs: Results,
-    *,
-    title: str,
-    notes: Sequence[str] = (),
-    picture: str | None = "report.png",
-    sensitivity_picture: str | None = None,
-    questions_picture: str | None = None,
+    cliffs: Results, *, title: str, notes: Sequence[str] = (), pictures: Container[str] = ()
 ) -> list[Section]:
     """Return the page's sections, the first with its title.
 
     ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
-    the warnings. ``picture``: the picture's path relative to the page, None for a page without;
-    ``sensitivity_picture`` and ``questions_picture``: the same for those of the sensitivity and of
-    the questions, each shown with the first model that has one.
+    the warnings. ``pictures``: those files of `all_pictures` that are there.
     """
     names = labels(cliffs)
-    head = _answers(cliffs, names)
-    if picture:
-        head.append(Figure(Path(picture), "Score and SD against natural document length"))
+    main = Figure(Path("report.png"), "Score and SD against natural document length")
+    head = [*_answers(cliffs, names), main]
     sections = [Section(title, head, 1), models_section(cliffs, names), _reading(cliffs)]
+    shown: set[str] = set()
     for name, result in zip(names, cliffs, strict=True):
-        questions = question_sections(result, questions_picture)
-        sections += _model_sections(name, result, sensitivity_picture, questions)
-        if result.sensitivity:
-            sensitivity_picture = None  # it shows all models
-        if questions:
-            questions_picture = None
+        sections += _answer_sections(name, result)
+        for part in PARTS:
+            made, picture = part.sections(result), part.picture
+            if made and picture and picture.file in pictures and picture.file not in shown:
+                shown.add(picture.file)
+                figure = Figure(Path(picture.file), picture.alt)
+                made[-1] = replace(made[-1], blocks=[*made[-1].blocks, figure])
+            sections += made
     sections += [_unmeasured(cliffs, names), _provenance(cliffs, names)]
     if notes:
         sections.append(Section("Notes", [Bullets([sentence(note) for note in notes])]))
@@ -96,13 +139,13 @@ def report_sections(
 def _answers(results: Results, names: Sequence[str]) -> list[Block]:
     if not results:
         return [Paragraph("No model has a result yet.")]
-    blocks: list[Block] = [Bullets(list(map(answer_sentence, names, results)))]
+    blocks: list[Block] = [Bullets(list(map(_answer, names, results)))]
     if text := comparison(results):
         blocks.append(Paragraph(text))
     return blocks
 
 
-def answer_sentence(name: str, result: Cliffs) -> Text:
+def _answer(name: str, result: Cliffs) -> Text:
     """Verdict and cap of one model in one sentence."""
     head = (Code(name), ": ", Strong(VERDICT_PHRASE[result.verdict]))
     cap = result.safe_cap_tokens
@@ -154,31 +197,16 @@ def _reading(results: Results) -> Section:
     return Section("How to read this", [Bullets(items)])
 
 
-def _model_sections(
-    name: str, result: Cliffs, sensitivity_picture: str | None, questions: Sequence[Section]
-) -> list[Section]:
-    answer = [
-        half_drop_sentence(result),
-        sentence(result.safe_cap_reason),
-        certify_sentence(result),
-    ]
+def _answer_sections(name: str, result: Cliffs) -> list[Section]:
+    cap = sentence(result.safe_cap_reason)
+    answer = [half_drop_sentence(result), cap, certify_sentence(result)]
     blocks: list[Block] = [Lines([text for text in answer if text])]
     further = (confounds_sentence(result), joint_cap_sentence(result))
     blocks += [Paragraph(text) for text in further if text]
-    warnings = [sentence(w) for w in result.warnings if w]
+    warnings = [sentence(warning) for warning in result.warnings if warning]
     return [
         Section(Code(name), blocks),
         Section("Warnings", [Bullets(warnings) if warnings else Paragraph("None.")], 3),
-        zones_section(result),
-        *token_sections(bins_section(result), result),
-        failures_section(result),
-        caps_section(result),
-        *questions,
-        rules_section(result),
-        definitions_section(result),
-        *detector_sections(result),
-        *sensitivity_sections(result, sensitivity_picture),
-        *more_data_sections(result),
     ]
 
 
@@ -197,10 +225,8 @@ def _unmeasured(results: Results, names: Sequence[str]) -> Section:
 def _gaps(result: Cliffs) -> list[str]:
     missing = {tag: n for tag, n in to_json(result.missing).items() if n}
     tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items())
-    unanswered = (
-        f"calls without an answer, not part of any mean: {tags} "
-        f"({percent(result.missing_share)} of the planned calls)"
-    )
+    share = f"{percent(result.missing_share)} of the planned calls"
+    unanswered = f"calls without an answer, not part of any mean: {tags} ({share})"
     gaps = [unanswered if tags else "no call went unanswered"]
     reach, window = measured_range(result), result.window_tokens
     if reach is None:
@@ -225,11 +251,8 @@ def _gaps(result: Cliffs) -> list[str]:
 
 
 def _provenance(results: Results, names: Sequence[str]) -> Section:
-    blocks: list[Block] = []
-    if results:
-        blocks.append(
-            Bullets([Item(Code(n), _origin(r)) for n, r in zip(names, results, strict=True)])
-        )
+    items = [Item(Code(n), _origin(r)) for n, r in zip(names, results, strict=True)]
+    blocks = [Bullets(items)] if items else []
     machine = " next to this page has all of it for programs, with every bin's tokens."
     return Section("Provenance", [*blocks, Paragraph([Code("report.json"), machine])])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.sections import (
@@ -12,18 +10,18 @@ from contextcliff_dagster.reporting.sections import (
     Cell,
     Code,
     DataTable,
-    Figure,
     Paragraph,
     Section,
     Text,
 )
 from contextcliff_dagster.reporting.wording.confound_terms import (
     CATEGORY_WORDS,
-    control_words,
+    CONTROL_WORDS,
     shown_mix,
 )
 from contextcliff_dagster.reporting.wording.number_format import (
     estimate,
+    located,
     percent,
     score,
     tokens,
@@ -32,26 +30,18 @@ from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sen
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.questions import (
-        EvidenceCurve,
-        EvidenceGroup,
-        LevelResult,
-    )
+    from contextcliff_dagster.contracts.results.questions import EvidenceCurve, EvidenceGroup
 
 
-def question_sections(result: Cliffs, picture: str | None) -> list[Section]:
+def question_sections(result: Cliffs) -> list[Section]:
     """All sections of one model; nothing where the records say nothing of their questions."""
-    sections = [
+    return [
         *_mix(result),
         *_controls(result),
         *_evidence(result, position=True),
         *_evidence(result, position=False),
         *_levels(result),
     ]
-    if sections and picture:
-        figure = Figure(Path(picture), "The score against other properties of the questions")
-        sections[-1] = replace(sections[-1], blocks=[*sections[-1].blocks, figure])
-    return sections
 
 
 def refused_tests(result: Cliffs) -> list[str]:
@@ -81,21 +71,11 @@ def _mix(result: Cliffs) -> list[Section]:
         for b in row.bins
     ]
     head = ["bin", "mean as measured", "mean at the equal mix", "share of the mix in the bin"]
-    shares = ", ".join(
-        f"{value} {percent(share)}"
-        for value, share in zip(row.values, row.shares, strict=True)
-        if share
-    )
-    return [
-        Section(
-            f"At an equal mix of {CATEGORY_WORDS[row.category]}",
-            [
-                Paragraph(f"The mix, the same in every bin: {shares}."),
-                DataTable(head, cells, right=(1, 2, 3)),
-            ],
-            3,
-        )
-    ]
+    pairs = zip(row.values, row.shares, strict=True)
+    shares = ", ".join(f"{value} {percent(share)}" for value, share in pairs if share)
+    note = Paragraph(f"The mix, the same in every bin: {shares}.")
+    title = f"At an equal mix of {CATEGORY_WORDS[row.category]}"
+    return [Section(title, [note, DataTable(head, cells, right=(1, 2, 3))], 3)]
 
 
 def _controls(result: Cliffs) -> list[Section]:
@@ -113,7 +93,7 @@ def _controls(result: Cliffs) -> list[Section]:
             mean = _estimate(b.mean, b.ci_low, b.ci_high, "no answers")
             by_bin.setdefault(b.bin, []).append(Bracketed(f"{mean.text}, n = {tokens(b.n)}"))
     means = {b.bin: _estimate(b.mean, b.ci_low, b.ci_high, "none") for b in result.bins}
-    head = ["bin", "whole document", *(control_words(control.name) for control in controls)]
+    head = ["bin", "whole document", *(CONTROL_WORDS[control.name] for control in controls)]
     rows: list[list[Cell]] = [
         [Code(key), means.get(key, "none"), *cells] for key, cells in by_bin.items()
     ]
@@ -178,34 +158,28 @@ def _levels(result: Cliffs) -> list[Section]:
     levels = result.levels
     if not levels:
         return []
-    rows: list[list[Cell]] = [
-        [
-            f"{r.name}{_of(r)}",
-            tokens(r.n),
-            tokens(r.n_documents),
-            score(r.baseline, "none"),
-            VERDICT_PHRASE[r.verdict],
-            tokens(r.safe_cap_tokens, "none supported"),
-            _location(r),
-        ]
-        for r in levels
-    ]
+    rows: list[list[Cell]] = []
+    for level in levels:
+        names = [*level.levels]
+        of = "" if names == [level.name] else f" ({', '.join(names)})"
+        location: Cell = "none found"
+        if level.location_tokens is not None:
+            location = Bracketed(located(level.location_tokens, level.ci_low, level.ci_high))
+        rows.append(
+            [
+                f"{level.name}{of}",
+                tokens(level.n),
+                tokens(level.n_documents),
+                score(level.baseline, "none"),
+                VERDICT_PHRASE[level.verdict],
+                tokens(level.safe_cap_tokens, "none supported"),
+                location,
+            ]
+        )
     head = ["level", "examples", "documents", "baseline", "verdict", "safe cap, tokens"]
     table = DataTable([*head, "midpoint of the drop, tokens"], rows, right=(1, 2, 3, 5))
     reasons = [f"{r.name}: {sentence(r.safe_cap_reason)}" for r in levels if r.safe_cap_reason]
     return [Section("Each level on its own", [table, *([Bullets(reasons)] if reasons else ())], 3)]
-
-
-def _of(level: LevelResult) -> str:
-    named = list(level.levels)
-    return "" if named == [level.name] else f" ({', '.join(named)})"
-
-
-def _location(level: LevelResult) -> Cell:
-    if level.location_tokens is None:
-        return "none found"
-    span = f"[{tokens(level.ci_low)}, {tokens(level.ci_high)}]"
-    return Bracketed(f"{tokens(level.location_tokens)} {span}")
 
 
 def _estimate(mean: float | None, low: float | None, high: float | None, missing: str) -> Bracketed:

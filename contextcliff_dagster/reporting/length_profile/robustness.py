@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.sections import Block, DataTable, Figure, Paragraph, Section
+from contextcliff_dagster.reporting.sections import DataTable, Paragraph, Section
 from contextcliff_dagster.reporting.wording.number_format import count, level, tokens
 from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.cliffs import MoreData
 
 
 def confounds_sentence(result: Cliffs) -> str | None:
-    """Whether a changing mix of questions explains the loss; ``None`` where nobody looked."""
+    """Whether a changing mix of questions explains the loss; ``None`` if not assessed."""
     confounds = result.confounds
     if confounds.identified == "no":
         return "Length is not shown to be the cause: see the warnings."
@@ -28,12 +26,9 @@ def detector_sections(result: Cliffs) -> list[Section]:
     """Other detectors with the place each sees; nothing where none was asked."""
     if not result.detectors:
         return []
+    agrees = {None: "unknown", True: "yes", False: "no"}
     rows = [
-        [
-            d.name,
-            tokens(d.location_tokens, "nothing found"),
-            "unknown" if d.agrees is None else "yes" if d.agrees else "no",
-        ]
+        [d.name, tokens(d.location_tokens, "nothing found"), agrees[d.agrees]]
         for d in result.detectors
     ]
     table = DataTable(["detector", "drop at, tokens", "agrees"], rows, right=(1,))
@@ -45,7 +40,7 @@ def detector_sections(result: Cliffs) -> list[Section]:
     return [Section("Other detectors", [table, Paragraph(note)], 3)]
 
 
-def sensitivity_sections(result: Cliffs, picture: str | None) -> list[Section]:
+def sensitivity_sections(result: Cliffs) -> list[Section]:
     """Cap and verdict with one choice made otherwise; nothing where none was varied."""
     if not result.sensitivity:
         return []
@@ -65,25 +60,25 @@ def sensitivity_sections(result: Cliffs, picture: str | None) -> list[Section]:
         "One choice is changed at a time, with fewer permutations. No row is a better answer than "
         "the first, and the largest cap among them has no stated confidence."
     )
-    blocks: list[Block] = [DataTable(head, rows, right=(3, 4, 5)), Paragraph(note)]
-    if picture:
-        alt = "Safe cap and midpoint of the drop, one choice changed at a time"
-        blocks.append(Figure(Path(picture), alt))
-    return [Section("Sensitivity of the cap", blocks, 3)]
+    table = DataTable(head, rows, right=(3, 4, 5))
+    return [Section("Sensitivity of the cap", [table, Paragraph(note)], 3)]
 
 
 def more_data_sections(result: Cliffs) -> list[Section]:
     """What more examples are expected to buy; nothing where it was not reckoned."""
-    rows = [
-        [
-            _budget(m),
-            f"{count(m.examples, 'example')}, about {tokens(m.per_bin)} per bin",
-            tokens(m.expected_cap_now, "none"),
-            tokens(m.expected_cap_tokens, "none"),
-            _gain(m),
-        ]
-        for m in result.certify.more
-    ]
+    rows = []
+    for more in result.certify.more:
+        gain = (more.expected_cap_tokens or 0) - (more.expected_cap_now or 0)
+        usd = "" if more.usd is None else f", {more.usd:,.2f} USD"
+        rows.append(
+            [
+                f"{tokens(more.tokens)} tokens{usd}",
+                f"{count(more.examples, 'example')}, about {tokens(more.per_bin)} per bin",
+                tokens(more.expected_cap_now, "none"),
+                tokens(more.expected_cap_tokens, "none"),
+                f"{gain:+,}" if gain else "0",
+            ]
+        )
     if not rows:
         return []
     head = ["extra tokens", "extra examples", "expected cap now", "after", "gain, tokens"]
@@ -97,33 +92,17 @@ def more_data_sections(result: Cliffs) -> list[Section]:
     return [Section("Expected gain from more data", [table, Paragraph(note)], 3)]
 
 
-def _budget(more: MoreData) -> str:
-    spent = f"{tokens(more.tokens)} tokens"
-    return spent if more.usd is None else f"{spent}, {more.usd:,.2f} USD"
-
-
-def _gain(more: MoreData) -> str:
-    now, then = more.expected_cap_now or 0, more.expected_cap_tokens or 0
-    return f"{then - now:+,}" if then != now else "0"
-
-
 def joint_cap_sentence(result: Cliffs) -> str | None:
     """The cap that scores and times respect, as a sentence; None where no time was tested."""
     joint = result.joint_cap
     if joint is None:
         return None
-    cap = joint.tokens
-    if cap is None:
+    if joint.tokens is None:
         return "Joint cap of score and latency: none, because the score supports none."
+    limit = "accuracy: up to there, no unexpected rise in time to first token was found."
     if joint.limited_by == "latency":
-        return (
-            f"Joint cap of score and latency: {tokens(cap)} tokens, limited by latency: beyond "
-            "that, time to first token is higher than expected."
-        )
-    return (
-        f"Joint cap of score and latency: {tokens(cap)} tokens, limited by accuracy: up to "
-        "there, no unexpected rise in time to first token was found."
-    )
+        limit = "latency: beyond that, time to first token is higher than expected."
+    return f"Joint cap of score and latency: {tokens(joint.tokens)} tokens, limited by {limit}"
 
 
 def scatter_sentence(result: Cliffs) -> str | None:
@@ -136,5 +115,5 @@ def scatter_sentence(result: Cliffs) -> str | None:
     if p is None:
         return f"{head}: not tested; {signal.refused_because}."
     window = f"{tokens(signal.from_tokens)} to {tokens(signal.to_tokens)} tokens"
-    found = "found" if p <= 0.05 else "none found"
-    return f"{head}: {found} (the most at {window}, p = {p:.3f}, level {level(0.05)})."
+    outcome = "found" if p <= 0.05 else "none found"
+    return f"{head}: {outcome} (the most at {window}, p = {p:.3f}, level {level(0.05)})."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
     NOT_MEASURED,
     estimate,
     level,
+    located,
     milliseconds,
     percent,
     score,
@@ -34,7 +36,9 @@ from contextcliff_dagster.reporting.wording.sentences import (
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.cliffs import Cliff, Zone
+
+_ALIKE = 0.01
+"""Medians of the bins that differ by less than this are one number, not a table."""
 
 
 def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
@@ -56,18 +60,23 @@ def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     rows: list[list[Cell]] = []
     for name, r in zip(names, results, strict=True):
         cliff, base = r.cliff, r.baseline
+        location: Cell = "none found"
+        drop: Cell = "none found"
+        if cliff is not None:
+            location = Bracketed(located(cliff.location_tokens, cliff.ci_low, cliff.ci_high))
+            span = f"[{percent(cliff.drop_ci_low)}, {percent(cliff.drop_ci_high)}]"
+            drop = Bracketed(f"{percent(cliff.drop)} {span}")
+        mean = estimate(base.mean, base.ci_low, base.ci_high)
         rows.append(
             [
                 Code(name),
                 VERDICT_PHRASE[r.verdict],
                 tokens(r.safe_cap_tokens, "none supported"),
                 tokens(r.cap_prompt_tokens, "unknown"),
-                "none found" if cliff is None else _location(cliff),
+                location,
                 percent(window_share(r), "none"),
-                "none found" if cliff is None else _drop(cliff),
-                Bracketed(
-                    f"{estimate(base.mean, base.ci_low, base.ci_high)}, n = {tokens(base.n)}"
-                ),
+                drop,
+                Bracketed(f"{mean}, n = {tokens(base.n)}"),
                 tokens(r.window_tokens, "unknown"),
                 tokens(r.n),
                 tokens(r.n_documents, "unknown"),
@@ -77,56 +86,36 @@ def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     return Section("Models", [DataTable(head, rows, right=(2, 3, 8, 9, 10))])
 
 
-def _location(cliff: Cliff) -> Bracketed:
-    span = f"[{tokens(cliff.ci_low)}, {tokens(cliff.ci_high)}]"
-    return Bracketed(f"{tokens(cliff.location_tokens)} {span}")
-
-
-def _drop(cliff: Cliff) -> Bracketed:
-    span = f"[{percent(cliff.drop_ci_low)}, {percent(cliff.drop_ci_high)}]"
-    return Bracketed(f"{percent(cliff.drop)} {span}")
-
-
-def zones_section(result: Cliffs) -> Section:
+def zone_sections(result: Cliffs) -> list[Section]:
     """Zones as half-open token ranges with the mean score of the answers inside."""
-    zones = result.zones
-    if not zones:
+    if not result.zones:
         reason = "None: the data do not support a division into zones."
-        return Section("Zones", [Paragraph(reason)], 3)
-    rows = [
-        [
-            z.name,
-            tokens(z.from_tokens),
-            tokens(z.to_tokens),
-            score(z.mean),
-            _zone_n(result, z),
-        ]
-        for z in zones
-    ]
+        return [Section("Zones", [Paragraph(reason)], 3)]
+    rows = []
+    for zone in result.zones:
+        low, high = zone.from_tokens, zone.to_tokens
+        # The contract counts by bin: those whose median document lies in the zone.
+        medians = ((b.median_tokens, b.n) for b in result.bins)
+        n = sum(n for median, n in medians if median is not None and low <= median < high)
+        rows.append([zone.name, tokens(low), tokens(high), score(zone.mean), f"about {n:,}"])
     mean = f"mean {score_name(result)}"
     head = ["zone", "from token", "to below token", mean, "examples in its bins"]
     note = (
         "The zones are derived from the data, so their means have no interval of their own; the "
         "bins' means do."
     )
-    return Section("Zones", [DataTable(head, rows, right=(1, 2, 3, 4)), Paragraph(note)], 3)
+    return [Section("Zones", [DataTable(head, rows, right=(1, 2, 3, 4)), Paragraph(note)], 3)]
 
 
-def _zone_n(result: Cliffs, zone: Zone) -> str:
-    """Answers of the bins whose median document lies in the zone: the contract counts by bin."""
-    total = sum(
-        b.n
-        for b in result.bins
-        if b.median_tokens is not None and zone.from_tokens <= b.median_tokens < zone.to_tokens
-    )
-    return f"about {total:,}"
+def bin_sections(result: Cliffs) -> list[Section]:
+    """Per bin: tokens, amounts, mean with interval, spread, failures, time to first token.
 
-
-def bins_section(result: Cliffs) -> Section:
-    """Per bin: tokens, amounts, mean with interval, spread, failures, time to first token."""
+    Then how many tokens the server counts for one of the study's, where that is known: one number
+    for all bins, or a section with a row for each.
+    """
     bins = result.bins
     if not bins:
-        return Section("Bins", [Paragraph("No bins.")], 3)
+        return [Section("Bins", [Paragraph("No bins.")], 3)]
     head: list[Text] = [
         "bin",
         "edges",
@@ -144,12 +133,15 @@ def bins_section(result: Cliffs) -> Section:
     for b in bins:
         has = b.mean is not None
         no_spread = "needs n of 2" if b.n == 1 or not has else "unknown"
-        spread = (b.min_tokens, b.median_tokens, b.max_tokens)
+        spread = (tokens(n, "?") for n in (b.min_tokens, b.median_tokens, b.max_tokens))
+        time = NOT_MEASURED
+        if b.ttft_ms is not None:
+            time = f"{milliseconds(b.ttft_ms.p50)}, {milliseconds(b.ttft_ms.p95)}"
         rows.append(
             [
                 Code(b.bin),
                 f"{tokens(b.edge_low)} to {tokens(b.edge_high)}",
-                Bracketed(f"[{', '.join(tokens(length, '?') for length in spread)}]"),
+                Bracketed(f"[{', '.join(spread)}]"),
                 "unknown" if has and not b.n else tokens(b.n),
                 tokens(b.n_documents, "unknown"),
                 Bracketed(estimate(b.mean, b.ci_low, b.ci_high) if has else "no answers"),
@@ -157,45 +149,74 @@ def bins_section(result: Cliffs) -> Section:
                 score(b.variance, no_spread),
                 percent(b.failure_rate, "unknown"),
                 tokens(b.missing),
-                NOT_MEASURED
-                if b.ttft_ms is None
-                else f"{milliseconds(b.ttft_ms.p50)}, {milliseconds(b.ttft_ms.p95)}",
+                time,
             ]
         )
-    return Section("Bins", [DataTable(head, rows, right=(3, 4, 6, 7, 8, 9))], 3)
+    table = DataTable(head, rows, right=(3, 4, 6, 7, 8, 9))
+    return token_sections(Section("Bins", [table], 3), result)
 
 
-def failures_section(result: Cliffs) -> Section:
+def token_sections(bins: Section, result: Cliffs) -> list[Section]:
+    """Return ``bins`` and how many tokens the server counts for one of the study's, where known.
+
+    One number for all bins ends that section; numbers by bin are a section of their own.
+    """
+    ratio = result.token_ratio
+    rows = [(row, row.median) for row in ratio.bins if row.median is not None] if ratio else []
+    if ratio is None or not rows:
+        return [bins]
+    medians = sorted(median for _, median in rows)
+    tokenizer = Code(result.tokenizer or "the study's tokenizer")
+    template = f"{tokens(ratio.template_tokens)} tokens for the chat template"
+    off = f"without the prompt around the document and {template}"
+    if medians[-1] <= (1 + _ALIKE) * medians[0]:
+        middle = f"The server counts {score(medians[len(medians) // 2])} tokens for one of "
+        alike = Paragraph([middle, tokenizer, f" in every bin ({off})."])
+        return [replace(bins, blocks=[*bins.blocks, alike])]
+    cells: list[list[Cell]] = [
+        [
+            Code(row.bin),
+            tokens(row.n),
+            score(median),
+            f"{score(row.low, '?')} to {score(row.high, '?')}",
+        ]
+        for row, median in rows
+    ]
+    head = ["bin", "calls", "server's tokens for one of the study's, median", "range"]
+    differ = "Too few calls to compare bins."
+    if ratio.spread is not None:
+        most = percent(ratio.spread)
+        differ = f"Medians differ by {most} at most, in bins of three calls or more."
+    prompt = "Prompt tokens counted by the server per token of the document in "
+    note = Paragraph([prompt, tokenizer, f", {off}. {differ}"])
+    table = DataTable(head, cells, right=(1, 2, 3))
+    return [bins, Section("Tokens of the study and of the model", [table, note], 3)]
+
+
+def failure_sections(result: Cliffs) -> list[Section]:
     """Counts of failure tags per bin; the three that are no answers are marked."""
-    return Section("Failures by tag", [_failures(result)], 3)
-
-
-def _failures(result: Cliffs) -> Paragraph | DataTable:
+    title = "Failures by tag"
     known = [(b, b.failures) for b in result.bins if b.failures is not None]
-    if not known:
-        return Paragraph("Not measured: the records carry no failure tags.")
     tags = sorted({tag for _, failures in known for tag in failures})
     if not tags:
-        return Paragraph("No failures.")
-    head = [
-        "bin",
-        "examples",
-        *(f"calls: {tag}{' (no answer)' if tag in UNSCORED_TAGS else ''}" for tag in tags),
-    ]
+        lacking = "Not measured: the records carry no failure tags."
+        return [Section(title, [Paragraph("No failures." if known else lacking)], 3)]
+    marked = (f"{tag} (no answer)" if tag in UNSCORED_TAGS else tag for tag in tags)
+    head = ["bin", "examples", *(f"calls: {tag}" for tag in marked)]
     rows: list[list[Cell]] = [
         [Code(b.bin), tokens(b.n), *(tokens(failures.get(tag, 0)) for tag in tags)]
         for b, failures in known
     ]
     sums = [sum(failures.get(tag, 0) for _, failures in known) for tag in tags]
-    rows.append(["all", tokens(sum(b.n for b, _ in known)), *(tokens(s) for s in sums)])
-    return DataTable(head, rows, right=range(1, len(head)))
+    rows.append(["all", tokens(sum(b.n for b, _ in known)), *map(tokens, sums)])
+    return [Section(title, [DataTable(head, rows, right=range(1, len(head)))], 3)]
 
 
-def caps_section(result: Cliffs) -> Section:
+def cap_sections(result: Cliffs) -> list[Section]:
     """The safe cap for several tolerated losses at the same confidence."""
     title, caps = "Caps by tolerance", result.caps_by_tolerance
     if not caps:
-        return Section(title, [Paragraph("Not measured.")], 3)
+        return [Section(title, [Paragraph("Not measured.")], 3)]
     barred = result.verdict in (Verdict.INSUFFICIENT_DATA, Verdict.FLOOR)
     why = "" if barred else ": a drop right after the baseline is not excluded"
     rows = [[level(c.tolerance), tokens(c.safe_cap_tokens, f"none supported{why}")] for c in caps]
@@ -209,4 +230,4 @@ def caps_section(result: Cliffs) -> Section:
             "come out slightly lower; a length that is safe at the smaller is safe at the larger."
         )
         blocks.append(Paragraph(note))
-    return Section(title, blocks, 3)
+    return [Section(title, blocks, 3)]

@@ -1,4 +1,4 @@
-"""Text made safe for Markdown: what a user named or a model said must not become markup."""
+"""Text made safe for Markdown: what a user named or a model answered must not become markup."""
 
 from __future__ import annotations
 

@@ -64,10 +64,7 @@ def as_text(sections: Sequence[Section]) -> list[str]:
                 case Bullets(items):
                     lines += ["", *_bullets(items, _words)]
                 case DataTable(columns, rows, caption):
-                    cells = [
-                        [*map(_words, columns)],
-                        *([_cell(c, _words) for c in r] for r in rows),
-                    ]
+                    cells = [[_cell(cell, _words) for cell in row] for row in (columns, *rows)]
                     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
                     lines += ["", *([caption] if caption else ())]
                     lines += [
@@ -83,26 +80,31 @@ def as_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
         {
             "title": _words(section.title),
             "level": section.level,
-            "blocks": [_block_json(block) for block in section.blocks],
+            "blocks": [
+                {"kind": type(block).__name__.lower(), **_block_json(block)}
+                for block in section.blocks
+            ],
         }
         for section in sections
     ]
 
 
 def _block_json(block: Block) -> dict[str, Any]:
-    kind = {"kind": type(block).__name__.lower()}
     match block:
         case Paragraph(text):
-            return {**kind, "text": _words(text)}
+            return {"text": _words(text)}
         case Lines(items):
-            return {**kind, "items": [_words(item) for item in items]}
+            return {"items": [_words(item) for item in items]}
         case Bullets(items):
-            return {**kind, "items": [_item_json(item) for item in items]}
+            return {"items": [_item_json(item) for item in items]}
         case DataTable(columns, rows, caption):
-            cells = [[_value(cell) for cell in row] for row in rows]
-            return {**kind, "columns": [*map(_words, columns)], "rows": cells, "caption": caption}
+            cells = [
+                [c if c is None or isinstance(c, int | float) else _words(c) for c in row]
+                for row in rows
+            ]
+            return {"columns": [*map(_words, columns)], "rows": cells, "caption": caption}
         case Figure(file, alt):
-            return {**kind, "file": file, "alt": alt}
+            return {"file": file, "alt": alt}
 
 
 def _item_json(item: Text | Item) -> Any:
@@ -123,11 +125,8 @@ def _lines(block: Block) -> list[str]:
             numeric = [
                 i for i in range(len(columns)) if rows and all(_is_number(r[i]) for r in rows)
             ]
-            body = table(
-                [_inline(name) for name in columns],
-                [[_cell(value, _inline) for value in row] for row in rows],
-                numeric if right is None else right,
-            )
+            cells = [[_cell(value, _inline) for value in row] for row in rows]
+            body = table([*map(_inline, columns)], cells, numeric if right is None else right)
             return [_line(caption), "", *body] if caption else body
         case Figure(file, alt):
             return [f"![{_line(alt)}]({file.name})"]
@@ -164,10 +163,6 @@ def _span(span: Span) -> str:
 
 def _words(text: Text) -> str:
     return "".join(s if isinstance(s, str) else one_line(s.text) for s in spans(text))
-
-
-def _value(cell: Cell) -> str | int | float | None:
-    return cell if cell is None or isinstance(cell, int | float) else _words(cell)
 
 
 def _is_number(value: Cell) -> bool:

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.contracts.results.questions import Category, CategoryMix, Control
 
-
 CATEGORY_WORDS: dict[Category, str] = {
     "task": "tasks",
     "kind": "kinds of question",
@@ -18,12 +17,8 @@ CATEGORY_WORDS: dict[Category, str] = {
     "evidence_position": "evidence positions",
 }
 
-_CONTROLS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}
-
-
-def control_words(name: Control) -> str:
-    """A control's short name: what stands in the document's place."""
-    return _CONTROLS[name]
+CONTROL_WORDS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}
+"""What is sent in the document's place."""
 
 
 def shown_mix(result: Cliffs) -> CategoryMix | None:

@@ -21,53 +21,52 @@ def number(value: Any) -> float | None:
 
 def tokens(value: Any, missing: str = NOT_MEASURED) -> str:
     """A token count: ``1,234``."""
-    found = number(value)
-    return missing if found is None else f"{round(found):,}"
+    finite = number(value)
+    return missing if finite is None else f"{round(finite):,}"
 
 
 def score(value: Any, missing: str = NOT_MEASURED) -> str:
     """A score, SD or variance to two digits: ``0.98``."""
-    found = number(value)
-    return missing if found is None else f"{found:.2f}"
+    finite = number(value)
+    return missing if finite is None else f"{finite:.2f}"
 
 
 def percent(value: Any, missing: str = NOT_MEASURED) -> str:
     """A measured share 0..1: ``43.2%``."""
-    found = number(value)
-    return missing if found is None else f"{100 * found:.1f}%"
+    finite = number(value)
+    return missing if finite is None else f"{100 * finite:.1f}%"
 
 
 def level(value: Any, missing: str = "unstated") -> str:
     """A chosen share (confidence, tolerance) without needless digits: ``95%``, ``99.9%``."""
-    found = number(value)
-    return missing if found is None else f"{round(100 * found, 4):g}%"
+    finite = number(value)
+    return missing if finite is None else f"{round(100 * finite, 4):g}%"
 
 
 def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:
     """A duration: ``12 ms`` or ``3.4 s``."""
-    found = number(value)
-    if found is None:
+    finite = number(value)
+    if finite is None:
         return missing
-    return f"{found / 1000:,.1f} s" if found >= 1000 else f"{found:.0f} ms"
+    return f"{finite / 1000:,.1f} s" if finite >= 1000 else f"{finite:.0f} ms"
 
 
-def interval(low: Any, high: Any) -> str | None:
-    """``[0.93, 0.99]``, or None where either end is missing."""
-    if number(low) is None or number(high) is None:
-        return None
-    return f"[{score(low)}, {score(high)}]"
+def located(at: Any, low: Any, high: Any) -> str:
+    """A length in tokens with its interval: ``575 [477, 701]``."""
+    return f"{tokens(at)} [{tokens(low)}, {tokens(high)}]"
 
 
 def estimate(mean: Any, low: Any, high: Any) -> str:
     """``0.98 [0.93, 0.99]``; says ``(no interval)`` where the mean has none."""
     if number(mean) is None:
         return NOT_MEASURED
-    return f"{score(mean)} {interval(low, high) or '(no interval)'}"
+    known = number(low) is not None and number(high) is not None
+    return f"{score(mean)} {f'[{score(low)}, {score(high)}]' if known else '(no interval)'}"
 
 
 def count(value: Any, noun: str) -> str:
     """``1 answer``, ``200 answers``; an unknown count is ``an unknown number of answers``."""
-    found = number(value)
-    if found is None:
+    finite = number(value)
+    if finite is None:
         return f"an unknown number of {noun}s"
-    return f"{round(found):,} {noun}{'' if round(found) == 1 else 's'}"
+    return f"{round(finite):,} {noun}{'' if round(finite) == 1 else 's'}"

@@ -15,13 +15,13 @@ from contextcliff_dagster.reporting.wording.number_format import (
     count,
     estimate,
     level,
+    located,
     percent,
     tokens,
 )
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.cliffs import Cliff
 
 SCORE_NAMES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 SCORE_SHORT = {"em": "EM", "f1": "F1", "contained": "containment"}
@@ -43,19 +43,19 @@ def score_name(cliffs: Cliffs, *, short: bool = False) -> str:
 
 
 def labels(results: Sequence[Cliffs]) -> list[str]:
-    """One name per result; a model that appears twice is told apart by campaign or place."""
+    """One name per result; one that appears twice has its campaign or a number, too."""
     names = [r.model or "unnamed model" for r in results]
     counts = Counter(names)
-    told = [
+    unique = [
         f"{name} ({r.campaign})" if counts[name] > 1 and r.campaign else name
         for name, r in zip(names, results, strict=True)
     ]
-    again, seen = Counter(told), Counter[str]()
-    for i, name in enumerate(told):
+    again, seen = Counter(unique), Counter[str]()
+    for i, name in enumerate(unique):
         if again[name] > 1:
             seen[name] += 1
-            told[i] = f"{name} #{seen[name]}"
-    return told
+            unique[i] = f"{name} #{seen[name]}"
+    return unique
 
 
 def measured_range(cliffs: Cliffs) -> tuple[int, int] | None:
@@ -92,14 +92,9 @@ def baseline_phrase(cliffs: Cliffs) -> str:
 
 
 def window_share(cliffs: Cliffs) -> float | None:
-    """Where the cliff stands as a share of the model's window; None where either is unknown."""
-    location, window = location_tokens(cliffs), cliffs.window_tokens
-    return location / window if location is not None and window else None
-
-
-def location_tokens(cliffs: Cliffs) -> int | None:
-    """Length at which half of the drop is reached; None where there is no cliff, dip or decline."""
-    return None if cliffs.cliff is None else cliffs.cliff.location_tokens
+    """Where the cliff is as a share of the model's window; None where either is unknown."""
+    cliff, window = cliffs.cliff, cliffs.window_tokens
+    return cliff.location_tokens / window if cliff and window else None
 
 
 def sentence(text: str | None) -> str:
@@ -109,31 +104,27 @@ def sentence(text: str | None) -> str:
 
 
 def half_drop_sentence(cliffs: Cliffs) -> str:
-    """The report's last line: where half of the drop lies, or why that cannot be told."""
-    verdict = cliffs.verdict
-    if verdict is Verdict.INSUFFICIENT_DATA and cliffs.n == 0 and measured_range(cliffs):
-        return f"Without n, a drop cannot be distinguished from chance ({amount(cliffs)})."
+    """The report's last line: where half of the drop lies, or why that is not known."""
+    verdict, reach, window = cliffs.verdict, measured_range(cliffs), cliffs.window_tokens
     if verdict is Verdict.INSUFFICIENT_DATA:
+        if cliffs.n == 0 and reach:
+            return f"Without n, a drop cannot be distinguished from chance ({amount(cliffs)})."
         return f"Too few data to distinguish a drop from chance ({amount(cliffs)})."
     if verdict is Verdict.FLOOR:
+        base = cliffs.baseline
+        short = f"{estimate(base.mean, base.ci_low, base.ci_high)}, n = {base.n:,}"
         return (
-            "The score is at the floor from the shortest documents on "
-            f"({_baseline_short(cliffs)}): no drop can be measured."
+            f"The score is at the floor from the shortest documents on ({short}): no drop can be "
+            "measured."
         )
-    location = location_tokens(cliffs)
-    if location is not None:
-        after = "; the score recovers further out" if verdict is Verdict.DIP else ""
-        share = window_share(cliffs)
-        if share is None:
-            return (
-                f"The midpoint of the drop is at {tokens(location)} tokens{after}; "
-                "the context window is unknown."
-            )
+    after = "; the score recovers further out" if verdict is Verdict.DIP else ""
+    if (share := window_share(cliffs)) is not None:
         return f"The midpoint of the drop is at {percent(share)} of the window{after}."
-    reach = measured_range(cliffs)
+    if cliffs.cliff is not None:
+        at = f"{tokens(cliffs.cliff.location_tokens)} tokens{after}"
+        return f"The midpoint of the drop is at {at}; the context window is unknown."
     if verdict is not Verdict.STABLE or reach is None:
         return "These data do not locate the midpoint of the drop."
-    window = cliffs.window_tokens
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
     size = level(cliffs.tolerance)
     return f"No drop of {size} was found up to {tokens(reach[1])} tokens{of_window}."
@@ -144,22 +135,17 @@ def certify_sentence(cliffs: Cliffs) -> str | None:
     certify, reach = cliffs.certify, measured_range(cliffs)
     if reach is None:
         return None
-    said = []
+    parts = []
     if (some := certify.n_for_a_cap) is not None:
-        said.append(f"About {count(some, 'example')} per bin would be needed for any cap at all.")
+        parts.append(f"About {count(some, 'example')} per bin would be needed for any cap at all.")
     if (needed := certify.n_needed) is not None:
-        said.append(
+        parts.append(
             f"About {count(needed, 'example')} per bin would be needed to certify the longest "
             f"measured length, {tokens(reach[1])} tokens."
         )
     elif reason := sentence(certify.reason):
-        said.append(reason)
-    return " ".join(said) or None
-
-
-def _baseline_short(cliffs: Cliffs) -> str:
-    base = cliffs.baseline
-    return f"{estimate(base.mean, base.ci_low, base.ci_high)}, n = {base.n:,}"
+        parts.append(reason)
+    return " ".join(parts) or None
 
 
 def not_comparable(results: Sequence[Cliffs]) -> list[str]:
@@ -182,29 +168,22 @@ def comparison(results: Sequence[Cliffs]) -> str:
         key=lambda pair: -(pair[1].safe_cap_tokens or -1),
     )
     caps = [(name, r.safe_cap_tokens) for name, r in named]
-    text = ", ".join(
-        f"{name} {tokens(cap) + ' tokens' if cap is not None else 'none supported'}"
+    text = "Safe cap: " + ", ".join(
+        f"{name} none supported" if cap is None else f"{name} {tokens(cap)} tokens"
         for name, cap in caps
     )
-    text = f"safe cap: {text}"
     if len(caps) == 2 and caps[0][1] and caps[1][1] and caps[0][1] != caps[1][1]:
         text += f" ({caps[0][1] / caps[1][1]:.1f} times shorter)"
-    placed = [(name, r.cliff) for name, r in named if r.cliff is not None]
-    if len(placed) >= 2:
-        spots = ", ".join(f"{name} {_location(cliff)}" for name, cliff in placed)
-        text += f"; midpoint of the drop: {spots}"
-        apart = _intervals_apart([cliff for _, cliff in placed])
-        text += "; the intervals do not overlap" if apart else "; some of the intervals overlap"
+    drops = [(name, r.cliff) for name, r in named if r.cliff is not None]
+    if len(drops) >= 2:
+        spots = ", ".join(
+            f"{name} {located(drop.location_tokens, drop.ci_low, drop.ci_high)}"
+            for name, drop in drops
+        )
+        spans = sorted((drop.ci_low, drop.ci_high) for _, drop in drops)
+        apart = all(one[1] < other[0] for one, other in pairwise(spans))
+        overlap = "the intervals do not overlap" if apart else "some of the intervals overlap"
+        text += f"; midpoint of the drop: {spots}; {overlap}"
     if differing := not_comparable(results):
         text += f". Different {' and '.join(differing)}: not directly comparable"
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _location(cliff: Cliff) -> str:
-    span = f"[{tokens(cliff.ci_low)}, {tokens(cliff.ci_high)}]"
-    return f"{tokens(cliff.location_tokens)} {span}"
-
-
-def _intervals_apart(cliffs: Sequence[Cliff]) -> bool:
-    spans = sorted((cliff.ci_low, cliff.ci_high) for cliff in cliffs)
-    return all(a[1] < b[0] for a, b in pairwise(spans))
+    return f"{text}."

@@ -69,7 +69,7 @@ def test_a_fall_that_is_all_mix_is_not_called_length() -> None:
         shares = [np.array(b.n) / sum(b.n) for b in (first, last)]
         assert row.values == ["easy", "hard"]
         assert shares[1][1] - shares[0][1] > 0.5
-        report = page_of([cliffs], picture=None)
+        report = page_of([cliffs])
         assert report.count("Length is not shown to be the cause") == 1
 
 
@@ -81,7 +81,7 @@ def test_a_loss_of_length_is_told_at_an_equal_mix(hard: Floats) -> None:
         assert cliffs.confounds.identified == "yes"
         assert not set(cliffs.confounds.reasons) & set(cliffs.warnings)
         errors.append(metrics.mix[0].drop - 0.5)
-        report = page_of([cliffs], picture=None)
+        report = page_of([cliffs])
         assert (
             "Is length the cause, or other questions? With an equal mix of kinds of question"
             in report

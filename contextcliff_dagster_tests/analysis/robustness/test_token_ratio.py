@@ -19,7 +19,7 @@ from contextcliff_dagster.analysis.robustness.token_ratio import (
     token_ratio,
     unequal_sentence,
 )
-from contextcliff_dagster.reporting.length_profile.token_ratio import token_sections
+from contextcliff_dagster.reporting.length_profile.tables import token_sections
 from contextcliff_dagster.reporting.markdown.render import as_markdown
 from contextcliff_dagster.reporting.sections import Section
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, assert_conforms

@@ -60,7 +60,7 @@ def test_stats_count_what_was_measured(store: Path) -> None:
 def test_verify_rebuilds_every_prompt_and_finds_what_is_spoiled(store: Path) -> None:
     sound = call("ledger", "verify", "--store", str(store))
     assert (sound.code, sound.err) == (0, "")
-    assert f"{CALLS} prompts over {CALLS} documents rebuilt byte for byte; 0 faults" in sound.out
+    assert f"{CALLS} prompts over {CALLS} documents rebuilt byte for byte; 0 errors" in sound.out
     with Ledger.open(Store(store).ledger) as ledger:
         ledger.write(lambda db: db.execute("UPDATE calls SET question = question || '?'"))
     spoiled = call("ledger", "verify", "--store", str(store), "--json")

@@ -85,7 +85,7 @@ def test_models_yaml_knows_what_it_takes(models: Path) -> None:
 @pytest.mark.usefixtures("models")
 def test_a_built_in_engine_cannot_be_replaced_and_doctor_names_the_faults() -> None:
     assert engine_spec("openai").remote
-    told = {finding.what: (finding.state, finding.said) for finding in _engines_of_others()}
+    told = {finding.what: (finding.state, finding.text) for finding in _engines_of_others()}
     assert told["engine search"] == ("ok", "my_package.search:SEARCH")
     assert told["engine broken"][0] == told["engine odd"][0] == "fault"
     assert "hidden by the built-in engine" in told["engine openai"][1]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.reporting.length_profile.tables import caps_section
+from contextcliff_dagster.reporting.length_profile.tables import cap_sections
 from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
 from contextcliff_dagster.reporting.markdown.render import as_markdown
 from contextcliff_dagster_tests.support.records.reports import (
@@ -165,7 +165,7 @@ def test_a_larger_tolerance_with_a_smaller_cap_is_explained() -> None:
             {"tolerance": tolerance, "safe_cap_tokens": cap}
             for tolerance, cap in zip((0.1, 0.2, 0.3), tokens, strict=True)
         ]
-        return "\n".join(as_markdown([caps_section(result_of(cliffs))]))
+        return "\n".join(as_markdown(cap_sections(result_of(cliffs))))
 
     said = "a length that is safe at the smaller is safe at the larger"
     assert said in caps(375, 480, 476)
