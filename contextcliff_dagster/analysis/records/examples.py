@@ -17,14 +17,14 @@ CATEGORIES: tuple[Category, ...] = ("task", "kind", "level", "domain", "source")
 MOST_VALUES = 50
 """A column with more values names things, such as single files, rather than categories."""
 EVIDENCE = ("evidence_position", "inter_evidence_tokens")
-"""Where in its document the evidence of a question stands, and how far apart two pieces are."""
+"""Position of a question's evidence in its document, and the distance of two pieces."""
 
 
 def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
     """Those of `CATEGORIES` with 2 to 50 values, which are in order; what is not there is ""."""
     import pandas as pd
 
-    found: dict[str, pd.Categorical[Any]] = {}
+    categories: dict[str, pd.Categorical[Any]] = {}
     for name in CATEGORIES:
         if name not in records.columns:
             continue
@@ -37,8 +37,8 @@ def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
         words = ["" if pd.isna(value) else _word(value) for value in unique]
         values = sorted(set(words))
         rank = np.array([values.index(word) for word in words], np.int8)
-        found[name] = pd.Categorical.from_codes(rank[codes], categories=pd.Index(values))
-    return found
+        categories[name] = pd.Categorical.from_codes(rank[codes], categories=pd.Index(values))
+    return categories
 
 
 def _word(value: Any) -> str:
@@ -47,7 +47,7 @@ def _word(value: Any) -> str:
 
 
 def average_replicates(calls: pd.DataFrame, answered: Bools) -> pd.DataFrame:
-    """One row per example: replicates averaged; a record without an id stands for itself."""
+    """One row per example: replicates averaged; a record without an id is an example."""
     known: list[str] = [name for name in CATEGORIES if name in calls.columns]
     known += [name for name in EVIDENCE if calls[name].notna().any()]
     rows = calls.loc[answered, [*_OF_EXAMPLE, *known]].reset_index(drop=True)

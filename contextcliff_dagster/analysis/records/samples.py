@@ -138,9 +138,9 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     for needed in ("length_tokens", "score"):
         if needed not in records.columns:
-            found = ", ".join(map(str, records.columns)) or "none"
+            present = ", ".join(map(str, records.columns)) or "none"
             raise ContextCliffError(
-                f"The records have no column {needed!r}; columns found: {found}."
+                f"The records have no column {needed!r}; columns found: {present}."
             )
     texts = {name: _ranked(records, name) for name in _TEXTS}
     texts |= categories_of(records)
