@@ -148,14 +148,9 @@ def profile_model(
             required_sample_size, documents, finding, settings, sample.calls, len(scored)
         )
         if settings.second_opinions:
+            tolerance, verdict = settings.tolerance, finding.verdict
             others = pool.submit(
-                second_opinions,
-                documents,
-                rows,
-                baseline,
-                settings.tolerance,
-                finding.verdict,
-                cliff,
+                second_opinions, documents, rows, baseline, tolerance, verdict, cliff
             )
             varied = sensitivity(sample, documents, conclusion, settings, context.primary)
             levels = compare_levels(sample, settings)

@@ -47,7 +47,7 @@ def _word(value: Any) -> str:
 
 
 def average_replicates(calls: pd.DataFrame, answered: Bools) -> pd.DataFrame:
-    """One row per example: replicates averaged; a record without an id is an example."""
+    """One row per example: replicates averaged; a record without an id is one example."""
     known: list[str] = [name for name in CATEGORIES if name in calls.columns]
     known += [name for name in EVIDENCE if calls[name].notna().any()]
     rows = calls.loc[answered, [*_OF_EXAMPLE, *known]].reset_index(drop=True)

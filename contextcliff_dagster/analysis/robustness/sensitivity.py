@@ -86,23 +86,17 @@ def sensitivity(
     result = _row(conclusion, documents)
     rows = [result]
     for factor, value, _, chosen in variants:
-        row, line = result, None
-        if factor == "tokenizer":
-            line = prompt_line(sample.calls)
-        if chosen is not None and factor == "tolerance":
+        line = prompt_line(sample.calls) if factor == "tokenizer" else None
+        if chosen is None:
+            row = result
+        elif factor == "tolerance":
             row = _row(conclude_again(conclusion, chosen.tolerance, settings), documents)
-        elif chosen is not None:
+        else:
             row = next(concluded)
-        rows.append(
-            replace(
-                row,
-                factor=factor,
-                value=value,
-                reported=chosen is None,
-                safe_cap_tokens=_document_tokens(row.safe_cap_tokens, line, longest),
-                location_tokens=_document_tokens(row.location_tokens, line, longest),
-            )
-        )
+        cap = _document_tokens(row.safe_cap_tokens, line, longest)
+        location = _document_tokens(row.location_tokens, line, longest)
+        row = replace(row, factor=factor, value=value, reported=chosen is None)
+        rows.append(replace(row, safe_cap_tokens=cap, location_tokens=location))
     return rows
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.contracts.results.cliffs import BinRatio, TokenRatio
+from contextcliff_dagster.contracts.results.fields import nulls
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,10 +69,10 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
         return np.array([np.median(ratios[of]) for of in large])
 
     def apart(template: int) -> float:
-        found = medians(template)[: max(len(large) // 2, 2)]
-        if found.min() <= 0:
+        shorter = medians(template)[: max(len(large) // 2, 2)]
+        if shorter.min() <= 0:
             return np.inf
-        logs = np.log(found)
+        logs = np.log(shorter)
         return float(np.abs(logs - np.median(logs)).sum())
 
     several = len(large) > 1
@@ -79,13 +80,15 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
     ratios = (around - template) / lengths
     rows = []
     for bin, of in zip(sample.bins, groups, strict=True):
-        own, spanned = ratios[of], (np.median, np.min, np.max)
-        rows.append(
-            BinRatio(bin.bin, len(own), *(float(f(own)) if len(own) else None for f in spanned))
-        )
+        own = ratios[of]
+        if len(own):
+            median, low, high = float(np.median(own)), float(own.min()), float(own.max())
+            rows.append(BinRatio(bin.bin, len(own), median, low, high))
+        else:
+            rows.append(nulls(BinRatio, bin=bin.bin, n=0))
     spread = None
-    if several and (found := medians(template)).min() > 0:
-        spread = float(found.max() / found.min() - 1)
+    if several and (final := medians(template)).min() > 0:
+        spread = float(final.max() / final.min() - 1)
     return TokenRatio(template, spread, rows)
 
 
