@@ -1,14 +1,10 @@
-"""Errors that the person at the keyboard can act on."""
+"""Errors that the user can act on."""
 
 from __future__ import annotations
 
 
 class ContextCliffError(Exception):
-    """A fault the person at the keyboard can act on.
-
-    Its text is one sentence: what, where, what to do. The command line prints it without a
-    traceback and leaves with exit code 2.
-    """
+    """One sentence: what, where, what to do; the command line prints it and exits with code 2."""
 
 
 class CorpusError(ContextCliffError):

@@ -125,12 +125,8 @@ _EXAMPLE_COLUMNS = (
 )
 _EVIDENCE_COLUMNS = (
     Column("level", "int64", "Difficulty level of the question"),
-    Column(
-        "evidence_position", "float64", "Where in the document the evidence stands", "share 0..1"
-    ),
-    Column(
-        "inter_evidence_tokens", "int64", "Distance between two needed pieces of evidence", "tokens"
-    ),
+    Column("evidence_position", "float64", "Evidence position in the document", "share 0..1"),
+    Column("inter_evidence_tokens", "int64", "Distance between two needed facts", "tokens"),
 )
 
 DOCUMENTS = Table(
@@ -173,9 +169,7 @@ MANIFEST_EXAMPLES = Table(
         *EXAMPLES.columns,
         Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
         Column("bin", "string", "Length bin key (b00, b01, ...)", nullable=False),
-        Column(
-            "rank", "int64", "Draw order within the bin; n samples are ranks 0..n-1", nullable=False
-        ),
+        Column("rank", "int64", "Draw order in the bin; n samples: 0..n-1", nullable=False),
     ),
 )
 
@@ -192,35 +186,17 @@ _CALL_COLUMNS = (
     Column("identity_hash", "string", "Serving identity", nullable=False),
     Column("recipe_hash", "string", "Request recipe", nullable=False),
     Column("prompt_hash", "string", "SHA-256 of the rendered prompt", nullable=False),
-    Column("raw_output", "string", "What the model said, untouched"),
+    Column("raw_output", "string", "The model's answer, unchanged"),
     Column("finish_reason", "string", "Why generation stopped"),
     Column("prompt_tokens", "int64", "Prompt tokens by the server's count", "tokens"),
-    Column(
-        "own_prompt_tokens",
-        "int64",
-        "Prompt tokens by our own count before sending",
-        "tokens",
-        later=True,
-    ),
+    Column("own_prompt_tokens", "int64", "Our own count before sending", "tokens", later=True),
     Column("cached_tokens", "int64", "Prompt tokens served from a cache", "tokens"),
     Column("completion_tokens", "int64", "Tokens generated", "tokens"),
     Column("reasoning_tokens", "int64", "Of these, spent on reasoning", "tokens", later=True),
     Column("ttft_ms", "float64", "Time to the first token", "ms"),
     Column("duration_ms", "float64", "Time to the last token", "ms"),
-    Column(
-        "queue_ms",
-        "float64",
-        "Wait inside the engine, in neither of the other times",
-        "ms",
-        later=True,
-    ),
-    Column(
-        "loop_lag_ms",
-        "float64",
-        "How late our own event loop ran meanwhile, at most",
-        "ms",
-        later=True,
-    ),
+    Column("queue_ms", "float64", "Queueing in the engine, in no other time", "ms", later=True),
+    Column("loop_lag_ms", "float64", "Largest delay of our event loop", "ms", later=True),
     Column("attempts", "int64", "Times the call was sent", nullable=False),
     Column("cost_usd", "float64", "Price of the call by the model's price entry", "USD"),
     Column("error", "string", "Why there is no answer, where there is none"),
@@ -233,9 +209,7 @@ PREDICTIONS = Table(
     "One row per planned call and its outcome; no judgement yet.",
     (
         *_CALL_COLUMNS,
-        Column(
-            "no_answer", "string", "context_overflow, transport_error, invalid_truncated, or null"
-        ),
+        Column("no_answer", "string", "Failure tag of a call without an answer, or null"),
     ),
 )
 
@@ -251,11 +225,9 @@ EVAL_RECORDS = Table(
         Column("parsed_answer", "string", "The answer taken out of the raw output"),
         Column("em", "float64", "Exact match after normalisation", "0..1"),
         Column("f1", "float64", "Token F1 after normalisation", "0..1"),
-        Column("contained", "float64", "An accepted answer stands inside the output", "0..1"),
+        Column("contained", "float64", "The output contains an accepted answer", "0..1"),
         Column("score", "float64", "The study's primary score", "0..1"),
-        Column(
-            "failed", "bool", "Primary score of a binary kind is 0, or the answer cannot be parsed"
-        ),
+        Column("failed", "bool", "Binary score of 0, or an answer that cannot be parsed"),
         Column("failure", "string", "Failure tag, null for a right answer"),
     ),
 )
@@ -265,14 +237,14 @@ _CONTROL = Column("control", "string", "no_context or oracle", nullable=False)
 CONTROL_PREDICTIONS = Table(
     "control_predictions",
     "Calls without the document, or over its evidence alone. document_id and length_tokens are "
-    "those of what stood in the document's place.",
+    "those of the text used instead.",
     (_CONTROL, *PREDICTIONS.columns),
 )
 
 CONTROL_RECORDS = Table(
     "control_records",
-    "These calls scored. document_id and length_tokens are those of the whole document, so that "
-    "they stand beside the evaluation records of the same questions.",
+    "These calls scored. document_id and length_tokens are those of the whole document, as in the "
+    "evaluation records of the same questions.",
     (_CONTROL, *EVAL_RECORDS.columns),
 )
 

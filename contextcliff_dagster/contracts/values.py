@@ -25,7 +25,7 @@ class Verdict(enum.StrEnum):
 class FailureTag(enum.StrEnum):
     """Why a call did not earn a full score; the first that fits, in this order.
 
-    The last three are no answers: they stand outside every mean and are counted apart.
+    The last three are no answers: they are in no mean and are counted apart.
     """
 
     EMPTY = "empty"

@@ -22,8 +22,6 @@ LEAST_REMAINING = 0.5
 CHOSEN = (SPLIT_LIMIT / 3.84) ** 0.5
 """Times its interval's reach that what remains must lie above 0: the place was chosen where the
 loss looks largest, also by the luck of the examples within a category."""
-MOST_CHANGED = ALARM_SHARE
-"""Tolerances by which a drop may differ, all else equal, where no loss was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,36 +60,28 @@ def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
 class AdjustedDrop:
     """The drop all else equal, and as measured.
 
-    ``strength``: how many times its interval's reach ``drop`` lies above 0.
+    ``strength``: how many times its interval's reach ``drop`` lies above 0. ``other``: the cause of
+    the drop if it is not length; ``hidden``: what would hide one.
     """
 
     drop: Estimate
     strength: float
     measured: float
+    other: str
+    hidden: str
 
 
 def judge_adjusted_drop(
-    head: str,
-    other: str,
-    hidden: str,
-    adjusted: AdjustedDrop,
-    finding: Finding,
-    settings: AnalysisSettings,
+    head: str, adjusted: AdjustedDrop, finding: Finding, settings: AnalysisSettings
 ) -> tuple[Literal["yes", "no"], str]:
-    """Return whether the loss is the length's, ``yes`` or ``no``, and the reason as a sentence.
-
-    Args:
-        head: what was found, a clause.
-        other: whose the loss would be instead; ``hidden``: what hides a loss.
-    """
-    drop, measured = adjusted.drop, adjusted.measured
+    """Whether the drop is due to length, and the reason as a sentence that begins with ``head``."""
+    drop, measured = adjusted.drop.value, adjusted.measured
     if not finding.visible:
-        if abs(drop.value - measured) >= MOST_CHANGED * settings.tolerance:
-            return "no", f"{head}: {hidden} hides the effect of length."
-        return "yes", f"{head}."
-    if drop.value < LEAST_REMAINING * measured:
-        return "no", f"{head}: most of the drop comes from {other}."
-    if adjusted.strength <= CHOSEN:
+        if abs(drop - measured) >= ALARM_SHARE * settings.tolerance:
+            return "no", f"{head}: {adjusted.hidden} hides the effect of length."
+    elif drop < LEAST_REMAINING * measured:
+        return "no", f"{head}: most of the drop comes from {adjusted.other}."
+    elif adjusted.strength <= CHOSEN:
         return "no", f"{head}: too few examples to attribute any of the drop to length."
     return "yes", f"{head}."
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
 from contextcliff_dagster.contracts.results.cliffs import Baseline
@@ -28,13 +26,5 @@ def baseline_of(documents: Documents, settings: AnalysisSettings) -> Baseline:
     to_tokens = int(cells.high[cells.baseline_cells - 1])
     inside = documents.length_tokens <= to_tokens
     n, s = documents.n[inside], documents.s[inside]
-    interval = document_interval(
-        n,
-        s,
-        confidence=settings.confidence,
-        resamples=settings.resamples,
-        rng=np.random.default_rng((settings.seed, 0, 1)),
-    )
-    low, high = interval or (None, None)
-    mean = float(s.sum() / n.sum())
-    return Baseline(mean, low, high, int(n.sum()), to_tokens)
+    low, high = document_interval(n, s, settings, 0, 1)
+    return Baseline(float(s.sum() / n.sum()), low, high, int(n.sum()), to_tokens)

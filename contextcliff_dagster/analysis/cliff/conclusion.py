@@ -51,6 +51,5 @@ def cap_at(finding: Finding, tolerance: float, confidence: float) -> Cap:
     """The cap of the same data at another tolerance; ``None`` tokens where the verdict bars one."""
     if finding.evidence is None or finding.verdict is Verdict.FLOOR:
         return Cap(None, finding.reason)
-    dip = finding.cliff if finding.verdict is Verdict.DIP else None
-    before = None if dip is None else int(dip.location.value)
+    before = finding.dip_window[0] if finding.dip_window else None
     return certified_cap(finding.evidence.losses_at(tolerance), tolerance, confidence, before)

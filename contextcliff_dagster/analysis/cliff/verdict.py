@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.fitted_curve import Estimate, fall_of
-from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine
+from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine, shape_of
 from contextcliff_dagster.analysis.curves.loss_family import fit_losses
 from contextcliff_dagster.analysis.curves.loss_onset import half_drop_places
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_documents
-from contextcliff_dagster.analysis.curves.step_or_slope import shape_of
 from contextcliff_dagster.analysis.statistics.intervals import ratio_interval
 from contextcliff_dagster.contracts import Verdict
 
@@ -118,14 +117,14 @@ class Finding:
     visible: bool = False
 
     @property
-    def fit(self) -> DeclineFit | None:
-        """The fitted smooth curves, ``None`` where the data support none."""
-        return self.evidence.curves.fit if self.evidence else None
+    def refined(self) -> DeclineFit | None:
+        """The fitted smooth curves; ``None`` where the data support none."""
+        return self.evidence.curves.refined if self.evidence else None
 
     @property
-    def refined(self) -> DeclineFit | None:
-        """The same with the depth resolved."""
-        return self.evidence.curves.refined if self.evidence else None
+    def dip_window(self) -> tuple[int, int] | None:
+        """``degraded`` where the verdict is a dip."""
+        return self.degraded if self.verdict is Verdict.DIP else None
 
 
 def find_verdict(
@@ -154,14 +153,12 @@ def find_verdict(
             "samples_per_bin)."
         )
     scan = scan_documents(documents, permutations=settings.permutations, seed=settings.seed)
-    if scan is None and len(np.unique(documents.length_tokens)) > 1:
+    if scan is None:
         return _insufficient(
             "Nearly all examples have one length: no length has 15% of them before it and 4% "
             "after; measure more at other lengths."
-        )
-    if scan is None:
-        return _insufficient(
-            "All scored documents have the same length, so its effect is unknown; measure "
+            if len(np.unique(documents.length_tokens)) > 1
+            else "All scored documents have the same length, so its effect is unknown; measure "
             "documents of different lengths."
         )
     curves = Curves(documents, settings.baseline_share)

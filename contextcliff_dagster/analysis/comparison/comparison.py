@@ -7,7 +7,7 @@ earlier.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from contextcliff_dagster.contracts.results.comparison import (
     DifferingBin,
     LossShift,
 )
+from contextcliff_dagster.contracts.results.fields import nulls
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,8 +88,9 @@ def compare(
     p_values = adjusted_p_values(pairs, PERMUTATIONS, rng)
     weights_a = resample_weights(len(pairs.a.n), RESAMPLES, rng)
     weights_b = weights_a if pairs.paired else resample_weights(len(pairs.b.n), RESAMPLES, rng)
-    curve = difference_curve(pairs.a, pairs.b, (weights_a, weights_b), settings.confidence)
     weights = (weights_a, weights_b)
+    curve = difference_curve(pairs.a, pairs.b, weights, settings.confidence)
+    cap_a, cap_b = (side.cliffs.safe_cap_tokens if side.cliffs else None for side in (a, b))
     result = Comparison(
         schema_version=SCHEMA_VERSION,
         created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
@@ -101,14 +103,19 @@ def compare(
         tolerance=settings.tolerance,
         overall=_differing(pairs, None, weights, settings, p_values[0]),
         bins=[
-            _in_bin(bin, _differing(pairs, place, weights, settings, p_values[1 + place]))
+            DifferingBin(
+                bin=bin.bin,
+                edge_low=bin.edge_low,
+                edge_high=bin.edge_high,
+                **asdict(_differing(pairs, place, weights, settings, p_values[1 + place])),
+            )
             for place, bin in enumerate(pairs.bins)
         ],
         curve=[
             DifferencePoint(int(t), float(d), float(low), float(high))
             for t, d, low, high in zip(*curve, strict=True)
         ],
-        caps=_caps(a, b),
+        caps=ComparedCaps(cap_a, cap_b, cap_b / cap_a if cap_a and cap_b else None),
         loss_shift=loss_shift(pairs, settings, weights),
         warnings=[*notes, *_warnings(pairs, a, b)],
         sentence="",
@@ -118,13 +125,10 @@ def compare(
 
 def _named(measured: Measured, side: Side, left_out: int) -> ComparedSide:
     cliffs = measured.cliffs
+    names = ("study", "model", "campaign", "identity", "tokenizer")
     return ComparedSide(
         name=measured.name,
-        study=cliffs.study if cliffs else None,
-        model=cliffs.model if cliffs else None,
-        campaign=cliffs.campaign if cliffs else None,
-        identity=cliffs.identity if cliffs else None,
-        tokenizer=cliffs.tokenizer if cliffs else None,
+        **{name: getattr(cliffs, name, None) for name in names},
         verdict=cliffs.verdict.value if cliffs else None,
         score=cliffs.score.name if cliffs else None,
         n=int(side.n.sum()),
@@ -149,16 +153,7 @@ def _differing(
     one, other = sides
     n_a, n_b = int(one[0].sum()), int(other[0].sum())
     if not n_a or not n_b:
-        return Differing(
-            n_a=n_a,
-            n_b=n_b,
-            mean_a=None,
-            mean_b=None,
-            difference=None,
-            ci_low=None,
-            ci_high=None,
-            p_value=None,
-        )
+        return nulls(Differing, n_a=n_a, n_b=n_b)
     mean_a, mean_b = (float(side[1].sum() / side[0].sum()) for side in sides)
     low, high = difference_interval(one, other, (drawn[0], drawn[1]), settings.confidence)
     return Differing(
@@ -173,21 +168,6 @@ def _differing(
     )
 
 
-def _in_bin(bin: LengthBin, row: Differing) -> DifferingBin:
-    return DifferingBin(
-        bin=bin.bin,
-        edge_low=bin.edge_low,
-        edge_high=bin.edge_high,
-        **{one.name: getattr(row, one.name) for one in fields(row)},
-    )
-
-
-def _caps(a: Measured, b: Measured) -> ComparedCaps:
-    """The certified caps of the two results, as reported."""
-    one, other = (side.cliffs.safe_cap_tokens if side.cliffs else None for side in (a, b))
-    return ComparedCaps(one, other, other / one if one and other else None)
-
-
 def loss_shift(
     pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
 ) -> LossShift:
@@ -196,11 +176,12 @@ def loss_shift(
     Percentile bootstrap over documents, the same documents on both sides where paired. A side that
     loses less within the measured lengths bounds the ratio on one end only.
     """
-    ends = []
-    for side, weight in zip((pairs.a, pairs.b), weights, strict=True):
-        drawn = weight[:, : LOSS_RESAMPLES + 1]
-        ends.append(loss_lengths(side.length_tokens, side.n, side.s, drawn, settings.tolerance))
-    at_a, at_b = ends
+    at_a, at_b = (
+        loss_lengths(
+            side.length_tokens, side.n, side.s, weight[:, : LOSS_RESAMPLES + 1], settings.tolerance
+        )
+        for side, weight in zip((pairs.a, pairs.b), weights, strict=True)
+    )
     longest = float(np.log(min(pairs.a.length_tokens[-1], pairs.b.length_tokens[-1])))
     least = np.where(np.isinf(at_a), -np.inf, np.minimum(at_b, longest) - at_a)
     most = np.where(np.isinf(at_b), np.inf, at_b - np.minimum(at_a, longest))
@@ -222,21 +203,21 @@ def _tokens(log_length: float) -> int | None:
 
 
 def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:
-    found = []
+    warnings = []
     if not pairs.paired:
-        found.append(
+        warnings.append(
             "Unpaired: no example in common, so the documents differ too and the comparison is "
             "weaker than one on the same sample."
         )
     elif pairs.only_a or pairs.only_b:
-        found.append(
+        warnings.append(
             f"Only examples answered by both are compared: {pairs.only_a:,} examples of {a.name} "
             f"and {pairs.only_b:,} of {b.name} are left out."
         )
     names = [side.cliffs.score.name if side.cliffs else None for side in (a, b)]
     if None not in names and names[0] != names[1]:
-        found.append(f"{a.name} is scored by {names[0]}, {b.name} by {names[1]}.")
-    return found
+        warnings.append(f"{a.name} is scored by {names[0]}, {b.name} by {names[1]}.")
+    return warnings
 
 
 def sentence(result: Comparison) -> str:

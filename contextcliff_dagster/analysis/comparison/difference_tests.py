@@ -36,15 +36,10 @@ def adjusted_p_values(pairs: Pairs, permutations: int, rng: np.random.Generator)
     return np.where(np.isnan(observed), np.nan, p)
 
 
-def _groups(side: Side, bins: int) -> Floats:
-    """Membership of each document: overall, then its bin (D, 1 + bins)."""
-    member = side.bin_index[:, None] == np.arange(bins)[None, :]
-    return np.concatenate([np.ones((len(side.n), 1)), member.astype(np.float64)], axis=1)
-
-
 def _sign_flips(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """T = sum of differences over the root of their sum of squares, per group; and under flips."""
-    groups = _groups(pairs.a, len(pairs.bins))
+    in_bin = pairs.a.bin_index[:, None] == np.arange(len(pairs.bins))
+    groups = np.column_stack([np.ones(len(in_bin)), in_bin])  # overall, then bins (D, 1 + bins)
     change = pairs.b.s - pairs.a.s
     scale = np.sqrt(groups.T @ change**2)
     # No document changed: no evidence of a difference, unlike no document at all.
@@ -76,17 +71,17 @@ def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tup
         s = np.concatenate([pairs.a.s[one], pairs.b.s[other]])
         residual = s - n * (s.sum() / n.sum())
         in_b = np.arange(len(n)) >= int(one.sum())
-        found = np.empty(permutations + 1)
-        found[0] = residual[in_b].sum()
+        exchanged = np.empty(permutations + 1)
+        exchanged[0] = residual[in_b].sum()
         chosen = int(in_b.sum())
         step = max(1, _AT_ONCE // len(n))
         for start in range(0, permutations, step):
             rows = min(step, permutations - start)
             order = np.argsort(rng.random((rows, len(n))), axis=1)[:, :chosen]
-            found[1 + start : 1 + start + rows] = residual[order].sum(axis=1)
-        spread = float(found[1:].var())
-        sums[:, 1 + place] = found
-        sums[:, 0] += found
+            exchanged[1 + start : 1 + start + rows] = residual[order].sum(axis=1)
+        spread = float(exchanged[1:].var())
+        sums[:, 1 + place] = exchanged
+        sums[:, 0] += exchanged
         variance[1 + place] = spread
         variance[0] += spread
     scale = np.sqrt(np.where(variance > 0, variance, 1.0))
@@ -94,7 +89,7 @@ def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tup
 
 
 def difference_interval(
-    one: Floats, other: Floats, weights: Floats | tuple[Floats, Floats], confidence: float
+    one: Floats, other: Floats, weights: tuple[Floats, Floats], confidence: float
 ) -> tuple[float, float]:
     """Percentile bootstrap interval of mean(b) - mean(a), widened where documents are few or agree.
 
@@ -104,11 +99,11 @@ def difference_interval(
 
     Args:
         one, other: (2, D): examples and summed scores per document.
-        weights: of the documents per resample (D, B), one for both where they are paired.
+        weights: of the documents per resample (D, B), for either side.
     """
     from scipy.special import ndtri
 
-    first, second = weights if isinstance(weights, tuple) else (weights, weights)
+    first, second = weights
     mean_a = (one[1] @ first) / np.maximum(one[0] @ first, 1e-9)
     mean_b = (other[1] @ second) / np.maximum(other[0] @ second, 1e-9)
     drawn = mean_b - mean_a
@@ -159,12 +154,8 @@ def difference_curve(
     deviation = np.abs(resampled - difference[:, None]) / sd[:, None]
     quantile = max(float(np.quantile(deviation.max(axis=0), confidence)), 2.0)
     half = student(quantile, documents) * sd
-    return (
-        tokens,
-        difference,
-        np.maximum(difference - half, -1.0),
-        np.minimum(difference + half, 1.0),
-    )
+    low, high = np.maximum(difference - half, -1.0), np.minimum(difference + half, 1.0)
+    return tokens, difference, low, high
 
 
 def student(quantile: float, documents: Floats) -> Floats:

@@ -12,7 +12,7 @@ answers again. A window counts only where
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -49,8 +49,7 @@ class Changes:
         )
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """One window: first and last length, and what happened in it."""
 
     from_tokens: int
@@ -68,7 +67,6 @@ class Windows:
     start: Ints
     end: Ints
     examples: Ints
-    lost: Ints
     tail: Floats
     barred: Bools
 
@@ -79,7 +77,7 @@ def count_windows(changes: Changes, start: Ints, end: Ints, flip_rate: float) ->
 
     size = len(changes.lost)
     lost, gained = _running(changes.lost), _running(changes.gained)
-    first = np.zeros(size, dtype=bool)  # a document's first lost answer stands for it
+    first = np.zeros(size, dtype=bool)  # only a document's first lost answer
     places = np.flatnonzero(changes.lost)
     first[places[np.unique(changes.document[places], return_index=True)[1]]] = True
     apart = _running(first)
@@ -93,8 +91,7 @@ def count_windows(changes: Changes, start: Ints, end: Ints, flip_rate: float) ->
         | (np.asarray(binom.sf(around - 1, high - low, flip_rate)) < NOISE_LEVEL)
         | bool(binom.sf(int(gained[-1]) - 1, size, flip_rate) < NOISE_LEVEL)
     )
-    tail = np.asarray(binom.sf(losses - 1, wide, flip_rate))
-    return Windows(start, end, wide, losses, tail, barred)
+    return Windows(start, end, wide, np.asarray(binom.sf(losses - 1, wide, flip_rate)), barred)
 
 
 def window_at(changes: Changes, start: int, end: int) -> Window:
@@ -118,13 +115,17 @@ def at_the_loss(changes: Changes, loss_tokens: float, flip_rate: float) -> tuple
     one window, chosen by the baseline alone, so that nothing is paid for looking elsewhere.
     """
     lengths = changes.length_tokens
-    start = np.searchsorted(lengths, np.array([loss_tokens / 2]))
-    end = np.searchsorted(lengths, np.array([loss_tokens]), side="right")
-    if end[0] <= start[0]:
+    start = int(np.searchsorted(lengths, loss_tokens / 2))
+    end = int(np.searchsorted(lengths, loss_tokens, side="right"))
+    if end <= start:
         return 1.0, 0, len(lengths)
-    found = count_windows(changes, start, end, flip_rate)
-    p = 1.0 if found.barred[0] else float(found.tail[0])
-    return p, int(start[0]), int(end[0])
+    return window_p_value(changes, start, end, flip_rate), start, end
+
+
+def window_p_value(changes: Changes, start: int, end: int, flip_rate: float) -> float:
+    """p-value of the lost answers in the window [start, end); 1 where it does not count."""
+    windows = count_windows(changes, np.array([start]), np.array([end]), flip_rate)
+    return 1.0 if windows.barred[0] else float(windows.tail[0])
 
 
 def _running(flags: Bools) -> Ints:

@@ -54,7 +54,7 @@ class Pairs:
 def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) -> Pairs:
     """Pair eval records of two measurements by example; lengths and bins are those of ``a``.
 
-    Without a shared example the two stand side by side, unpaired.
+    Without a shared example the two are compared unpaired.
 
     Raises:
         ContextCliffError: records that cannot be analysed (see `units.clean_records`).
@@ -71,26 +71,16 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
         on=keys,
         suffixes=("_a", "_b"),
     )
-    if not len(both):
-        return Pairs(
-            False,
-            _side(one, one["score"]),
-            _side(other, other["score"]),
-            sample_a.bins,
-            *(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64)),
-            only_a=len(one),
-            only_b=len(other),
-        )
     both = both.sort_values(["length_tokens", *keys], ignore_index=True)
-    document = _rows(both)
+    paired = len(both) > 0
     return Pairs(
-        True,
-        _side(both, both["score_a"]),
-        _side(both, both["score_b"]),
+        paired,
+        _side(both, both["score_a"]) if paired else _side(one, one["score"]),
+        _side(both, both["score_b"]) if paired else _side(other, other["score"]),
         sample_a.bins,
         both["score_a"].to_numpy(np.float64),
         both["score_b"].to_numpy(np.float64),
-        document,
+        _rows(both),
         only_a=len(one) - len(both),
         only_b=len(other) - len(both),
     )
@@ -98,10 +88,7 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
 
 def _named(examples: pd.DataFrame) -> pd.DataFrame:
     columns = ["document", "document_id", "example_id", "length_tokens", "score", "bin_index"]
-    plain = examples[columns].copy()
-    for name in ("document_id", "example_id"):
-        plain[name] = plain[name].astype(str)
-    return plain
+    return examples[columns].astype({"document_id": str, "example_id": str})
 
 
 def _rows(frame: pd.DataFrame) -> Ints:
@@ -118,9 +105,8 @@ def _rows(frame: pd.DataFrame) -> Ints:
 def _side(frame: pd.DataFrame, score: pd.Series[float]) -> Side:
     row = _rows(frame)
     count = int(row.max()) + 1 if len(row) else 0
-    n = np.bincount(row, minlength=count).astype(np.float64)
-    weights = score.to_numpy(np.float64)
-    s = np.bincount(row, weights=weights, minlength=count).astype(np.float64)
+    n = np.bincount(row).astype(np.float64)
+    s = np.bincount(row, weights=score.to_numpy(np.float64)).astype(np.float64)
     length = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(length, row, frame["length_tokens"].to_numpy(np.int64))
     place = np.full(count, -1, dtype=np.int64)

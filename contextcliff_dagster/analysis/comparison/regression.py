@@ -19,7 +19,6 @@ pinned baseline above all.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,8 +28,9 @@ from contextcliff_dagster.analysis.comparison.lost_answers import (
     at_the_loss,
     count_windows,
     window_at,
+    window_p_value,
 )
-from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths
+from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths, rank_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ class Shrink:
     Attributes:
         shrunk: worse than the baseline beyond noise.
         p_value: the smallest of the tests', each divided by its share; compared with ``alpha``.
-        from_tokens, to_tokens: the window in which losses stand out most.
+        from_tokens, to_tokens: the window with the clearest losses.
         examples, right, lost, gained: there: all; right in the baseline; of these wrong now; wrong
             in the baseline and right now.
         n: examples compared; before, now: their mean scores.
@@ -107,7 +107,7 @@ def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: in
         alpha: error rate of this test (`RegressionSettings.alpha`).
     """
     rng = np.random.default_rng(seed)
-    pieces = _pieces(pairs.a.n)
+    pieces = rank_groups(pairs.a.n, _PIECES)
     changes = Changes.of(pairs)
     side = pairs.a
     one = np.ones((len(side.n), 1))
@@ -126,17 +126,11 @@ def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: in
 
 def _shrink(pairs: Pairs, changes: Changes, start: int, end: int, p: float, alpha: float) -> Shrink:
     total = float(pairs.a.n.sum())
-    seen = window_at(changes, start, end)
     return Shrink(
         p <= alpha,
         p,
         alpha,
-        seen.from_tokens,
-        seen.to_tokens,
-        seen.examples,
-        seen.right,
-        seen.lost,
-        seen.gained,
+        *window_at(changes, start, end),
         n=int(total),
         before=float(pairs.a.s.sum()) / total,
         now=float(pairs.b.s.sum()) / total,
@@ -146,33 +140,19 @@ def _shrink(pairs: Pairs, changes: Changes, start: int, end: int, p: float, alph
 def find_sentinel_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05) -> Shrink:
     """The same question put to a few examples at the cap, as one window: an exact test."""
     changes = Changes.of(pairs)
-    whole = np.array([len(changes.lost)])
-    found = count_windows(changes, np.zeros(1, dtype=np.int64), whole, flip_rate)
-    p = 1.0 if found.barred[0] else float(found.tail[0])
-    return _shrink(pairs, changes, 0, int(whole[0]), p, alpha)
+    p = window_p_value(changes, 0, len(changes.lost), flip_rate)
+    return _shrink(pairs, changes, 0, len(changes.lost), p, alpha)
 
 
-def _pieces(n: Floats) -> Ints:
-    """Piece of each document, by rank of its examples (D)."""
-    middle = np.cumsum(n) - 0.5 * n
-    out: Ints = np.minimum((middle / n.sum() * _PIECES).astype(np.int64), _PIECES - 1)
-    return out
-
-
-@lru_cache(maxsize=1)
-def _windows() -> tuple[Ints, Ints]:
-    starts = [np.arange(_PIECES - width + 1) for width in _WIDTHS]
-    start = np.concatenate(starts)
-    width = np.repeat(_WIDTHS, [len(some) for some in starts])
-    return start.astype(np.int64), (start + width).astype(np.int64)
+_STARTS = np.concatenate([np.arange(_PIECES - width + 1) for width in _WIDTHS])
+_ENDS = _STARTS + np.repeat(_WIDTHS, [_PIECES - width + 1 for width in _WIDTHS])
 
 
 def _over_windows(per_piece: Floats) -> Floats:
     """Sums over every window of sums per piece (..., pieces) -> (..., windows)."""
-    start, end = _windows()
     zero = np.zeros((*per_piece.shape[:-1], 1))
     running = np.concatenate([zero, np.cumsum(per_piece, axis=-1)], axis=-1)
-    out: Floats = running[..., end] - running[..., start]
+    out: Floats = running[..., _ENDS] - running[..., _STARTS]
     return out
 
 
@@ -184,25 +164,25 @@ def _anywhere(
     flip_rate: float,
     rng: np.random.Generator,
 ) -> tuple[float, int, int]:
-    """p-value of the scan over all windows, start and end of the one that stands out."""
+    """p-value of the scan over all windows, start and end of the clearest one."""
     from scipy.stats import binom
 
     in_piece = np.bincount(pieces, weights=pairs.a.n, minlength=_PIECES).astype(np.int64)
     edge = np.concatenate([[0], np.cumsum(in_piece)])
-    low, high = _windows()
-    low, high = low[edge[high] > edge[low]], high[edge[high] > edge[low]]
-    found = count_windows(changes, edge[low], edge[high], flip_rate)
-    tail = np.where(found.barred, 1.0, found.tail)
+    held = edge[_ENDS] > edge[_STARTS]
+    low, high = _STARTS[held], _ENDS[held]
+    windows = count_windows(changes, edge[low], edge[high], flip_rate)
+    tail = np.where(windows.barred, 1.0, windows.tail)
     best = int(np.argmin(tail))
-    window = int(found.start[best]), int(found.end[best])
+    window = int(windows.start[best]), int(windows.end[best])
     if tail[best] > SHARES[1] * alpha:  # alone it would not do
         return 1.0, *window
     observed = float(tail[best]) * (1 + 1e-9)
     # The least count of each window whose tail is as small.
-    counts = np.asarray(binom.isf(observed, found.examples, flip_rate)).astype(np.int64)
+    counts = np.asarray(binom.isf(observed, windows.examples, flip_rate)).astype(np.int64)
     counts = np.maximum(counts - 1, 0)
     for _ in range(3):
-        counts += np.asarray(binom.sf(counts - 1, found.examples, flip_rate)) > observed
+        counts += np.asarray(binom.sf(counts - 1, windows.examples, flip_rate)) > observed
 
     def reached(draws: int) -> int:
         drawn = rng.binomial(in_piece, flip_rate, size=(draws, _PIECES))

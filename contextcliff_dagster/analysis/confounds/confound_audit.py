@@ -1,16 +1,15 @@
 """Is it length at all? What the known categories of the questions explain of a loss.
 
 Where long documents come with harder questions a curve over length falls though length does
-nothing. Known of a question may be its task, kind, level, domain and source, and in which fifth of
-the text its evidence stands. For each of these the
-examples before and beyond the place of the loss are compared at the same mix (`standardise`): the
-overall mix of the categories that both sides have. Of what no record names, such as how hard a
+nothing. Known of a question may be its task, kind, level, domain, source and evidence position. For
+each of these the examples before and beyond the loss are compared at the same mix (`standardise`):
+the overall mix of the categories that both sides have. Of what no record names, such as how hard a
 question is within its category, this says nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -26,8 +25,9 @@ from contextcliff_dagster.analysis.cliff.adjusted_loss import (
 from contextcliff_dagster.analysis.confounds.controls import judge_controls
 from contextcliff_dagster.analysis.confounds.evidence_position import FIFTHS, place_of
 from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
-from contextcliff_dagster.analysis.records.categories import CATEGORIES
+from contextcliff_dagster.analysis.records.examples import CATEGORIES
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
+from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.contracts.results.questions import (
     Category,
     CategoryMix,
@@ -59,9 +59,9 @@ class Audit:
     """``confounds``, ``mix`` and ``controls`` of ``cliffs.json``, and ``warnings``."""
 
     confounds: Confounds
-    mix: list[CategoryMix] = field(default_factory=list)
-    controls: list[ControlResult] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    mix: list[CategoryMix]
+    controls: list[ControlResult]
+    warnings: list[str]
 
 
 def audit_confounds(
@@ -71,7 +71,7 @@ def audit_confounds(
     controls: Sequence[ControlAnswers] = (),
 ) -> Audit:
     """Judge the loss of ``finding`` at an equal mix of each category that the records name, and
-    beside the controls.
+    by the controls.
 
     ``no``: of some category, (a) less than half of the examples on a side are of values that both
     sides have (5 documents each); (b) at an equal mix less than half of the loss found remains, or
@@ -93,28 +93,13 @@ def audit_confounds(
     for control in judged_controls:
         if control.identified in reasons:
             reasons[control.identified].append(control.says[-1])
-    identified: Identified = "not_assessed"
-    identified = next((answer for answer in reasons if reasons[answer]), identified)
-    decisive = reasons.get(identified, [])
-    return Audit(
-        Confounds(identified, decisive),
-        rows,
-        judged_controls,
-        list(decisive) if identified == "no" else [],
-    )
+    identified: Identified = "no" if reasons["no"] else "yes" if reasons["yes"] else "not_assessed"
+    decisive = Confounds(identified, reasons.get(identified, []))
+    return Audit(decisive, rows, judged_controls, reasons["no"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A category of the questions: ``of`` every example the number of one of ``values``."""
-
-    name: Category
-    values: list[str]
-    of: Ints
-
-
-def _known(examples: pd.DataFrame) -> Iterator[_Known]:
-    """The categories with two values or more.
+def _known(examples: pd.DataFrame) -> Iterator[tuple[Category, list[str], Ints]]:
+    """The categories with two values or more: name, values, and the number of each example's.
 
     Domains and sources with less than 5 documents each are names of single files.
     """
@@ -126,74 +111,72 @@ def _known(examples: pd.DataFrame) -> Iterator[_Known]:
         values = [value or "not named" for value in column.cat.categories]
         files = name in ("domain", "source") and len(values) * LEAST_DOCUMENTS > documents
         if len(values) > 1 and not files:
-            yield _Known(name, values, np.asarray(column.cat.codes, np.int64))
+            yield name, values, np.asarray(column.cat.codes, np.int64)
     if "evidence_position" in examples.columns:
         fifth = place_of(examples["evidence_position"].to_numpy(np.float64))
         present, of = np.unique(fifth, return_inverse=True)
         share = 100 // FIFTHS
         values = [f"{i * share} to {(i + 1) * share}%" if i >= 0 else "not named" for i in present]
         if len(values) > 1:
-            yield _Known("evidence_position", values, np.asarray(of, np.int64))
+            yield "evidence_position", values, np.asarray(of, np.int64)
+
+
+_WORDS = {
+    "task": "tasks",
+    "kind": "kinds of question",
+    "level": "levels",
+    "domain": "domains",
+    "source": "sources",
+    "evidence_position": "evidence positions",
+}
 
 
 def _by_category(
     sample: Sample,
-    known: _Known,
+    known: tuple[Category, list[str], Ints],
     document: Ints,
     beyond: DropWindow | None,
     finding: Finding,
     settings: AnalysisSettings,
 ) -> tuple[CategoryMix, str | None]:
-    examples = sample.examples
-    name, values, category = known.name, known.values, known.of
-    score = examples["score"].to_numpy(np.float64)
+    name, values, category = known
+    words = _WORDS[name]
+    score = sample.examples["score"].to_numpy(np.float64)
     mix = np.bincount(category, minlength=len(values)) / len(category)
-    row = CategoryMix(
-        category=name,
-        identified="not_assessed",
-        from_tokens=None,
-        to_tokens=None,
-        drop=None,
-        drop_ci_low=None,
-        drop_ci_high=None,
-        drop_as_measured=None,
-        values=values,
-        shares=(),
-        bins=(),
-    )
+    row = nulls(CategoryMix, category=name, identified="not_assessed", values=values)
     reason = None
     if beyond is not None:
-        lengths = examples["length_tokens"].to_numpy(np.int64)
-        sides = cells_of(
-            beyond.of(lengths).astype(np.int64), category, document, score, (2, len(values))
-        )
+        lengths = sample.examples["length_tokens"].to_numpy(np.int64)
+        side = beyond.of(lengths).astype(np.int64)
+        sides = cells_of(side, category, document, score, (2, len(values)))
         common = (sides.documents >= LEAST_DOCUMENTS).all(axis=0)
         covered = sides.n[:, common].sum(axis=1) / sides.n.sum(axis=1)
         row = replace(row, from_tokens=beyond.from_tokens, to_tokens=beyond.to_tokens)
         if (covered < LEAST_COVERED).any():
             row = replace(row, identified="no")
-            reason = _apart(name, beyond, covered)
+            reason = (
+                f"Length and {words} cannot be separated: only {covered[1]:.0%} of the examples "
+                f"{beyond.words} and {covered[0]:.0%} of the others have {words} that occur on "
+                f"both sides in {LEAST_DOCUMENTS} documents or more; a drop may come from other "
+                f"{words}."
+            )
         else:
             mix = np.where(common, mix, 0.0)
             mix /= mix.sum()
-            found = standardise(sides, mix, LEAST_DOCUMENTS)
+            equal = standardise(sides, mix, LEAST_DOCUMENTS)
             before, after = sides.s.sum(axis=1) / sides.n.sum(axis=1)
-            if before > 0 and found.mean[0] > 0:
-                drop, strength = _drop(found.mean, found.variance, settings.confidence)
+            if before > 0 and equal.mean[0] > 0:
+                drop, strength = _drop(equal.mean, equal.variance, settings.confidence)
                 measured = float(1.0 - after / before)
                 head = (
-                    f"With an equal mix of {_WORDS[name]}, the drop {beyond.words} is "
+                    f"With an equal mix of {words}, the drop {beyond.words} is "
                     f"{percent(drop.value)} [{percent(drop.low)}, {percent(drop.high)}], and "
                     f"{percent(measured)} as measured"
                 )
-                identified, reason = judge_adjusted_drop(
-                    head,
-                    f"other {_WORDS[name]}",
-                    "the changing mix",
-                    AdjustedDrop(drop, strength, measured),
-                    finding,
-                    settings,
+                adjusted = AdjustedDrop(
+                    drop, strength, measured, f"other {words}", "the changing mix"
                 )
+                identified, reason = judge_adjusted_drop(head, adjusted, finding, settings)
                 row = replace(
                     row,
                     identified=identified,
@@ -215,41 +198,18 @@ def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, 
     return Estimate(value, value - reach, min(value + reach, 1.0)), value / reach
 
 
-_WORDS = {
-    "task": "tasks",
-    "kind": "kinds of question",
-    "level": "levels",
-    "domain": "domains",
-    "source": "sources",
-    "evidence_position": "evidence positions",
-}
-
-
-def _apart(name: str, beyond: DropWindow, covered: Floats) -> str:
-    return (
-        f"Length and {_WORDS[name]} cannot be separated: only {covered[1]:.0%} of the examples "
-        f"{beyond.words} and {covered[0]:.0%} of the others have {_WORDS[name]} that occur on both "
-        f"sides in {LEAST_DOCUMENTS} documents or more; a drop may come from other {_WORDS[name]}."
-    )
-
-
 def _bins(
-    sample: Sample,
-    category: Ints,
-    document: Ints,
-    score: Floats,
-    mix: Floats,
-    confidence: float,
+    sample: Sample, category: Ints, document: Ints, score: Floats, mix: Floats, confidence: float
 ) -> list[MixBin]:
     """Counts by category of every bin, its mean, and its mean at the mix ``mix``."""
     index = sample.examples["bin_index"].to_numpy(np.int64)
     cells = cells_of(index, category, document, score, (len(sample.bins), len(mix)))
-    found = standardise(cells, mix, 2)
+    equal = standardise(cells, mix, 2)
     z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
     rows = []
     for i, length_bin in enumerate(sample.bins):
-        n, known = cells.n[i].sum(), found.covered[i] >= LEAST_COVERED
-        mean, half = found.mean[i], z * np.sqrt(found.variance[i])
+        n, known = cells.n[i].sum(), equal.covered[i] >= LEAST_COVERED
+        mean, half = equal.mean[i], z * np.sqrt(equal.variance[i])
         rows.append(
             MixBin(
                 bin=length_bin.bin,
@@ -258,7 +218,7 @@ def _bins(
                 standardised=float(mean) if known else None,
                 ci_low=float(max(mean - half, 0.0)) if known else None,
                 ci_high=float(min(mean + half, 1.0)) if known else None,
-                covered=float(min(found.covered[i], 1.0)),
+                covered=float(min(equal.covered[i], 1.0)),
             )
         )
     return rows

@@ -29,8 +29,6 @@ LEAST_ORACLE = 0.1
 """Mean with the evidence alone below which it says nothing of difficulty."""
 LEAST_KNOWN = 0.25
 """Share of a bin's questions answered without the document that is worth a sentence."""
-
-
 _AT_ONCE = 2_000_000
 
 
@@ -43,16 +41,10 @@ class Pairs:
     document: Ints
     beyond: Bools
 
-    def means(self) -> tuple[float, float, float, float]:
+    def means(self) -> tuple[float, ...]:
         """Measured before and beyond, the control's before and beyond."""
-        near, far = ~self.beyond, self.beyond
-        m, o = self.score, self.control
-        return (
-            float(m[near].mean()),
-            float(m[far].mean()),
-            float(o[near].mean()),
-            float(o[far].mean()),
-        )
+        sides = (~self.beyond, self.beyond)
+        return tuple(float(of[side].mean()) for of in (self.score, self.control) for side in sides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +79,15 @@ def oracle(
         )
         return None, "not_assessed", sentences
     drop = _drop_at_equal_difficulty(pairs, settings)
-    reach = max(drop.value - drop.low, 1e-9)
+    measured = 1.0 - m1 / m0
     head = (
         f"With the evidence alone, the model scores {_mean_text(near)} before and "
         f"{_mean_text(far)} {beyond.words}; at equal difficulty the drop is {percent(drop.value)} "
-        f"[{percent(drop.low)}, {percent(drop.high)}], and {percent(1.0 - m1 / m0)} as measured"
+        f"[{percent(drop.low)}, {percent(drop.high)}], and {percent(measured)} as measured"
     )
-    measured = 1.0 - m1 / m0
-    identified, reason = judge_adjusted_drop(
-        head,
-        "harder questions",
-        "a change of difficulty",
-        AdjustedDrop(drop, drop.value / reach, measured),
-        finding,
-        settings,
-    )
+    strength = drop.value / max(drop.value - drop.low, 1e-9)
+    adjusted = AdjustedDrop(drop, strength, measured, "harder questions", "a change of difficulty")
+    identified, reason = judge_adjusted_drop(head, adjusted, finding, settings)
     return drop, identified, [reason]
 
 
@@ -114,13 +100,11 @@ def no_context(
 ) -> Judged:
     sentences = [f"Without the document, the model scores {_mean_text(means.whole)}."]
     most = max(means.bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
-    if most is not None and most.mean is not None and (most.ci_low or 0.0) > 0:
-        known = MeanScore(most.n, most.mean, most.ci_low, most.ci_high)
-        if most.mean >= LEAST_KNOWN:
-            sentences.append(
-                f"In bin {most.bin}, the score without it is {_mean_text(known)}: the curve cannot "
-                "be expected to fall below that."
-            )
+    if most is not None and (most.ci_low or 0.0) > 0 and (most.mean or 0.0) >= LEAST_KNOWN:
+        sentences.append(
+            f"In bin {most.bin}, the score without it is {_mean_text(most)}: the curve cannot be "
+            "expected to fall below that."
+        )
     if pairs is None or beyond is None or means.before is None or means.beyond is None:
         return None, "not_assessed", sentences
     m0, m1, c0, c1 = pairs.means()
@@ -143,19 +127,13 @@ def no_context(
 def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
     """1 - (m1 / m0) / (o1 / o0) and its percentile interval over documents."""
     sums = _sums(pairs)
-    m0, m1, o0, o1 = _resampled(sums, settings)[:, :4].T
-
     # The numbers of examples on a side cancel: those of both scores are the same.
-    def drop(m0: Floats, m1: Floats, o0: Floats, o1: Floats) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            out: Floats = 1.0 - (m1 * o0) / (m0 * o1)
-        return out
-
-    value = float(drop(*sums.sum(axis=0)[:4]))
-    found = drop(m0, m1, o0, o1)
-    found = found[np.isfinite(found)]
+    m0, m1, o0, o1 = np.vstack([sums.sum(axis=0), _resampled(sums, settings)])[:, :4].T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        drops = 1.0 - (m1 * o0) / (m0 * o1)
+    value, drawn = float(drops[0]), drops[1:][np.isfinite(drops[1:])]
     tail = 0.5 * (1.0 - settings.confidence)
-    low, high = np.quantile(found, (tail, 1.0 - tail)) if len(found) else (value, value)
+    low, high = np.quantile(drawn, (tail, 1.0 - tail)) if len(drawn) else (value, value)
     return Estimate(value, float(min(low, value)), float(max(high, value)))
 
 
@@ -195,7 +173,7 @@ def _resampled(sums: Floats, settings: AnalysisSettings) -> Floats:
     return np.concatenate([rng.multinomial(count, even, size=size) @ sums for size in sizes])
 
 
-def _mean_text(mean: MeanScore) -> str:
+def _mean_text(mean: MeanScore | BinMean) -> str:
     if mean.mean is None:
         return "nothing (no answers)"
     if mean.ci_low is None or mean.ci_high is None:

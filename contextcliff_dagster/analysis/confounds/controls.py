@@ -27,8 +27,7 @@ from contextcliff_dagster.analysis.confounds.control_tests import (
     oracle,
 )
 from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.statistics.intervals import document_interval
-from contextcliff_dagster.contracts.results.fields import BinMean, MeanScore
+from contextcliff_dagster.analysis.statistics.intervals import bin_means, mean_score
 from contextcliff_dagster.contracts.results.questions import Control, ControlResult
 
 if TYPE_CHECKING:
@@ -63,74 +62,43 @@ def judge_controls(
     settings: AnalysisSettings,
 ) -> list[ControlResult]:
     """One result a control with an answer; the measured examples are those of ``sample``."""
+    names = sample.examples["example_id"].astype(str)
     results = []
     for control in controls:
         asked = clean_records(control.records, sample.bins)
-        if len(asked.examples):
-            results.append(_result(control, asked, sample, beyond, finding, settings))
+        if not len(asked.examples):
+            continue
+        place, judge = (5, oracle) if control.name == "oracle" else (6, no_context)
+        whole = mean_score(asked.examples, settings, place, 0)
+        bins = bin_means(sample.bins, asked.examples, settings, place, 1)
+        pairs = _paired(asked, sample, beyond)
+        near = far = None
+        if pairs is not None and beyond is not None:
+            side = beyond.of(asked.examples["length_tokens"].to_numpy(np.int64))
+            near = mean_score(asked.examples[~side], settings, place, 2)
+            far = mean_score(asked.examples[side], settings, place, 3)
+        means = ControlMeans(whole, bins, near, far)
+        drop, identified, says = judge(means, pairs, beyond, finding, settings)
+        result = ControlResult(
+            name=control.name,
+            n=whole.n,
+            n_askable=int(names.isin(control.askable).sum()),
+            n_all=len(names),
+            missing=int((~asked.calls["answered"]).sum()),
+            mean=whole.mean,
+            ci_low=whole.ci_low,
+            ci_high=whole.ci_high,
+            before=near,
+            beyond=far,
+            drop=drop.value if drop else None,
+            drop_ci_low=drop.low if drop else None,
+            drop_ci_high=drop.high if drop else None,
+            bins=bins,
+            identified=identified,
+            says=says,
+        )
+        results.append(result)
     return results
-
-
-def _result(
-    control: ControlAnswers,
-    asked: Sample,
-    sample: Sample,
-    beyond: DropWindow | None,
-    finding: Finding,
-    settings: AnalysisSettings,
-) -> ControlResult:
-    names = sample.examples["example_id"].astype(str)
-    place = 5 if control.name == "oracle" else 6
-    whole = _mean(asked.examples, settings, (place, 0))
-    bins = [
-        BinMean(b.bin, mean.n, mean.mean, mean.ci_low, mean.ci_high)
-        for i, b in enumerate(sample.bins)
-        for mean in [
-            _mean(asked.examples[asked.examples["bin_index"] == i], settings, (place, 1, i))
-        ]
-    ]
-    pairs = _paired(asked, sample, beyond)
-    near = far = None
-    if pairs is not None and beyond is not None:
-        side = beyond.of(asked.examples["length_tokens"].to_numpy(np.int64))
-        near = _mean(asked.examples[~side], settings, (place, 2))
-        far = _mean(asked.examples[side], settings, (place, 3))
-    means = ControlMeans(whole, bins, near, far)
-    judge = oracle if control.name == "oracle" else no_context
-    drop, identified, says = judge(means, pairs, beyond, finding, settings)
-    return ControlResult(
-        name=control.name,
-        n=whole.n,
-        n_askable=int(names.isin(control.askable).sum()),
-        n_all=len(names),
-        missing=int((~asked.calls["answered"]).sum()),
-        mean=whole.mean,
-        ci_low=whole.ci_low,
-        ci_high=whole.ci_high,
-        before=near,
-        beyond=far,
-        drop=None if drop is None else drop.value,
-        drop_ci_low=None if drop is None else drop.low,
-        drop_ci_high=None if drop is None else drop.high,
-        bins=bins,
-        identified=identified,
-        says=says,
-    )
-
-
-def _mean(examples: pd.DataFrame, settings: AnalysisSettings, key: tuple[int, ...]) -> MeanScore:
-    if not len(examples):
-        return MeanScore(0, None, None, None)
-    per_document = examples.groupby("document")["score"].agg(["size", "sum"])
-    interval = document_interval(
-        per_document["size"].to_numpy(np.float64),
-        per_document["sum"].to_numpy(np.float64),
-        confidence=settings.confidence,
-        resamples=settings.resamples,
-        rng=np.random.default_rng((settings.seed, *key)),
-    )
-    low, high = interval or (None, None)
-    return MeanScore(len(examples), float(examples["score"].mean()), low, high)
 
 
 def _paired(asked: Sample, sample: Sample, beyond: DropWindow | None) -> Pairs | None:

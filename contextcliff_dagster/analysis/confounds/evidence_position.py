@@ -1,6 +1,6 @@
-"""Does it matter where the evidence stands, and how far apart two pieces of it are?
+"""Do the position of the evidence and the distance between two pieces of it matter?
 
-A model may answer what stands at the start or the end of a text and lose what stands between (Liu
+A model may use facts at the start or the end of a text and miss those between (Liu
 et al. 2024, Lost in the Middle, TACL 12, 157-173). Two curves show it: the score against the place
 of the evidence, in fifths of the text, and, for questions that need two pieces, against their
 distance in tokens, in groups of equal size. Places and distances may go with length, so that each
@@ -18,17 +18,16 @@ single-step maximum, Westfall and Young 1993).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
 from contextcliff_dagster.analysis.statistics.restricted_permutation import exchanges
+from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.contracts.results.questions import (
     EvidenceAxis,
     EvidenceCurve,
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 FIFTHS = 5
 LEAST_EXAMPLES, LEAST_DOCUMENTS = 40, 20
-"""That say where their evidence stands, for a curve at all."""
+"""With a known evidence position, for a curve at all."""
 LEAST_OF_GROUP = 8
 """Examples of a group with a mean."""
 LEAST_COVERED = 0.5
@@ -61,57 +60,32 @@ def evidence_curve(
         return None
     examples = sample.examples[sample.examples[axis].notna() & (sample.examples["bin_index"] >= 0)]
     n, documents = len(examples), int(examples["document"].nunique())
+    curve = nulls(EvidenceCurve, axis=axis, n=n, n_all=len(sample.examples), groups=())
     if n < LEAST_EXAMPLES or documents < LEAST_DOCUMENTS:
         why = (
             f"it is known for only {n} examples on {documents} documents, "
             f"and {LEAST_EXAMPLES} on {LEAST_DOCUMENTS} are needed"
         )
-        return _untested(axis, n, len(sample.examples), refused_because=why)
+        return replace(curve, refused_because=why)
     value = examples[axis].to_numpy(np.float64)
-    edges = _edges(axis, value)
+    if axis == "evidence_position":
+        edges = np.linspace(0.0, 1.0, FIFTHS + 1)
+    else:
+        count = int(np.clip(n // LEAST_EXAMPLES, 2, FIFTHS))
+        edges = np.unique(np.quantile(value, np.linspace(0.0, 1.0, count + 1), method="higher"))
     group = np.clip(np.searchsorted(edges, value, side="right") - 1, 0, len(edges) - 2)
     groups = _groups(examples, group, edges, sample, settings)
-    curve = _untested(axis, n, len(sample.examples), groups)
-    used = np.array([g.mean is not None for g in curve.groups])
+    curve = replace(curve, groups=groups)
+    used = np.array([g.mean is not None for g in groups])
     if used.sum() < 2:
         return replace(curve, refused_because="nearly all evidence has one position")
     return _tested(curve, examples[used[group]], group[used[group]], settings)
 
 
-def _untested(
-    axis: EvidenceAxis,
-    n: int,
-    n_all: int,
-    groups: Sequence[EvidenceGroup] = (),
-    refused_because: str | None = None,
-) -> EvidenceCurve:
-    return EvidenceCurve(
-        axis=axis,
-        n=n,
-        n_all=n_all,
-        groups=groups,
-        p_value=None,
-        group=None,
-        difference=None,
-        difference_low=None,
-        difference_high=None,
-        refused_because=refused_because,
-    )
-
-
 def place_of(position: Floats) -> Ints:
     """Fifth of the text, 0..4, in which each place lies; -1 where it is not known."""
     fifth = np.clip(np.floor(np.nan_to_num(position, nan=-1.0) * FIFTHS), -1, FIFTHS - 1)
-    out: Ints = fifth.astype(np.int64)
-    return out
-
-
-def _edges(axis: EvidenceAxis, value: Floats) -> Floats:
-    if axis == "evidence_position":
-        return np.linspace(0.0, 1.0, FIFTHS + 1)
-    count = int(np.clip(len(value) // LEAST_EXAMPLES, 2, FIFTHS))
-    cuts = np.quantile(value, np.linspace(0.0, 1.0, count + 1), method="higher")
-    return np.unique(cuts)
+    return fifth.astype(np.int64)
 
 
 def _groups(
@@ -132,30 +106,14 @@ def _groups(
             rows.append(EvidenceGroup(low, high, n, of_documents, *[None] * 6))
             continue
         _, place = np.unique(document[inside], return_inverse=True)
-        interval = document_interval(
-            np.bincount(place).astype(np.float64),
-            np.bincount(place, weights=score[inside]).astype(np.float64),
-            confidence=settings.confidence,
-            resamples=settings.resamples,
-            rng=np.random.default_rng((settings.seed, 2, g)),
-        )
-        ci_low, ci_high = interval or (None, None)
+        counts, sums = (np.bincount(place, of).astype(np.float64) for of in (None, score[inside]))
+        limits = document_interval(counts, sums, settings, 2, g)
         at_equal: tuple[float, float, float] | tuple[None, None, None] = (None, None, None)
         if equal.covered[g] >= LEAST_COVERED:
             mean, half = float(equal.mean[g]), z * float(np.sqrt(equal.variance[g]))
             at_equal = mean, max(mean - half, 0.0), min(mean + half, 1.0)
-        rows.append(
-            EvidenceGroup(
-                low,
-                high,
-                n,
-                of_documents,
-                float(score[inside].mean()),
-                ci_low,
-                ci_high,
-                *at_equal,
-            )
-        )
+        own = float(score[inside].mean())
+        rows.append(EvidenceGroup(low, high, n, of_documents, own, *limits, *at_equal))
     return tuple(rows)
 
 
@@ -166,7 +124,9 @@ def _tested(
     document, score, index = _columns(examples)
     taken = _drawn(document, rng)
     moved = exchanges(document[taken], index[taken], settings.permutations, rng)
-    residual = score[taken] - _bin_means(score[taken], index[taken])
+    in_bin = np.maximum(np.bincount(index[taken]), 1)
+    bin_mean = np.bincount(index[taken], weights=score[taken]) / in_bin
+    residual = score[taken] - bin_mean[index[taken]]
     sums = moved.sums(residual, group[taken], len(curve.groups))
     spread = sums[1:].std(axis=0)
     if not (spread > 1e-9).any():
@@ -177,39 +137,21 @@ def _tested(
     most = z.max(axis=1)
     p_value = float((1 + (most[1:] >= most[0] - 1e-9).sum()) / len(most))
     worst = int(np.argmax(z[0]))
-    found = _difference(document, score, index, group == worst, settings.confidence)
-    if found is None:
-        return replace(curve, p_value=p_value, group=worst)
-    return replace(
-        curve,
-        p_value=p_value,
-        group=worst,
-        difference=found.value,
-        difference_low=found.low,
-        difference_high=found.high,
-    )
-
-
-def _difference(
-    document: Ints, score: Floats, index: Ints, inside: Bools, confidence: float
-) -> Estimate | None:
-    """Mean of those ``inside`` less that of the others, at the mix of length bins of all."""
+    curve = replace(curve, p_value=p_value, group=worst)
+    # Its mean less that of the others, at the mix of length bins of all.
     bins = int(index.max()) + 1
     mix = np.bincount(index, minlength=bins) / len(index)
-    cells = cells_of(inside.astype(np.int64), index, document, score, (2, bins))
+    cells = cells_of((group == worst).astype(np.int64), index, document, score, (2, bins))
     mix = np.where((cells.documents >= 2).all(axis=0), mix, 0.0)
     if mix.sum() < LEAST_COVERED:
-        return None
-    found = standardise(cells, mix / mix.sum(), 2)
-    value = float(found.mean[1] - found.mean[0])
-    half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * float(np.sqrt(found.variance.sum()))
-    return Estimate(value, value - half, value + half)
-
-
-def _bin_means(score: Floats, index: Ints) -> Floats:
-    count = np.maximum(np.bincount(index), 1)
-    out: Floats = (np.bincount(index, weights=score) / count)[index]
-    return out
+        return curve
+    equal = standardise(cells, mix / mix.sum(), 2)
+    value = float(equal.mean[1] - equal.mean[0])
+    reach = NormalDist().inv_cdf(0.5 + 0.5 * settings.confidence)
+    half = reach * float(np.sqrt(equal.variance.sum()))
+    return replace(
+        curve, difference=value, difference_low=value - half, difference_high=value + half
+    )
 
 
 def _columns(examples: pd.DataFrame) -> tuple[Ints, Floats, Ints]:
@@ -237,12 +179,12 @@ def evidence_sentence(curve: EvidenceCurve | None, confidence: float) -> str | N
         return None
     group = curve.groups[curve.group]
     way = "lower" if curve.difference < 0 else "higher"
-    if curve.axis == "evidence_position":
-        low, high = f"{group.low:.0%}", f"{group.high:.0%}"
-        where = f"Evidence position matters: from {low} to {high} of the text,"
-    else:
-        low, high = f"{group.low:,.0f}", f"{group.high:,.0f}"
-        where = f"Distance between two pieces of evidence matters: at {low} to {high} tokens,"
+    where = (
+        f"Evidence position matters: from {group.low:.0%} to {group.high:.0%} of the text,"
+        if curve.axis == "evidence_position"
+        else "Distance between two pieces of evidence matters: at "
+        f"{group.low:,.0f} to {group.high:,.0f} tokens,"
+    )
     return (
         f"{where} the score is {way} than elsewhere at the same lengths (difference "
         f"{curve.difference:+.2f} [{curve.difference_low:+.2f}, {curve.difference_high:+.2f}], "

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from contextcliff_dagster.analysis.statistics.length_at_loss import rank_groups
+
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.contracts.arrays import Floats, Ints
@@ -52,15 +54,9 @@ def merge_cells(
     lengths, group = np.unique(documents.length_tokens, return_inverse=True)
     n = np.bincount(group, weights=documents.n)
     s = np.bincount(group, weights=documents.s)
-    if len(lengths) > at_most:
-        middle = np.cumsum(n) - 0.5 * n
-        cell = np.minimum((middle / n.sum() * at_most).astype(np.int64), at_most - 1)
-        _, cell = np.unique(cell, return_inverse=True)
-    else:
-        cell = np.arange(len(lengths))
-    count = int(cell[-1]) + 1
-    first = np.searchsorted(cell, np.arange(count), side="left")
-    last = np.searchsorted(cell, np.arange(count), side="right") - 1
+    cell = rank_groups(n, at_most) if len(lengths) > at_most else np.arange(len(lengths))
+    _, first = np.unique(cell, return_index=True)
+    last = np.append(first[1:], len(lengths)) - 1
     total: Floats = np.add.reduceat(n, first)
     x = np.add.reduceat(n * np.log(lengths), first) / total
     summed = np.add.reduceat(s, first)

@@ -19,8 +19,8 @@ normal limits themselves fail for ten right-or-wrong answers.
 Where the scores dip and recover, or the data refute that they do not rise, the limits are those of
 curves that fall up to some length and rise beyond it, whichever length that is.
 
-What it costs: the shortest 5% have no upper limit and the longest 5% no lower one, since nothing
-stands in the way of a score that falls with the very last document.
+What it costs: the shortest 5% have no upper limit and the longest 5% no lower one: a score may fall
+with the very last document.
 """
 
 from __future__ import annotations

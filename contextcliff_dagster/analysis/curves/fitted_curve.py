@@ -33,6 +33,11 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def tokens(self) -> tuple[int, int, int]:
+        """The three as whole tokens, the interval rounded outwards."""
+        return round(self.value), int(self.low), int(np.ceil(self.high))
+
 
 @dataclass(frozen=True, slots=True)
 class Fall:
@@ -49,31 +54,27 @@ class Fall:
 
 
 def curve_band(
-    fit: DeclineFit,
-    confidence: float,
-    dip: tuple[int, int] | None = None,
-    *,
-    flat: bool = False,
+    fit: DeclineFit, confidence: float, dip: tuple[int, int] | None, visible: bool
 ) -> list[CurvePoint]:
     """The ``curve`` of ``cliffs.json``: the best member, and a band that holds the whole curve.
 
     The band is simultaneous over all lengths and assumes no shape (``band``); where the member's
     own shape is refuted it is held inside. ``dip``, first and last length of a window: the mean is
-    that of the cells before, in and after it. ``flat``: no loss was found, and the mean is that of
-    all cells; the best member would show the noise of the longest few.
+    that of the cells before, in and after it. Without a ``visible`` loss it is that of all cells;
+    the best member would show the noise of the longest few.
     """
     cells = fit.cells
     low, high = int(cells.low[0]), int(cells.high[-1])
     tokens = np.unique(np.geomspace(low, high, _POINTS).round().astype(np.int64))
-    mean = fitted_mean(fit, tokens, dip)
-    if flat:
-        mean = np.full(len(tokens), cells.s.sum() / cells.n.sum())
+    mean = np.full(len(tokens), cells.s.sum() / cells.n.sum())
+    if visible:
+        mean = fitted_mean(fit, tokens, dip)
     lower, upper = curve_limits(
         cells, tokens, fit.dispersion, confidence, fit.degrees, recovers=dip is not None
     )
     return [
-        CurvePoint(int(t), _unit(m), _unit(a), _unit(b))
-        for t, m, a, b in zip(tokens, mean.clip(lower, upper), lower, upper, strict=True)
+        CurvePoint(int(t), *(float(min(max(v, 0.0), 1.0)) for v in of))
+        for t, *of in zip(tokens, mean.clip(lower, upper), lower, upper, strict=True)
     ]
 
 
@@ -88,22 +89,18 @@ def fitted_mean(fit: DeclineFit, tokens: Ints, dip: tuple[int, int] | None = Non
 
 def _window_means(cells: Cells, tokens: Ints, first: int, end: int) -> Floats:
     """Mean of the cells before ``first``, from there to below ``end``, and beyond (P)."""
-
-    def part(lengths: Ints) -> Ints:
-        out: Ints = np.searchsorted(np.array([first, end]), lengths, side="right")
-        return out
-
-    of_cell = part(cells.low)
+    edges = np.array([first, end])
+    of_cell = np.searchsorted(edges, cells.low, side="right")
     n = np.bincount(of_cell, weights=cells.n, minlength=3)
     s = np.bincount(of_cell, weights=cells.s, minlength=3)
-    out: Floats = (s / np.maximum(n, 1e-9))[part(tokens)]
-    return out
+    return (s / np.maximum(n, 1e-9))[np.searchsorted(edges, tokens, side="right")]
 
 
 def fall_of(fit: DeclineFit, confidence: float) -> Fall | None:
     """The fall of the best member with profile-likelihood intervals; ``None`` where it has none."""
     limit = fit.limit(confidence)
-    members = _near(fit, limit * _LOCATION_FACTOR)
+    within = int((fit.deviance <= limit * _LOCATION_FACTOR).sum())
+    members = np.argsort(fit.deviance, kind="stable")[: max(1, within)]  # the best first
     near = fit.deviance[members] <= limit * _DROP_FACTOR
     ends = np.array([np.log(fit.cells.low[0]), np.log(fit.cells.high[-1])])
     end = retained_at(fit, members, ends)[:, 1]
@@ -127,20 +124,9 @@ def fall_of(fit: DeclineFit, confidence: float) -> Fall | None:
     )
 
 
-def _near(fit: DeclineFit, limit: float) -> Ints:
-    """Members within ``limit``, the best first."""
-    order = np.argsort(fit.deviance, kind="stable")
-    return order[: max(1, int((fit.deviance <= limit).sum()))]
-
-
 def _length_where(fit: DeclineFit, members: Ints, level: Floats) -> Floats:
     """Log length at which h of each member reaches ``level``; NaN where it never does."""
     depth = fit.depth[members]
     share = (1.0 - level) / np.where(depth > 0, depth, np.nan)
     share = np.where((share > 0) & (share < 1), share, np.nan)
-    out: Floats = fit.centre[members] + fit.width[members] * np.log(share / (1.0 - share))
-    return out
-
-
-def _unit(value: float) -> float:
-    return float(min(max(value, 0.0), 1.0))
+    return fit.centre[members] + fit.width[members] * np.log(share / (1.0 - share))

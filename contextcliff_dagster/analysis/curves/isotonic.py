@@ -42,8 +42,7 @@ def loss_deviance(
     # Each t was fitted as the very place of the loss; "from t on" allows an earlier one too.
     best = np.maximum.accumulate(best[:-1])
     reached = max(best_free / dispersion, at_least)
-    out: Floats = np.maximum(2.0 * (reached - best / dispersion), 0.0)
-    return out
+    return np.maximum(2.0 * (reached - best / dispersion), 0.0)
 
 
 def possible_crossings(
@@ -200,5 +199,4 @@ def _baseline_levels(n: float, s: float, free: Floats) -> Floats:
 
 def _likelihood(mean: Floats, n: Floats | float, s: Floats | float) -> Floats:
     mu = np.clip(mean, _LEAST, _MOST)
-    out: Floats = s * np.log(mu) + (n - s) * np.log1p(-mu)
-    return out
+    return s * np.log(mu) + (n - s) * np.log1p(-mu)

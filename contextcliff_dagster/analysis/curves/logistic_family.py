@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 DEPTHS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 0.98)
 """Shares of the plateau a member may lose."""
 WIDTHS = (0.02, 0.045, 0.085, 0.16)
-"""Logistic widths as shares of the log-length range; a step (width 0) stands on every cell edge."""
+"""Logistic widths as shares of the log-length range; a step (width 0) lies on every cell edge."""
 SMOOTH_KNOTS = 50
 _REFINED_PLACES = 50
 _COARSE_DEPTHS, _FINE_DEPTHS = 21, 41
 _PARAMETERS = 3
 """Of a curve: plateau, place and depth (a step has no width)."""
+_LINE_LEVELS, _LEAST_DIFFERENCE = 41, 2.0
+"""Of straight lines at either end; of deviances by which a step and a line are distinguished."""
 
 
 @dataclass(frozen=True)
@@ -119,19 +121,29 @@ def _fit(
     )
 
 
-def log_likelihood(plateau: Floats, retained: Floats, cells: Cells) -> Floats:
-    """Quasi-binomial log-likelihood of curves ``plateau`` (J) x ``retained`` (J, G): (J)."""
-    mu = np.clip(plateau[:, None] * retained, MU_FLOOR, 1.0 - MU_FLOOR)
-    out: Floats = np.log(mu) @ cells.s + np.log1p(-mu) @ (cells.n - cells.s)
-    return out
+def shape_of(fit: DeclineFit) -> Literal["step", "slope", "unclear"]:
+    """The best step of the family against the best straight line in log length.
+
+    Deviances (2 x quasi log-likelihood / dispersion) less than 2 apart cannot tell them apart.
+    """
+    cells = fit.cells
+    step = float(fit.q[fit.width == 0].max())
+    levels = np.linspace(0.0, 1.0, _LINE_LEVELS)
+    first, last = (side.ravel() for side in np.meshgrid(levels, levels, indexing="ij"))
+    share = (cells.x - cells.x[0]) / max(float(cells.x[-1] - cells.x[0]), 1e-9)
+    mu = np.clip(first[:, None] * (1.0 - share) + last[:, None] * share, MU_FLOOR, 1.0 - MU_FLOOR)
+    line = np.log(mu) @ cells.s + np.log1p(-mu) @ (cells.n - cells.s)
+    difference = 2.0 * (step - float(line.max()) / fit.dispersion)
+    if abs(difference) < _LEAST_DIFFERENCE:
+        return "unclear"
+    return "step" if difference > 0 else "slope"
 
 
 def _share_lost(x: Floats, centre: Floats, width: Floats) -> Floats:
     """s((x - c) / w) for members (J) at log lengths (G): (J, G); a step where w = 0."""
     distance = x[None, :] - centre[:, None]
     scaled = distance / np.where(width > 0, width, 1e-9)[:, None]
-    out: Floats = 1.0 / (1.0 + np.exp(-np.clip(scaled, -35.0, 35.0)))
-    return out
+    return 1.0 / (1.0 + np.exp(-np.clip(scaled, -35.0, 35.0)))
 
 
 def _places(cells: Cells) -> tuple[Floats, Floats]:

@@ -30,13 +30,10 @@ from contextcliff_dagster.analysis.curves.profiled_plateau import profiled, two_
 from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.curves.cells import Cells
     from contextcliff_dagster.analysis.records.samples import Documents
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 RAMP_KNOTS = 36
 """Places, at equal steps of rank, where ramps begin and end; steps and dips do so at any cell."""

@@ -22,11 +22,9 @@ from contextcliff_dagster.analysis.curves.isotonic import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.curves.loss_family import Losses, Members
+    from contextcliff_dagster.contracts.arrays import Floats
 
-    Floats = NDArray[np.float64]
 
 SHAPE_PENALTY = 12.0
 STEPS, RAMPS, DIPS, FALLING = 1.40, 1.70, 1.70, 1.30

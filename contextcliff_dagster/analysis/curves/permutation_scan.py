@@ -97,7 +97,11 @@ def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Sca
     np.cumsum(units.n[order], axis=1, out=n[:, 1:])
     np.cumsum(units.s[order], axis=1, out=s[:, 1:])
 
-    steps = _contrast(n[:, cut], s[:, cut], total_n, total_s)
+    # (mean of the shorter side - mean of the longer one) * sqrt(N0 N1 / N)
+    before_n, before_s = n[:, cut], s[:, cut]
+    after_n = total_n - before_n
+    steps = before_s / before_n - (total_s - before_s) / after_n
+    steps *= np.sqrt(before_n * after_n / total_n)
     k = cut[int(np.argmax(steps[0]))]
     below = (total_n - n[0, k], total_s - s[0, k], n[0, k], s[0, k])
     step = Split(
@@ -149,29 +153,27 @@ def _windows(units: _Units, total: float, least_before: float) -> tuple[Ints, In
     return i[good], j[good]
 
 
-def _contrast(n: Floats, s: Floats, total_n: float, total_s: float) -> Floats:
-    """(mean of this side - mean of the rest) * sqrt(N0 N1 / N)."""
-    rest = total_n - n
-    out: Floats = (s / n - (total_s - s) / rest) * np.sqrt(n * rest / total_n)
-    return out
-
-
 def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints) -> Dip:
     """The best window; it may begin wherever a window's two means fit nearly as well."""
-    contrast = _dip_contrast(n, s, i, j)
+    # The smaller of (before - inside) and (after - inside), each standardised as a contrast.
+    within_n, before_n, after_n = n[:, j] - n[:, i], n[:, i], n[:, -1:] - n[:, j]
+    mean = (s[:, j] - s[:, i]) / within_n
+    before = (s[:, i] / before_n - mean) * np.sqrt(within_n * before_n / (within_n + before_n))
+    after = (s[:, -1:] - s[:, j]) / after_n - mean
+    after *= np.sqrt(within_n * after_n / (within_n + after_n))
+    contrast = np.minimum(before, after)
     inside_n, inside_s = n[0, j] - n[0, i], s[0, j] - s[0, i]
     outside_n, outside_s = n[0, -1] - inside_n, s[0, -1] - inside_s
     deviance = _two_means(inside_n, inside_s, outside_n, outside_s)
     w = int(np.argmax(contrast[0]))
     place = np.arange(len(units.n))
     low, high = inside_s[w] / inside_n[w], outside_s[w] / outside_n[w]
-    mean = np.where((place >= i[w]) & (place < j[w]), low, high).clip(0.01, 0.99)
-    spread = float((units.n * mean * (1 - mean)).sum())
-    dispersion = max(float(((units.s - units.n * mean) ** 2).sum()) / spread, 0.1)
+    fitted = np.where((place >= i[w]) & (place < j[w]), low, high).clip(0.01, 0.99)
+    spread = float((units.n * fitted * (1 - fitted)).sum())
+    dispersion = max(float(((units.s - units.n * fitted) ** 2).sum()) / spread, 0.1)
     near = deviance >= deviance.max() - SPLIT_LIMIT * dispersion
     first, last = min(int(i[near].min()), int(i[w])), int(i[near].max())
-    before_n, before_s = n[0, i[w]], s[0, i[w]]
-    counts = (inside_n[w], inside_s[w], before_n, before_s)
+    counts = (inside_n[w], inside_s[w], n[0, i[w]], s[0, i[w]])
     return Dip(
         _chance(contrast.max(axis=1)),
         _drop(counts),
@@ -181,19 +183,6 @@ def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints) -> Dip:
         counts,
         (int(units.last[first - 1]), int(units.first[last])),
     )
-
-
-def _dip_contrast(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
-    """The smaller of (before - inside) and (after - inside), each standardised as a contrast."""
-    inside_n, inside = n[:, j] - n[:, i], s[:, j] - s[:, i]
-    before_n, after_n = n[:, i], n[:, -1:] - n[:, j]
-    mean = inside / inside_n
-    before = (s[:, i] / before_n - mean) * np.sqrt(inside_n * before_n / (inside_n + before_n))
-    after = ((s[:, -1:] - s[:, j]) / after_n - mean) * np.sqrt(
-        inside_n * after_n / (inside_n + after_n)
-    )
-    out: Floats = np.minimum(before, after)
-    return out
 
 
 def _chance(statistic: Floats) -> float:
@@ -211,8 +200,6 @@ def _two_means(n0: Floats, s0: Floats, n1: Floats, s1: Floats) -> Floats:
 
     def part(s: Floats, n: Floats) -> Floats:
         mean = np.clip(s / n, 1e-9, 1.0 - 1e-9)
-        out: Floats = s * np.log(mean) + (n - s) * np.log1p(-mean)
-        return out
+        return s * np.log(mean) + (n - s) * np.log1p(-mean)
 
-    out: Floats = 2.0 * (part(s0, n0) + part(s1, n1))
-    return out
+    return 2.0 * (part(s0, n0) + part(s1, n1))

@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 MU_FLOOR = 1e-3
 """No curve comes closer to 0 or 1."""

@@ -31,12 +31,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.design.loss_posterior import Posterior, RankCells, Window
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 ENOUGH = 0.95
 """Probability at which a window, or the absence of a loss, is taken as found."""
@@ -94,8 +91,7 @@ def weigh(posterior: Posterior, window: Window, group: Ints, count: int) -> Floa
     def mean(of: Floats) -> Floats:
         summed = np.bincount(group[inside], weights=(share * of)[inside], minlength=count)
         total = np.bincount(group[inside], weights=share[inside], minlength=count)
-        out: Floats = summed / np.maximum(total, 1e-300)
-        return out
+        return summed / np.maximum(total, 1e-300)
 
     cost = mean(posterior.cells.cost)
     rate = np.divide(
@@ -142,5 +138,4 @@ def bins_of(cells: RankCells, edges: Mapping[str, tuple[int, int]]) -> tuple[Int
 
 def _entropy(p: Floats) -> Floats:
     q = np.clip(p, 1e-12, 1.0 - 1e-12)
-    out: Floats = -q * np.log(q) - (1.0 - q) * np.log1p(-q)
-    return out
+    return -q * np.log(q) - (1.0 - q) * np.log1p(-q)

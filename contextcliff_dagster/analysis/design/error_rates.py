@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,6 @@ import numpy as np
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
-from contextcliff_dagster.analysis.design.process_map import mapped
-from contextcliff_dagster.analysis.design.random_curves import (
-    FLAT,
-    KINDS,
-    ORDER,
-    STEP,
-    draw_curve,
-    drops,
-)
 from contextcliff_dagster.analysis.design.simulation import (
     GRADED_CONCENTRATION,
     GRADED_SHARE,
@@ -34,6 +26,14 @@ from contextcliff_dagster.analysis.design.simulation import (
     Drawn,
     simulate,
     simulate_sample,
+)
+from contextcliff_dagster.analysis.design.true_curves import (
+    FLAT,
+    KINDS,
+    ORDER,
+    STEP,
+    draw_curve,
+    drops,
 )
 from contextcliff_dagster.contracts import Verdict
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 ASSUMED = ("baseline", "correlation")
 """What a design does not fix but the model and its answers do."""
 _PERMUTATIONS = 199
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 ALARMS = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP)
 
 
@@ -55,7 +56,7 @@ class Plan:
         design: its ``correlation`` is that of the scores of two questions on one document.
         baseline: mean score at the short end.
         sample: where the sample is drawn already, its documents' tokens, ascending, and questions
-            on each; it stands for the design's bins, questions and pool.
+            on each; in place of the design's bins, questions and pool.
     """
 
     design: Design
@@ -109,19 +110,11 @@ class Calibration:
     unsafe: Rate
     power: Rate
     held: Rate
-    planted: tuple[Planted, ...]
+    planted: list[Planted]
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, JSON-ready."""
-        rates = {
-            name: getattr(self, name)._asdict()
-            for name in ("false_alarms", "unsafe", "power", "held")
-        }
-        rows = [
-            {k: v._asdict() if isinstance(v, Rate | Reach) else v for k, v in asdict(row).items()}
-            for row in self.planted
-        ]
-        return {"simulations": self.simulations, "seed": self.seed, **rates, "planted": rows}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,27 +162,53 @@ def calibrate(
         jobs: processes. With several, call it under ``if __name__ == "__main__"`` in a script.
         on_progress: called with the simulations done and all.
     """
-    one = partial(_simulate, plan, settings, seed)
     runs: list[_Run] = []
-    with mapped(jobs) as over:
-        for run in over(one, range(simulations)):
-            runs.append(run)
-            if on_progress is not None:
-                on_progress(len(runs), simulations)
-    planted = tuple(
+    for run in _mapped(partial(_simulate, plan, settings, seed), range(simulations), jobs):
+        runs.append(run)
+        if on_progress:
+            on_progress(len(runs), simulations)
+    planted = [
         _count(kind, settings.tolerance, [run for run in runs if run.kind == kind])
         for kind in KINDS
-    )
+    ]
     of = {row.kind: row for row in planted}
-    return Calibration(
-        simulations,
-        seed,
-        of[FLAT].found,
-        Rate.of([_unsafe(run) for run in runs if run.truth is not None]),
-        of[STEP].found,
-        Rate.of([run.held for run in runs if run.held is not None]),
-        planted,
-    )
+    unsafe, held = _unsafe(runs), _held(runs)
+    return Calibration(simulations, seed, of[FLAT].found, unsafe, of[STEP].found, held, planted)
+
+
+def _mapped(function: Callable[[int], _Run], numbers: Sequence[int], jobs: int) -> Iterator[_Run]:
+    """`map`, here or over ``jobs`` processes, one thread each: the matrices are small."""
+    if jobs <= 1:
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):
+            yield from map(function, numbers)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_process)
+    try:
+        yield from pool.map(function, numbers, chunksize=5)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin_process() -> None:
+    import ctypes
+    import signal
+
+    from threadpoolctl import threadpool_limits
+
+    # Ctrl-C reaches every process of a terminal; the first one ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threadpool_limits(1)
+    # glibc gives large arrays back to the system at once and fetches them again for the next one:
+    # a fifth of the time. (Other C libraries have no such switch.)
+    with suppress(AttributeError, OSError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
 def _count(kind: str, tolerance: float, runs: Sequence[_Run]) -> Planted:
@@ -198,15 +217,19 @@ def _count(kind: str, tolerance: float, runs: Sequence[_Run]) -> Planted:
         drops(kind, tolerance),
         len(runs),
         Rate.of([run.found for run in runs]),
-        Rate.of([_unsafe(run) for run in runs if run.truth is not None]),
+        _unsafe(runs),
         Rate.of([run.cap is None for run in runs]),
         Reach.of([(run.cap or 0.0) / (run.truth or 1.0) for run in runs]),
-        Rate.of([run.held for run in runs if run.held is not None]),
+        _held(runs),
     )
 
 
-def _unsafe(run: _Run) -> bool:
-    return run.cap is not None and run.truth is not None and run.cap > run.truth + 1e-9
+def _unsafe(runs: Sequence[_Run]) -> Rate:
+    return Rate.of([(run.cap or 0.0) > run.truth + 1e-9 for run in runs if run.truth is not None])
+
+
+def _held(runs: Sequence[_Run]) -> Rate:
+    return Rate.of([run.held for run in runs if run.held is not None])
 
 
 def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) -> _Run:
@@ -219,9 +242,14 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
     fewer = _PERMUTATIONS if settings.confidence <= 0.95 else settings.permutations
     permutations = min(fewer, settings.permutations)
     own = replace(settings, seed=number, resamples=100, permutations=permutations)
-    found = conclude(drawn.documents, own, baseline_of(drawn.documents, own).mean)
-    first = _first_loss(curve, settings, drawn)
-    loss, tokens = found.finding.cliff, found.cap.tokens
+    conclusion = conclude(drawn.documents, own, baseline_of(drawn.documents, own).mean)
+    # All questions of one length have the share of the first.
+    shares = drawn.share[np.searchsorted(drawn.log_length, drawn.log_length)]
+    lost_at = curve.first_loss(
+        settings.tolerance, shares, drawn.log_length, settings.baseline_share
+    )
+    first = None if lost_at is None else int(np.searchsorted(drawn.share, lost_at))
+    loss, tokens = conclusion.finding.cliff, conclusion.cap.tokens
     held = None
     if loss is not None and curve.shape == "step" and first is not None and first > 0:
         # The step lies between the last length before it and the first one after.
@@ -229,28 +257,17 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
         held = bool(loss.location.low <= after + 0.5 and loss.location.high >= before - 0.5)
     return _Run(
         kind,
-        found.finding.verdict in ALARMS,
+        conclusion.finding.verdict in ALARMS,
         None if tokens is None else drawn.share_up_to(tokens),
         None if first is None else first / len(drawn.share),
         held,
     )
 
 
-def _first_loss(curve: Curve, settings: AnalysisSettings, drawn: Drawn) -> int | None:
-    """The first question, in order of length, whose true mean has lost the tolerance."""
-    # All questions of one length have the share of the first.
-    first = np.searchsorted(drawn.log_length, drawn.log_length)
-    share = curve.first_loss(
-        settings.tolerance, drawn.share[first], drawn.log_length, settings.baseline_share
-    )
-    return None if share is None else int(np.searchsorted(drawn.share, share))
-
-
 def describe(plan: Plan) -> dict[str, Any]:
     """The plan as JSON, a drawn sample's documents summed up; ``sha256`` of all but ``ASSUMED``."""
     out: dict[str, Any] = {**asdict(plan.design), "baseline": plan.baseline}
-    out["questions"] = list(plan.design.questions)
-    out["examples"] = plan.examples
+    out |= {"questions": list(plan.design.questions), "examples": plan.examples}
     if plan.sample is not None:
         lengths, questions = plan.sample
         out |= {

@@ -31,6 +31,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
 from contextcliff_dagster.analysis.curves.logistic_family import known_dispersion
+from contextcliff_dagster.analysis.statistics.length_at_loss import rank_groups
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents
@@ -69,8 +70,7 @@ class RankCells:
     def of(self, length_tokens: Ints) -> Ints:
         """The cell of each length; one outside belongs to the nearest."""
         found = np.searchsorted(self.high, length_tokens)
-        out: Ints = np.minimum(found, len(self.high) - 1)
-        return out
+        return np.minimum(found, len(self.high) - 1)
 
 
 def rank_cells(length_tokens: Ints, at_most: int = CELLS) -> RankCells:
@@ -82,9 +82,7 @@ def rank_cells(length_tokens: Ints, at_most: int = CELLS) -> RankCells:
     if not len(length_tokens):
         raise ValueError("no length to cut into cells")
     lengths, counts = np.unique(length_tokens, return_counts=True)
-    middle = np.cumsum(counts) - 0.5 * counts
-    cell = np.minimum((middle / counts.sum() * at_most).astype(np.int64), at_most - 1)
-    _, first = np.unique(cell, return_index=True)
+    _, first = np.unique(rank_groups(counts, at_most), return_index=True)
     last = np.append(first[1:], len(lengths)) - 1
     total = np.add.reduceat(counts, first)
     cost = np.add.reduceat(counts * lengths, first) / total
@@ -212,7 +210,7 @@ def _shifted(of: Floats) -> Floats:
 def _dispersion(
     documents: Documents, cell: Ints, q: Floats, flat: Floats, means: list[Floats]
 ) -> float:
-    """Pearson's, over documents at the likeliest member, shrunk as if 40 documents had said .8."""
+    """Pearson's, over documents at the likeliest member, shrunk as by 40 documents with .8."""
     if not len(documents.n) or known_dispersion(documents):
         return 1.0 if len(documents.n) else _PRIOR_DISPERSION
     if flat.max() >= q.max():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +13,8 @@ CONFIDENCE = 0.95
 """Of the limits that say how exact a simulation is; not of what is simulated."""
 
 
-class Rate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rate:
     """A share of simulations with the 95% limits of its Monte Carlo error (Wilson's; exact ones at
     0 and 1); nulls where there was none to count."""
 
@@ -32,7 +33,8 @@ class Rate(NamedTuple):
         return cls(count, runs, count / runs, low, high)
 
 
-class Reach(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Reach:
     """Caps as shares of the samples that are safe in truth, no cap counting as 0: quartiles, and
     95% limits of the median (by its order statistics)."""
 

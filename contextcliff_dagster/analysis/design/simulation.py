@@ -76,8 +76,10 @@ class Drawn:
 def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
     """One sample of ``design`` where the truth is ``curve``."""
     pool = simulate_pool(design, curve, rng)
-    asked = _draw(design, len(pool.score), rng)
-    return Drawn(pool.documents(asked), pool.share, np.log(pool.length_tokens))
+    # `per_bin` questions of every quantile bin
+    cuts = (np.arange(design.bins + 1) * len(pool.score) / design.bins).astype(np.int64)
+    parts = [a + rng.permutation(b - a)[: design.per_bin] for a, b in pairwise(cuts)]
+    return pool.drawn(np.sort(np.concatenate(parts)))
 
 
 def simulate_sample(
@@ -91,27 +93,7 @@ def simulate_sample(
     """
     document = np.repeat(np.arange(len(lengths)), questions)
     pool = _answered(lengths, document, design, curve, rng)
-    everything = np.arange(len(document))
-    return Drawn(pool.documents(everything), pool.share, np.log(pool.length_tokens))
-
-
-def _pool(design: Design, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Lengths of the pool's documents, ascending (D), and each question's document (Q)."""
-    wanted = design.bins * design.per_bin if design.pool is None else design.pool
-    low, high = design.questions
-    questions = rng.integers(low, high + 1, size=wanted // low + 1)
-    questions = questions[: int(np.searchsorted(np.cumsum(questions), wanted)) + 1]
-    lengths = np.exp(rng.normal(np.log(8_000.0), design.log_sd, len(questions)))
-    lengths = np.sort(np.maximum(lengths.round(), 1.0)).astype(np.int64)
-    return lengths, np.repeat(np.arange(len(questions)), questions)
-
-
-def _draw(design: Design, count: int, rng: np.random.Generator) -> Ints:
-    """Positions of the drawn questions: ``per_bin`` of every quantile bin, ascending."""
-    cuts = (np.arange(design.bins + 1) * count / design.bins).astype(np.int64)
-    parts = [a + rng.permutation(b - a)[: design.per_bin] for a, b in pairwise(cuts)]
-    out: Ints = np.sort(np.concatenate(parts))
-    return out
+    return pool.drawn(np.arange(len(document)))
 
 
 def _spread(mean: Floats, correlation: float, rng: np.random.Generator) -> Floats:
@@ -120,8 +102,7 @@ def _spread(mean: Floats, correlation: float, rng: np.random.Generator) -> Float
         return mean
     prior = 1.0 / correlation - 1.0
     inside = np.clip(mean, _EDGE, 1.0 - _EDGE)
-    out: Floats = rng.beta(inside * prior, (1.0 - inside) * prior)
-    return out
+    return rng.beta(inside * prior, (1.0 - inside) * prior)
 
 
 def _scores(
@@ -164,10 +145,21 @@ class Pool:
             bool(np.isin(scores, (0.0, 1.0)).all()),
         )
 
+    def drawn(self, asked: Ints) -> Drawn:
+        """The questions ``asked`` as a sample of this pool."""
+        return Drawn(self.documents(asked), self.share, np.log(self.length_tokens))
+
 
 def simulate_pool(design: Design, curve: Curve, rng: np.random.Generator) -> Pool:
     """Answers to the whole pool of ``design``, for samples that are drawn step by step."""
-    return _answered(*_pool(design, rng), design, curve, rng)
+    wanted = design.bins * design.per_bin if design.pool is None else design.pool
+    low, high = design.questions
+    questions = rng.integers(low, high + 1, size=wanted // low + 1)
+    questions = questions[: int(np.searchsorted(np.cumsum(questions), wanted)) + 1]
+    lengths = np.exp(rng.normal(np.log(8_000.0), design.log_sd, len(questions)))
+    lengths = np.sort(np.maximum(lengths.round(), 1.0)).astype(np.int64)
+    document = np.repeat(np.arange(len(questions)), questions)
+    return _answered(lengths, document, design, curve, rng)
 
 
 def _answered(

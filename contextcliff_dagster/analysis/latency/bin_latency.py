@@ -16,14 +16,14 @@ from contextcliff_dagster.contracts.results.metrics import (
     ExcludedCalls,
     Latency,
 )
-from contextcliff_dagster.contracts.results.metrics import LengthLaw as FittedLaw
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.contracts.arrays import Bools, Floats
 
-KINDS = ("ttft", "duration")
+KINDS = {"ttft": "time to first token", "duration": "time to the full answer"}
 NOT_OURS = 0.10
 """A call is left out where more than this share of its prompt came from a cache, or where it may
 have waited (in the engine, or for our own event loop) for more than this share of its time."""
@@ -56,18 +56,19 @@ class Canary:
         """The law and what it rests on; ``None`` where no time was measured."""
         if not self.calls and self.excluded == ExcludedCalls(0, 0, 0):
             return None
-        fitted = None
-        if (law := self.law) is not None:
-            fitted = FittedLaw(law.base_ms, law.ms_per_1k, law.ms_per_1k_squared)
-        return Latency(fitted, self.calls, self.excluded)
+        return Latency(self.law, self.calls, self.excluded)
 
 
-def canary(calls: pd.DataFrame, kind: str) -> Canary:
-    """Hold ``kind`` of all answered calls against the length of their documents."""
+def canaries_of(sample: Sample) -> dict[str, Canary]:
+    """Times of all answered calls against the length of their documents, by kind."""
+    return {kind: _canary(sample.calls, kind) for kind in KINDS}
+
+
+def _canary(calls: pd.DataFrame, kind: str) -> Canary:
     ms = calls[f"{kind}_ms"].where(calls["answered"]).to_numpy(np.float64)
     there = np.isfinite(ms) & (ms > 0)
     tolerated = NOT_OURS * np.where(there, ms, np.nan)
-    # Comparisons with NaN are false: what nobody tells excludes nothing.
+    # Comparisons with NaN are false: an unknown value excludes nothing.
     reasons = {
         "cached": _above(calls["cached_tokens"], NOT_OURS * calls["prompt_tokens"]),
         "queued": _above(calls["queue_ms"], tolerated),
@@ -86,8 +87,7 @@ def canary(calls: pd.DataFrame, kind: str) -> Canary:
 
 
 def _above(column: pd.Series[Any], limit: Any) -> Bools:
-    above: Bools = column.to_numpy(np.float64) > np.asarray(limit, dtype=np.float64)
-    return above
+    return column.to_numpy(np.float64) > np.asarray(limit, dtype=np.float64)
 
 
 def spread_of(excess: Floats) -> Excess | None:
@@ -100,26 +100,21 @@ def spread_of(excess: Floats) -> Excess | None:
     n = len(known)
     if not n:
         return None
-    q25, median, q75 = np.quantile(known, (0.25, 0.5, 0.75))
-    rank = _outer_rank(n)
-    return Excess(
-        n=n,
-        median=float(median),
-        ci_low=None if rank is None else float(known[rank - 1]),
-        ci_high=None if rank is None else float(known[n - rank]),
-        iqr=float(q75 - q25),
-    )
-
-
-def _outer_rank(n: int) -> int | None:
-    """Largest r whose order statistics r and n + 1 - r hold the median in at least 95%."""
     from scipy.stats import binom
 
+    q25, median, q75 = np.quantile(known, (0.25, 0.5, 0.75))
+    # The largest rank r whose order statistics r and n + 1 - r hold the median in at least 95%:
     # P(fewer than r of n lie below the median) <= 2.5%.
     rank = int(binom.ppf(0.025, n, 0.5))
     while rank > 0 and binom.cdf(rank - 1, n, 0.5) > 0.025:
         rank -= 1
-    return rank or None
+    return Excess(
+        n=n,
+        median=float(median),
+        ci_low=float(known[rank - 1]) if rank else None,
+        ci_high=float(known[n - rank]) if rank else None,
+        iqr=float(q75 - q25),
+    )
 
 
 def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
@@ -128,8 +123,8 @@ def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
     ``bins``: key and excess of each.
     """
     sentences = []
-    for kind, words in (("ttft", "Time to first token"), ("duration", "Time to the full answer")):
-        excesses = [(bin, by.ttft if kind == "ttft" else by.duration) for bin, by in bins]
+    for kind, words in KINDS.items():
+        excesses: list[tuple[str, Excess | None]] = [(bin, getattr(by, kind)) for bin, by in bins]
         slow = [
             f"{bin} {excess.median:+.0%} [{excess.ci_low:+.0%}, {excess.ci_high:+.0%}], "
             f"n = {excess.n}"
@@ -137,5 +132,5 @@ def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
             if excess is not None and excess.ci_low is not None and excess.ci_low > WORTH_A_WARNING
         ]
         if slow:
-            sentences.append(f"{words} is higher than expected: {', '.join(slow)}.")
+            sentences.append(f"{words.capitalize()} is higher than expected: {', '.join(slow)}.")
     return sentences

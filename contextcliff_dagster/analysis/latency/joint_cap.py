@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.latency.bin_latency import KINDS
 from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
 from contextcliff_dagster.contracts.results.cliffs import JointCap
 from contextcliff_dagster.contracts.results.metrics import SlowdownByKind, SlowdownTest
@@ -31,10 +32,10 @@ def slowdowns_of(
     calls = sample.calls
     lengths = calls["length_tokens"].to_numpy(np.float64)
     documents = calls["document_id"].to_numpy() if sample.documents_known else None
-    found: dict[str, SlowdownTest | None] = {}
+    tests: dict[str, SlowdownTest | None] = {}
     for kind, canary in canaries.items():
         usable = np.isfinite(canary.excess)
-        found[kind] = find_slowdown(
+        tests[kind] = find_slowdown(
             *by_document(
                 lengths[usable],
                 calls[f"{kind}_ms"].to_numpy(np.float64)[usable],
@@ -44,7 +45,7 @@ def slowdowns_of(
             permutations=settings.permutations,
             seed=settings.seed,
         )
-    return SlowdownByKind(**found)
+    return SlowdownByKind(**tests)
 
 
 def by_document(
@@ -67,10 +68,8 @@ def by_document(
 def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
     """A sentence per kind of time that has a slowdown."""
     sentences = []
-    for test, words in (
-        (tests.ttft, "time to first token"),
-        (tests.duration, "time to the full answer"),
-    ):
+    for kind, words in KINDS.items():
+        test = getattr(tests, kind)
         if test is None or test.slowdown is None:
             continue
         slow = test.slowdown

@@ -8,16 +8,17 @@ Rousseeuw and Van Driessen 2006, Data Mining and Knowledge Discovery 12, 29-45).
 over all calls that lie within 2.5 SDs follows.
 
 The simplest of a, a + b L and the whole law is taken whose best half scatters at most 1.15 times as
-much as that of the whole law: a parabola would bend into a slow tail. How it does beside the lines
+much as that of the whole law: a parabola would bend into a slow tail. Compared with the lines
 of Theil and Sen and of Siegel: `benchmarks/latency_canary.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from contextcliff_dagster.contracts.results.metrics import LengthLaw as FittedLaw
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
@@ -34,13 +35,8 @@ _EXACT = 1e-9
 """A relative error below this is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class LengthLaw:
+class LengthLaw(FittedLaw):
     """``base_ms`` + ``ms_per_1k`` K + ``ms_per_1k_squared`` K^2 with K = length in 1,000 tokens."""
-
-    base_ms: float
-    ms_per_1k: float
-    ms_per_1k_squared: float
 
     def __call__(self, length_tokens: Floats) -> Floats:
         """Time in ms at each length; above 0."""
@@ -106,8 +102,7 @@ def _least_squares(relative: Floats, target: Floats | None = None) -> Floats:
     """Coefficients >= 0 that bring ``relative @ beta`` closest to ``target`` (default: ones)."""
     from scipy.optimize import nnls
 
-    found: Floats = nnls(relative, np.ones(len(relative)) if target is None else target)[0]
-    return found
+    return nnls(relative, np.ones(len(relative)) if target is None else target)[0]
 
 
 def _reweighted(design: Floats, times: Floats, beta: Floats) -> Floats:
@@ -115,8 +110,7 @@ def _reweighted(design: Floats, times: Floats, beta: Floats) -> Floats:
     from scipy.stats import norm
 
     def ratio(of: Floats) -> Floats:
-        log: Floats = np.log(times / np.maximum(design @ of, 1e-12))
-        return log
+        return np.log(times / np.maximum(design @ of, 1e-12))
 
     best = np.argsort(np.abs(1.0 - (design @ beta) / times))[: max(len(times) // 2, 1)]
     beta = beta * float(np.exp(np.median(ratio(beta)[best])))

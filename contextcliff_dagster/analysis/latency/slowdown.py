@@ -30,10 +30,7 @@ from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
 from contextcliff_dagster.contracts.results.metrics import Slowdown, SlowdownTest
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 LEAST_CALLS = 30
 LEAST_SLOWDOWN = 0.10
@@ -78,7 +75,7 @@ def find_slowdown(
     p_value = _chance(design, law, residual, beyond, permutations, seed)
     if p_value > alpha:
         return SlowdownTest(p_value, None)
-    return SlowdownTest(p_value, _locate(design, log_ms, lengths, places, beyond, law, p_value))
+    return SlowdownTest(p_value, _locate(design, log_ms, lengths, places, law, p_value))
 
 
 def _places(lengths: Floats) -> Ints:
@@ -95,15 +92,13 @@ def _places(lengths: Floats) -> Ints:
 
 def _law(design: Floats, theta: Floats) -> Floats:
     """a + b L + c L^2 of parameter sets (K, 3) at all calls: (K, N)."""
-    out: Floats = np.exp(theta) @ design.T
-    return out
+    return np.exp(theta) @ design.T
 
 
 def _start(design: Floats, log_ms: Floats) -> Floats:
     """Log coefficients (1, 3) that share the median time at median length between the terms."""
     middle = np.median(np.exp(log_ms)[:, None] / design, axis=0)
-    out: Floats = np.log(np.maximum(middle / 3.0, 1e-12))[None, :]
-    return out
+    return np.log(np.maximum(middle / 3.0, 1e-12))[None, :]
 
 
 def _fit(
@@ -123,8 +118,7 @@ def _fit(
     eye = np.eye(terms)
 
     def off(at: Floats, by: Floats) -> Floats:
-        out: Floats = log_ms - np.log(_law(design, at)) - by[:, None] * step
-        return out
+        return log_ms - np.log(_law(design, at)) - by[:, None] * step
 
     residual = off(theta, shift)
     sums = np.square(residual).sum(axis=1)
@@ -181,11 +175,11 @@ def _locate(
     log_ms: Floats,
     lengths: Floats,
     places: Ints,
-    beyond: Floats,
     law: Floats,
     p_value: float,
 ) -> Slowdown | None:
     """The most likely place, those nearly as likely, and the factor beyond it."""
+    beyond = (np.arange(len(lengths)) >= places[:, None]).astype(np.float64)
     some = np.unique(np.linspace(0, len(places) - 1, _COARSE_PLACES).round().astype(np.int64))
     theta, shift, sums = _fit(design, log_ms, beyond[some], law, delta=True)
     # Then with stalls limited against the fit that has the change (against the plain law the slow

@@ -16,44 +16,50 @@ import numpy as np
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import cap_at, conclude
-from contextcliff_dagster.analysis.cliff.verdict import Finding, Loss
 from contextcliff_dagster.analysis.cliff.zones import zones_of
-from contextcliff_dagster.analysis.confounds.summary import judge_questions
-from contextcliff_dagster.analysis.curves.fitted_curve import Estimate, curve_band, fitted_mean
-from contextcliff_dagster.analysis.latency.bin_latency import slow_bins_warning
+from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
+from contextcliff_dagster.analysis.confounds.evidence_position import (
+    evidence_curve,
+    evidence_sentence,
+)
+from contextcliff_dagster.analysis.confounds.levels import compare_levels
+from contextcliff_dagster.analysis.curves.fitted_curve import curve_band, fitted_mean
+from contextcliff_dagster.analysis.latency.bin_latency import canaries_of, slow_bins_warning
 from contextcliff_dagster.analysis.latency.joint_cap import (
     joint_cap,
     slowdown_sentences,
     slowdowns_of,
 )
 from contextcliff_dagster.analysis.profile.bin_statistics import (
+    bin_metrics,
     bin_statistics,
-    canaries_of,
     latency_excess,
+    totals_of,
 )
-from contextcliff_dagster.analysis.profile.call_totals import bin_metrics, totals_of
 from contextcliff_dagster.analysis.profile.context import ModelProfile, ProfileContext
 from contextcliff_dagster.analysis.profile.data_warnings import data_warnings
 from contextcliff_dagster.analysis.records.samples import Sample, clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.robustness.cap_in_prompt_tokens import cap_in_prompt_tokens
 from contextcliff_dagster.analysis.robustness.other_detectors import second_opinions
 from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
 from contextcliff_dagster.analysis.robustness.sample_size import required_sample_size
 from contextcliff_dagster.analysis.robustness.sensitivity import sensitivity
 from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_rules
-from contextcliff_dagster.analysis.robustness.token_ratio import token_ratio, unequal_sentence
+from contextcliff_dagster.analysis.robustness.token_ratio import (
+    cap_in_prompt_tokens,
+    token_ratio,
+    unequal_sentence,
+)
 from contextcliff_dagster.analysis.robustness.variance_signal import (
     variance_sentence,
     variance_signal,
 )
-from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin, Verdict
+from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin
 from contextcliff_dagster.contracts.results import Cliffs, Metrics
 from contextcliff_dagster.contracts.results.cliffs import (
     CapAtTolerance,
     Cliff,
     CriticalThreshold,
-    CurvePoint,
     ScoreName,
     VarianceSignal,
 )
@@ -62,6 +68,8 @@ from contextcliff_dagster.contracts.results.metrics import Calls, LatencyByKind,
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from contextcliff_dagster.analysis.cliff.verdict import Finding
 
 __all__ = ["AnalysisSettings", "ModelProfile", "ProfileContext", "profile_model"]
 
@@ -102,23 +110,38 @@ def profile_model(
         [r.mean for r in scored if r.mean is not None],
         baseline=baseline.mean,
     )
-    questions = judge_questions(sample, finding, settings, context.controls)
+    audit = audit_confounds(sample, finding, settings, context.controls)
+    by_position = evidence_curve(sample, "evidence_position", settings)
+    by_distance = evidence_curve(sample, "inter_evidence_tokens", settings)
     ratio = token_ratio(sample)
-    unequal = unequal_sentence(ratio, context.tokenizer) if ratio else None
+    scatter = _variance_signal(sample, finding, settings)
     warnings = [
         *sample.warnings,
         *context.warnings,
-        *([unequal] if unequal else []),
+        unequal_sentence(ratio, context.tokenizer),
         *finding.warnings,
-        *questions.warnings,
+        *audit.warnings,
+        evidence_sentence(by_position, settings.confidence),
+        evidence_sentence(by_distance, settings.confidence),
         *data_warnings(sample, rows, finding, cap, context),
         *definition_warnings,
         *slow_warnings,
+        variance_sentence(scatter),
     ]
-    scatter = _variance_signal(sample, finding, settings)
-    if (sentence := variance_sentence(scatter)) is not None:
-        warnings.append(sentence)
-    cliff = _loss(finding.cliff)
+    window = context.window_tokens
+    cliff = critical = None
+    if (loss := finding.cliff) is not None:
+        location, low, high = loss.location.tokens
+        critical = CriticalThreshold(location, location / window if window else None)
+        cliff = Cliff(
+            location_tokens=location,
+            ci_low=low,
+            ci_high=high,
+            drop=loss.drop.value,
+            drop_ci_low=loss.drop.low,
+            drop_ci_high=loss.drop.high,
+            p_value=loss.p_value,
+        )
     # These take most of the time, and NumPy's loops let two threads use two cores.
     with ThreadPoolExecutor(1) as pool:
         more = pool.submit(
@@ -130,8 +153,8 @@ def profile_model(
                 second_opinions, documents, rows, baseline, tolerance, verdict, cliff
             )
             varied = sensitivity(sample, documents, conclusion, settings, context.primary)
+            levels = compare_levels(sample, settings)
     head = _head(sample, settings, context)
-    examples = sample.examples
     cliffs = Cliffs(
         **head,
         score=ScoreName(context.score_name, 1),
@@ -139,7 +162,7 @@ def profile_model(
         safe_cap_tokens=cap.tokens,
         safe_cap_reason=cap.reason,
         cap_prompt_tokens=cap_in_prompt_tokens(sample.calls, cap.tokens),
-        critical_threshold=_critical_threshold(cliff, context.window_tokens),
+        critical_threshold=critical,
         confidence=settings.confidence,
         tolerance=settings.tolerance,
         caps_by_tolerance=[
@@ -149,28 +172,25 @@ def profile_model(
         certify=more.result(),
         baseline=baseline,
         cliff=cliff,
-        zones=zones_of(
-            finding,
-            cap.tokens,
-            examples["length_tokens"].to_numpy(np.int64),
-            examples["score"].to_numpy(np.float64),
-        ),
-        curve=_curve(finding, settings),
+        zones=zones_of(finding, cap.tokens, sample),
+        curve=[]
+        if finding.refined is None
+        else curve_band(finding.refined, settings.confidence, finding.dip_window, finding.visible),
         bins=rows,
-        rules=threshold_rules(rows, context.window_tokens),
+        rules=threshold_rules(rows, window),
         definitions=definitions,
         detectors=others.result() if settings.second_opinions else [],
         sensitivity=varied if settings.second_opinions else [],
         variance_signal=scatter,
         token_ratio=ratio,
         joint_cap=joint_cap(cap.tokens, slowdowns.ttft),
-        confounds=questions.confounds,
-        mix=questions.mix,
-        controls=questions.controls,
-        by_position=questions.by_position,
-        by_distance=questions.by_distance,
-        levels=questions.levels,
-        warnings=warnings,
+        confounds=audit.confounds,
+        mix=audit.mix,
+        controls=audit.controls,
+        by_position=by_position,
+        by_distance=by_distance,
+        levels=levels if settings.second_opinions else [],
+        warnings=[sentence for sentence in warnings if sentence is not None],
     )
     metrics = Metrics(
         **head,
@@ -179,7 +199,7 @@ def profile_model(
         totals=totals_of(sample.calls),
         latency=LatencyByKind(canaries["ttft"].latency(), canaries["duration"].latency()),
         variance_signal=scatter,
-        mix=questions.mix,
+        mix=audit.mix,
         slowdown=slowdowns,
         bins=[
             bin_metrics(row, excess, i, sample)
@@ -196,14 +216,11 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
     planned = len(sample.calls)
     unanswered = int((~sample.calls["answered"]).sum())
     given = dict(context.provenance)
+    versions = {"contextcliff-dagster": _version(), "numpy": np.__version__}
     provenance = {
         **given,
         "hashes": dict(given.get("hashes", {})),
-        "versions": {
-            "contextcliff-dagster": _version(),
-            "numpy": np.__version__,
-            **given.get("versions", {}),
-        },
+        "versions": {**versions, **given.get("versions", {})},
         "seeds": {"analysis": settings.seed, **given.get("seeds", {})},
         "times": dict(given.get("times", {})),
     }
@@ -235,36 +252,6 @@ def _version() -> str:
         return "uninstalled"
 
 
-def _loss(loss: Loss | None) -> Cliff | None:
-    if loss is None:
-        return None
-
-    def tokens(estimate: Estimate) -> tuple[int, int, int]:
-        return round(estimate.value), int(estimate.low), int(np.ceil(estimate.high))
-
-    location, low, high = tokens(loss.location)
-    return Cliff(
-        location_tokens=location,
-        ci_low=low,
-        ci_high=high,
-        drop=loss.drop.value,
-        drop_ci_low=loss.drop.low,
-        drop_ci_high=loss.drop.high,
-        p_value=loss.p_value,
-    )
-
-
-def _curve(finding: Finding, settings: AnalysisSettings) -> list[CurvePoint]:
-    if finding.refined is None:
-        return []
-    fit, flat = finding.refined, not finding.visible
-    return curve_band(fit, settings.confidence, _window(finding), flat=flat)
-
-
-def _window(finding: Finding) -> tuple[int, int] | None:
-    return finding.degraded if finding.verdict is Verdict.DIP else None
-
-
 def _variance_signal(
     sample: Sample, finding: Finding, settings: AnalysisSettings
 ) -> VarianceSignal:
@@ -275,14 +262,7 @@ def _variance_signal(
         examples["document"].to_numpy(np.int64),
         lengths,
         examples["score"].to_numpy(np.float64),
-        None if fit is None else fitted_mean(fit, lengths, _window(finding)),
+        None if fit is None else fitted_mean(fit, lengths, finding.dip_window),
         permutations=settings.permutations,
         seed=settings.seed,
     )
-
-
-def _critical_threshold(cliff: Cliff | None, window: int | None) -> CriticalThreshold | None:
-    if cliff is None:
-        return None
-    tokens = cliff.location_tokens
-    return CriticalThreshold(tokens, tokens / window if window else None)

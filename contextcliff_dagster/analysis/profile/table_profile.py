@@ -1,15 +1,14 @@
 """A table of mean scores by length, without the answers behind it, to the same result.
 
-What the means alone say, other people's definitions (`effective_lengths`), is said of every table.
+What the means alone show, other people's definitions (`effective_lengths`), every table gets.
 A verdict needs to know how sure a mean is. Where every length states its n, the n are taken as
 independent examples scored 0 or 1 with the stated mean: no scores in [0, 1] of that mean scatter
-more, so graded scores are only told with more caution than they deserve. Questions that share a
+more, so graded scores only get more caution than they need. Questions that share a
 document do scatter more, and no table shows it: the result says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_r
 from contextcliff_dagster.analysis.statistics.intervals import exact_interval
 from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results.cliffs import Baseline, Zone
-from contextcliff_dagster.contracts.results.fields import BinResult
+from contextcliff_dagster.contracts.results.fields import BinResult, nulls
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 MOST_EXAMPLES = 1_000_000
-"""Of more, this many stand for all, in proportion: the verdict is more cautious, not slower."""
+"""Of more, this many represent all, in proportion: the verdict is more cautious, not slower."""
 
 ASSUMED = (
     "The table gives only means and n: each n is taken as that many independent examples scored 0 "
@@ -50,22 +49,30 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
     ``threshold`` in place of .856. Without n at every length the verdict is ``insufficient_data``,
     and only lengths with n have an interval.
     """
-    bins = _bins(table)
+    tokens = table.length_tokens.tolist()
+    bins = [
+        LengthBin(f"b{i:02d}", low, high, low, low, low, 0, 0)
+        for i, (low, high) in enumerate(pairwise([*tokens, tokens[-1] + 1]))
+    ]
     known = bool(np.isfinite(table.n).all())
     result = profile_model(examples_of(table), bins, settings, context).cliffs
     rows = [_row(table, i, b, settings) for i, b in enumerate(bins)]
     definitions, warnings = effective_lengths(
-        table.length_tokens.tolist(),
+        tokens,
         table.mean.tolist(),
         base_score=table.base_score,
         threshold=table.threshold,
     )
     baseline = _baseline(table, result.baseline.to_tokens if known else None, settings)
-    said = [*context.warnings]
+    own_warnings = [*context.warnings]
     if known:
-        said += [ASSUMED, *_of_verdict(result.warnings, context.warnings)]
-        if table.base_score is not None and not _near(table.base_score, baseline):
-            said.append(
+        # Not those on scores that no table has, nor on definitions.
+        other = ("ruler_", "nolima_", "mecw_", "drop_", "All scores of")
+        of_verdict = [text for text in result.warnings if text not in context.warnings]
+        own_warnings += [ASSUMED, *(text for text in of_verdict if not text.startswith(other))]
+        low, high = baseline.ci_low or 0.0, baseline.ci_high or 0.0
+        if table.base_score is not None and not low <= table.base_score <= high:
+            own_warnings.append(
                 f"The base score {table.base_score:.3f} differs from the shortest lengths' "
                 f"({baseline.mean:.3f}): the definitions use it, verdict and cap do not."
             )
@@ -75,7 +82,7 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
             result,
             safe_cap_reason=f"The table gives no n for {without} of its {len(table.n)} lengths: "
             "the means have no known precision and support neither a verdict nor a cap.",
-            detectors=[],  # nothing was there to look at
+            detectors=[],
             sensitivity=[],
         )
     return replace(
@@ -86,16 +93,8 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
         bins=rows,
         rules=threshold_rules(rows, context.window_tokens),
         definitions=definitions,
-        warnings=[*said, *warnings],
+        warnings=[*own_warnings, *warnings],
     )
-
-
-def _bins(table: MeansTable) -> list[LengthBin]:
-    tokens = table.length_tokens.tolist()
-    return [
-        LengthBin(f"b{i:02d}", low, high, low, low, low, 0, 0)
-        for i, (low, high) in enumerate(pairwise([*tokens, tokens[-1] + 1]))
-    ]
 
 
 def examples_of(table: MeansTable) -> pd.DataFrame:
@@ -111,14 +110,9 @@ def examples_of(table: MeansTable) -> pd.DataFrame:
     n = np.maximum(table.n * min(1.0, MOST_EXAMPLES / table.n.sum()), 1.0).astype(np.int64)
     hits = np.diff(np.round(np.cumsum(n * table.mean)), prepend=0.0).astype(np.int64)
     hits = np.clip(hits, 0, n)
-    outcomes = np.tile([1.0, 0.0], len(n))
     counts = np.column_stack([hits, n - hits]).ravel()
-    return pd.DataFrame(
-        {
-            "length_tokens": np.repeat(table.length_tokens, n),
-            "score": np.repeat(outcomes, counts),
-        }
-    )
+    scores = np.repeat(np.tile([1.0, 0.0], len(n)), counts)
+    return pd.DataFrame({"length_tokens": np.repeat(table.length_tokens, n), "score": scores})
 
 
 def _row(
@@ -126,10 +120,10 @@ def _row(
 ) -> BinResult:
     n, mean = float(table.n[index]), float(table.mean[index])
     low, high = _interval(mean, n, settings)
-    return BinResult(
+    return nulls(
+        BinResult,
         bin=length_bin.bin,
         n=0 if np.isnan(n) else int(n),
-        n_documents=None,
         edge_low=length_bin.edge_low,
         edge_high=length_bin.edge_high,
         min_tokens=length_bin.min_tokens,
@@ -138,18 +132,8 @@ def _row(
         mean=mean,
         ci_low=low,
         ci_high=high,
-        sd=None,
-        variance=None,
-        failure_rate=None,
-        failures=None,
         missing=0,
         ci_width=None if low is None or high is None else high - low,
-        rolling_variance=None,
-        bimodality=None,
-        instability=None,
-        ttft_excess=None,
-        ttft_ms=None,
-        duration_ms=None,
     )
 
 
@@ -178,16 +162,5 @@ def _baseline(table: MeansTable, to_tokens: int | None, settings: AnalysisSettin
 
 def _mean_within(table: MeansTable, zone: Zone) -> float | None:
     tokens = table.length_tokens
-    inside = (tokens >= zone.from_tokens) & (tokens < zone.to_tokens)
+    inside = (zone.from_tokens <= tokens) & (tokens < zone.to_tokens)
     return float(np.average(table.mean[inside], weights=table.n[inside])) if inside.any() else None
-
-
-def _near(base_score: float, baseline: Baseline) -> bool:
-    low, high = baseline.ci_low, baseline.ci_high
-    return low is not None and high is not None and low <= base_score <= high
-
-
-def _of_verdict(warnings: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Warnings on verdict and cap; not those on scores that no table has, nor on definitions."""
-    other = ("ruler_", "nolima_", "mecw_", "drop_", "All scores of")
-    return [text for text in warnings if text not in given and not text.startswith(other)]

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.records.categories import categories_of
-from contextcliff_dagster.analysis.records.replicates import EVIDENCE, average_replicates
+from contextcliff_dagster.analysis.records.examples import (
+    EVIDENCE,
+    average_replicates,
+    categories_of,
+)
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError, LengthBin
 from contextcliff_dagster.contracts.results.fields import Missing
 
@@ -135,9 +138,9 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     for needed in ("length_tokens", "score"):
         if needed not in records.columns:
-            found = ", ".join(map(str, records.columns)) or "none"
+            present = ", ".join(map(str, records.columns)) or "none"
             raise ContextCliffError(
-                f"The records have no column {needed!r}; columns found: {found}."
+                f"The records have no column {needed!r}; columns found: {present}."
             )
     texts = {name: _ranked(records, name) for name in _TEXTS}
     texts |= categories_of(records)
@@ -257,5 +260,4 @@ def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
     last = len(bins) - 1
     below = (lengths < highs[place]) | ((place == last) & (lengths <= highs[place]))
     by_length = np.where((lengths >= lows[place]) & below, place, -1)
-    out: Ints = np.where(named >= 0, named, by_length)
-    return out
+    return np.where(named >= 0, named, by_length)

@@ -40,13 +40,11 @@ from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Detector
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.records.samples import Documents
+    from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff
     from contextcliff_dagster.contracts.results.fields import BinResult
 
-    Floats = NDArray[np.float64]
 
 LEAST_STEP = 0.15
 """Share of the baseline that the largest fall of ``ruptures`` must lose."""

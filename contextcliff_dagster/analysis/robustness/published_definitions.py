@@ -23,6 +23,7 @@ NOLIMA_SHARE = 0.85
 MECW_LOSS = 0.05
 BLUEPRINT_LOSS = 0.30
 LONGSCORE_BASE_TOKENS = 6_000
+_NO_LONGSCORE = LongScore(None, [], [], None)
 
 
 def effective_lengths(
@@ -53,21 +54,14 @@ def effective_lengths(
     """
     if not len(lengths):
         empty = EffectiveLength(None, None, None)
-        return Definitions(empty, empty, empty, empty, _no_longscore()), []
+        return Definitions(empty, empty, empty, empty, _NO_LONGSCORE), []
     base = scores[0] if base_score is None else base_score
-    drop_base = base if baseline is None else baseline
-    thresholds = dict(
-        zip(
-            _THRESHOLD_RULES,
-            (
-                RULER_THRESHOLD if threshold is None else threshold,
-                NOLIMA_SHARE * base,
-                (1 - MECW_LOSS) * base,
-                (1 - BLUEPRINT_LOSS) * drop_base,
-            ),
-            strict=True,
-        )
-    )
+    thresholds = {
+        "ruler_85_6": RULER_THRESHOLD if threshold is None else threshold,
+        "nolima_0_85": NOLIMA_SHARE * base,
+        "mecw_5pct": (1 - MECW_LOSS) * base,
+        "drop_30pct": (1 - BLUEPRINT_LOSS) * (base if baseline is None else baseline),
+    }
     warnings: list[str] = []
     if base <= 0:
         warnings.append(
@@ -78,8 +72,7 @@ def effective_lengths(
     for name, level in thresholds.items():
         meets = [score >= level - 1e-9 for score in scores]
         if name in ("mecw_5pct", "drop_30pct"):
-            first_failure = meets.index(False) if False in meets else len(meets)
-            last = first_failure - 1
+            last = (meets.index(False) if False in meets else len(meets)) - 1
         else:
             last = max((i for i, good in enumerate(meets) if good), default=-1)
             if not all(meets[: last + 1]):
@@ -94,16 +87,13 @@ def effective_lengths(
     return Definitions(**out, longscore=_longscore(lengths, scores)), warnings
 
 
-_THRESHOLD_RULES = ("ruler_85_6", "nolima_0_85", "mecw_5pct", "drop_30pct")
-
-
 def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> LongScore:
     short = sum(length <= LONGSCORE_BASE_TOKENS for length in lengths)
     if short in (0, len(lengths)):
         short = 1
     base = sum(scores[:short]) / short
     if base <= 0:
-        return _no_longscore()
+        return _NO_LONGSCORE
     longer = [
         LongScoreAt(int(length), float((score - base) / base))
         for length, score in zip(lengths[short:], scores[short:], strict=True)
@@ -114,7 +104,3 @@ def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> LongScore:
         longer,
         sum(one.value for one in longer) / len(longer) if longer else None,
     )
-
-
-def _no_longscore() -> LongScore:
-    return LongScore(None, [], [], None)

@@ -8,14 +8,15 @@ gets its cap like the real one; the cap to expect is the median, the n that is n
 on a grid of doublings at which at least four of five are certified.
 
 Eight draws an n, so that it takes about a second: an n that is off by one doubling is no surprise.
-A loss that the data do not show yet is not foreseen: where a flat curve stands in for a slow
+A loss that the data do not show yet is not foreseen: where a flat curve replaces a slow
 decline, less will be certified than expected. How near it comes: docs/method.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,13 +31,11 @@ from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Certify, MoreData
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pandas as pd
 
     from contextcliff_dagster.analysis.cliff.verdict import Finding
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 CHANCE = 0.80
 """Of certifying, at the n that is called needed."""
@@ -68,18 +67,18 @@ def required_sample_size(
         calls: of the sample; ``prompt_tokens`` and ``cost_usd`` tell what an example costs.
         bins: that hold examples.
     """
-    nothing = Certify(n_needed=None)
     if not settings.second_opinions or finding.evidence is None or not bins:
-        return nothing
+        return Certify(n_needed=None)
     if finding.verdict is Verdict.FLOOR:
-        return replace(
-            nothing, reason="The score is at the floor: more samples would make no length safe."
+        return Certify(
+            n_needed=None,
+            reason="The score is at the floor: more samples would make no length safe.",
         )
     expected = _Expected(documents, finding, settings)
     longest = int(documents.length_tokens[-1])
     per_bin = float(documents.n.sum()) / bins
     cap = cap_at(finding, settings.tolerance, settings.confidence).tokens
-    needed, for_a_cap, reason = None, None, None
+    needed = for_a_cap = reason = None
     if cap == longest:
         needed = int(np.ceil(per_bin))
     elif (lost := expected.lost_at()) is not None:
@@ -88,18 +87,16 @@ def required_sample_size(
             "on the fitted curve, more samples would not extend the cap."
         )
     else:
-        enough = _least_times(lambda caps: caps >= longest, expected)
-        needed = None if enough is None else int(np.ceil(enough * per_bin))
-        if enough is None:
+        needed = _examples_needed(expected, longest, per_bin)
+        if needed is None:
             reason = (
                 f"Even {2**_DOUBLINGS:,} times as many examples would not certify the longest "
                 "measured length."
             )
     if cap is None:
-        enough = _least_times(lambda caps: caps > 0, expected)
-        for_a_cap = None if enough is None else int(np.ceil(enough * per_bin))
-    budgets = sorted(_budgets(calls, int(documents.n.sum())), key=lambda b: b.examples)
-    times = [1.0, *(1.0 + b.examples / float(documents.n.sum()) for b in budgets)]
+        for_a_cap = _examples_needed(expected, 1, per_bin)
+    budgets = sorted(_budgets(calls, int(documents.n.sum())), key=itemgetter(2))
+    times = [1.0, *(1.0 + examples / float(documents.n.sum()) for _, _, examples in budgets)]
     # More data certify no less; eight draws may say so, hence the largest median up to each n.
     medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in times])
     return Certify(
@@ -108,14 +105,7 @@ def required_sample_size(
         assumes="flat" if expected.flat else "fitted",
         reason=reason,
         more=[
-            MoreData(
-                budget.tokens,
-                budget.usd,
-                budget.examples,
-                per_bin=int(budget.examples // bins),
-                expected_cap_now=int(medians[0]) or None,
-                expected_cap_tokens=int(median) or None,
-            )
+            MoreData(*budget, budget[2] // bins, int(medians[0]) or None, int(median) or None)
             for budget, median in zip(budgets, medians[1:], strict=True)
         ],
     )
@@ -126,7 +116,6 @@ class _Expected:
 
     def __init__(self, documents: Documents, finding: Finding, settings: AnalysisSettings) -> None:
         self._documents, self._finding, self._settings = documents, finding, settings
-        self._dip = finding.degraded if finding.verdict is Verdict.DIP else None
         refined = finding.refined
         assert refined is not None
         flat = float(refined.deviance[refined.depth == 0.0].min(initial=np.inf))
@@ -140,7 +129,7 @@ class _Expected:
         if self.flat:
             return np.full(len(lengths), self._documents.s.sum() / self._documents.n.sum())
         assert self._finding.refined is not None
-        return fitted_mean(self._finding.refined, lengths, self._dip)
+        return fitted_mean(self._finding.refined, lengths, self._finding.dip_window)
 
     def caps(self, times: float) -> Ints:
         """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
@@ -165,25 +154,22 @@ class _Expected:
         degrees = None
         if evidence.losses.degrees is not None:
             degrees = max(round(times * len(self._documents.n)) - _PARAMETERS, 1)
+        drawn = Documents(lengths, n, s, False)
         losses = _with_dispersion(
-            fit_losses(
-                Documents(lengths, n, s, False), settings.tolerance, settings.baseline_share
-            ),
+            fit_losses(drawn, settings.tolerance, settings.baseline_share),
             evidence.losses.dispersion,
             degrees,
         )
-        before = None
-        if self._dip is not None and self._finding.cliff is not None:
-            before = int(self._finding.cliff.location.value)
+        dip = self._finding.dip_window
+        before = None if dip is None else dip[0]
         return certified_cap(losses, settings.tolerance, settings.confidence, before).tokens or 0
 
     def lost_at(self) -> int | None:
         """Length at which the fitted curve has lost the tolerance, ``None`` where it never does."""
         lengths = self._documents.length_tokens
         mean = self._mean(lengths)
-        inside = np.cumsum(self._documents.n) <= (
-            self._settings.baseline_share * self._documents.n.sum()
-        )
+        n = self._documents.n
+        inside = np.cumsum(n) <= self._settings.baseline_share * n.sum()
         inside[0] = True
         below = mean <= (1.0 - self._settings.tolerance) * float(mean[inside].mean())
         return int(lengths[np.argmax(below)]) if below.any() else None
@@ -209,26 +195,20 @@ def _with_dispersion(losses: Losses, dispersion: float, degrees: int | None) -> 
     return Losses(losses.cells, steps, ramps, dips, losses.flat_q * factor, dispersion, degrees)
 
 
-def _least_times(reached: Callable[[Ints], Bools], expected: _Expected) -> float | None:
-    """Smallest doubling of n at which enough data sets have ``reached`` it, by bisection."""
+def _examples_needed(expected: _Expected, cap: int, per_bin: float) -> int | None:
+    """Examples per bin at the smallest doubling at which enough data sets reach ``cap``."""
     low, high = 0, _DOUBLINGS + 1  # once as many are those there are, and they did not reach it
     while high - low > 1:
         middle = (low + high) // 2
-        if reached(expected.caps(2.0**middle)).mean() >= CHANCE:
+        if (expected.caps(2.0**middle) >= cap).mean() >= CHANCE:
             high = middle
         else:
             low = middle
-    return 2.0**high if high <= _DOUBLINGS else None
+    return int(np.ceil(2.0**high * per_bin)) if high <= _DOUBLINGS else None
 
 
-class _Budget(NamedTuple):
-    tokens: int
-    usd: float | None
-    examples: int
-
-
-def _budgets(calls: pd.DataFrame, examples: int) -> list[_Budget]:
-    """What another million tokens and another 10 USD come to, in examples like those measured."""
+def _budgets(calls: pd.DataFrame, examples: int) -> list[tuple[int, float | None, int]]:
+    """Tokens, USD and examples (like those measured) of another million tokens and 10 USD."""
     answered = calls[calls["answered"]]
     known = answered["prompt_tokens"].dropna()
     tokens = known if len(known) else answered["length_tokens"]
@@ -237,8 +217,7 @@ def _budgets(calls: pd.DataFrame, examples: int) -> list[_Budget]:
     prices = answered["cost_usd"].dropna()
     price = float(prices.mean()) * per_call if len(prices) else 0.0
     more = int(TOKENS_MORE / mean)
-    budgets = [_Budget(TOKENS_MORE, more * price if price > 0 else None, more)]
-    if price > 0:
-        count = int(USD_MORE / price)
-        budgets.append(_Budget(round(count * mean), USD_MORE, count))
-    return budgets
+    if price <= 0:
+        return [(TOKENS_MORE, None, more)]
+    count = int(USD_MORE / price)
+    return [(TOKENS_MORE, more * price, more), (round(count * mean), USD_MORE, count)]

@@ -21,7 +21,7 @@ More than 2,000 documents are first summed with their neighbours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,7 @@ import numpy as np
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude, conclude_again
 from contextcliff_dagster.analysis.records.samples import Documents, clean_records
-from contextcliff_dagster.analysis.robustness.cap_in_prompt_tokens import prompt_line
+from contextcliff_dagster.analysis.robustness.token_ratio import prompt_line
 from contextcliff_dagster.analysis.statistics import helper_process
 from contextcliff_dagster.contracts.results.cliffs import Factor, SensitivityRow
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.cliff.conclusion import Conclusion
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.contracts import Verdict
 
 
 TOLERANCES = (0.10, 0.20, 0.30, 0.40, 0.50)
@@ -65,8 +64,6 @@ def sensitivity(
 ) -> list[SensitivityRow]:
     """The ``sensitivity`` of ``cliffs.json``; the first row is the result as reported.
 
-    Rows have ``factor``, ``value`` (words), ``reported`` (whether it is the choice of the result),
-    ``n`` examples, ``verdict``, ``safe_cap_tokens`` and ``location_tokens``, the half of the drop.
     Empty where the result has no fit to vary.
 
     Args:
@@ -83,42 +80,51 @@ def sensitivity(
     )
     variants = [*_variants(sample, documents, quick, primary)]
     again = [v for v in variants if v[0] != "tolerance" and v[3] is not None]
-    outcomes = iter(
+    concluded = iter(
         helper_process.call_all(_concluded, [(changed, by) for _, _, changed, by in again])
     )
-    reported = _outcome(conclusion, documents)
-    rows = [_row("as reported", "", reported, longest, reported=True)]
+    result = _row(conclusion, documents)
+    rows = [result]
     for factor, value, _, chosen in variants:
+        line = prompt_line(sample.calls) if factor == "tokenizer" else None
         if chosen is None:
-            rows.append(_row(factor, value, reported, longest, reported=True))
+            row = result
         elif factor == "tolerance":
-            varied = conclude_again(conclusion, chosen.tolerance, settings)
-            rows.append(_row(factor, value, _outcome(varied, documents), longest))
+            row = _row(conclude_again(conclusion, chosen.tolerance, settings), documents)
         else:
-            line = prompt_line(sample.calls) if factor == "tokenizer" else None
-            rows.append(_row(factor, value, next(outcomes), longest, line))
+            row = next(concluded)
+        cap = _document_tokens(row.safe_cap_tokens, line, longest)
+        location = _document_tokens(row.location_tokens, line, longest)
+        row = replace(row, factor=factor, value=value, reported=chosen is None)
+        rows.append(replace(row, safe_cap_tokens=cap, location_tokens=location))
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a row tells of a conclusion: ``n`` examples, verdict, cap and place in tokens."""
-
-    n: int
-    verdict: Verdict
-    cap: int | None
-    location: int | None
-
-
-def _outcome(found: Conclusion, documents: Documents) -> Outcome:
-    cliff = found.finding.cliff
-    location = None if cliff is None else round(cliff.location.value)
-    return Outcome(int(documents.n.sum()), found.finding.verdict, found.cap.tokens, location)
+def _row(conclusion: Conclusion, documents: Documents) -> SensitivityRow:
+    cliff = conclusion.finding.cliff
+    return SensitivityRow(
+        factor="as reported",
+        value="",
+        reported=True,
+        n=int(documents.n.sum()),
+        verdict=conclusion.finding.verdict,
+        safe_cap_tokens=conclusion.cap.tokens,
+        location_tokens=None if cliff is None else cliff.location.tokens[0],
+    )
 
 
-def _concluded(documents: Documents, settings: AnalysisSettings) -> Outcome:
+def _concluded(documents: Documents, settings: AnalysisSettings) -> SensitivityRow:
     baseline = baseline_of(documents, settings).mean
-    return _outcome(conclude(documents, settings, baseline), documents)
+    return _row(conclude(documents, settings, baseline), documents)
+
+
+def _document_tokens(
+    tokens: float | None, line: tuple[float, float] | None, longest: int
+) -> int | None:
+    """Within the measured lengths; prompt tokens are brought back by their ``line``."""
+    if tokens is not None and line is not None:
+        tokens = max((tokens - line[1]) / line[0], 1.0)
+    return None if tokens is None else min(int(tokens), longest)
 
 
 Variant = tuple[Factor, str, Documents, "AnalysisSettings | None"]
@@ -201,31 +207,3 @@ def _binned(documents: Documents, count: int) -> Documents:
     inside, index = np.unique(bins, return_inverse=True)
     medians = np.array([np.median(lengths[bins == b]) for b in inside]).astype(np.int64)
     return replace(documents, length_tokens=medians[index])
-
-
-def _row(
-    factor: Factor,
-    value: str,
-    found: Outcome,
-    longest: int,
-    line: tuple[float, float] | None = None,
-    *,
-    reported: bool = False,
-) -> SensitivityRow:
-    def tokens(length: float | None) -> int | None:
-        if length is None:
-            return None
-        if line is not None:
-            slope, constant = line
-            length = max((length - constant) / slope, 1.0)
-        return min(int(length), longest)
-
-    return SensitivityRow(
-        factor=factor,
-        value=value,
-        reported=reported,
-        n=found.n,
-        verdict=found.verdict,
-        safe_cap_tokens=tokens(found.cap),
-        location_tokens=tokens(found.location),
-    )

@@ -1,6 +1,6 @@
 """The plain threshold rules of practice, exactly as people write them.
 
-They compare each bin with the first one and know nothing of sampling noise: they are shown beside
+They compare each bin with the first one and know nothing of sampling noise: they are shown next to
 the verdict, never as it. A score in [0, 1] has an SD of at most 0.5, so some of them cannot fire on
 some data; each rule says so.
 """
@@ -8,12 +8,9 @@ some data; each rule says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts.results.cliffs import Rule
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results.fields import BinResult
+from contextcliff_dagster.contracts.results.fields import BinResult, nulls
 
 _MOST_SD, _MOST_VARIANCE = 0.5, 0.25
 _ROUNDING = 1e-9
@@ -28,18 +25,14 @@ def threshold_rules(bins: Sequence[BinResult], window_tokens: int | None) -> lis
     at the first bin whose scores are not all equal.
     """
     scored = [row for row in bins if row.mean is not None]
-    base = scored[0] if scored else None
-    later = scored[1:]
-    sd = base.sd if base else None
-    variance = base.variance if base else None
-    rate = base.failure_rate if base else None
-    mean = (base.mean if base else None) or 0.0
+    base = scored[0] if scored else nulls(BinResult)
+    later, mean, rate = scored[1:], base.mean or 0.0, base.failure_rate
 
     def drop(row: BinResult) -> float:
         return 1.0 - (row.mean or 0.0) / mean if mean > 0 else 0.0
 
-    double_sd = None if sd is None else 2.0 * sd
-    double_variance = None if variance is None else 2.0 * variance
+    double_sd = None if base.sd is None else 2.0 * base.sd
+    double_variance = None if base.variance is None else 2.0 * base.variance
     spike = None if rate is None else max(2.0 * rate, rate + 0.10)
     rules = [
         _rule(
@@ -59,8 +52,8 @@ def threshold_rules(bins: Sequence[BinResult], window_tokens: int | None) -> lis
     keys = [row.bin for row in bins]
     failing = [keys.index(r.at_bin) for r in rules if r.at_bin is not None and r.name in _FAILING]
     first = bins[min(failing)] if failing else None
-    edge = None if first is None else first.edge_low
-    share = None if edge is None or not window_tokens else edge / window_tokens
+    edge = first.edge_low if first else None
+    share = edge / window_tokens if edge is not None and window_tokens else None
     able = any(r.reachable for r in rules if r.name in _FAILING)
     for name, value, reachable in (
         ("first_failing_edge", edge, able),

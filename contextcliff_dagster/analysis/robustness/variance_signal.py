@@ -13,7 +13,7 @@ largest statistic of each, so that it is one test over all windows.
 
 With 0/1 scores v has expectation 1 at every length, whatever the model does: the test is refused
 where fewer than 5% of the scores lie strictly between 0 and 1. Examples with a fitted mean below
-.15 or above .85 stand outside: there a single odd score outweighs all others and its chance is not
+.15 or above .85 are left out: there a single odd score outweighs all others and its chance is not
 that of scores elsewhere; where they are more than half, the test is refused, too. Assumes that the
 fitted mean is right: where it is not (a shelf that the fit cannot follow) the misfit counts as
 scatter. How often that misleads: docs/method.md.
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.contracts.results.cliffs import VarianceSignal
+from contextcliff_dagster.contracts.results.fields import nulls
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
@@ -85,8 +86,7 @@ def variance_signal(
 
     rng = np.random.default_rng((seed, 4))
     count = len(n)
-    shuffled = rng.random((permutations, count)).argsort(axis=1)
-    rows = np.vstack([np.arange(count), shuffled])
+    rows = np.vstack([np.arange(count), rng.random((permutations, count)).argsort(axis=1)])
     cum_n, cum_s = np.zeros((len(rows), count + 1)), np.zeros((len(rows), count + 1))
     np.cumsum(n[rows], axis=1, out=cum_n[:, 1:])
     np.cumsum(s[rows], axis=1, out=cum_s[:, 1:])
@@ -121,14 +121,7 @@ def variance_sentence(signal: VarianceSignal, alpha: float = 0.05) -> str | None
 
 
 def _refused(reason: str) -> VarianceSignal:
-    return VarianceSignal(
-        p_value=None,
-        from_tokens=None,
-        to_tokens=None,
-        inside=None,
-        outside=None,
-        refused_because=reason,
-    )
+    return nulls(VarianceSignal, refused_because=reason)
 
 
 def _windows(n: Floats) -> tuple[Ints, Ints]:

@@ -1,6 +1,6 @@
 """Change points by ``ruptures``, whose import takes longer than everything it is asked here.
 
-So it is the process beside (`beside`) that imports it, where one was begun.
+So the other process (`helper_process`) imports it, where one was begun.
 """
 
 from __future__ import annotations

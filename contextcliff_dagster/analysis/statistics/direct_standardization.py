@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Cells:
     """Examples by group of lengths (G) and category (K).
 
-    ``n`` examples and ``s``, the sum of their scores, and ``documents`` that they stand on, each
-    G x K; ``group``, ``category``, ``document`` and ``score`` are of the examples in a group (N).
+    ``n`` examples, ``s``, the sum of their scores, and ``documents``, each G x K; ``group``,
+    ``category``, ``document`` and ``score`` are of the examples in a group (N).
     """
 
     n: Floats
@@ -51,18 +51,17 @@ class Standardised:
 def cells_of(
     group: Ints, category: Ints, document: Ints, score: Floats, shape: tuple[int, int]
 ) -> Cells:
-    """Count examples into ``shape`` = (G, K) cells; those of a group below 0 stand outside."""
+    """Count examples into ``shape`` = (G, K) cells; those of a group below 0 are left out."""
     inside = group >= 0
     group, category, document = (x[inside] for x in (group, category, document))
     score = score[inside]
-    groups, categories = shape
-    cell = group * categories + category
-    count = groups * categories
-    n = np.bincount(cell, minlength=count).astype(np.float64)
-    s = np.bincount(cell, weights=score, minlength=count).astype(np.float64)
+    count = shape[0] * shape[1]
+    cell = group * shape[1] + category
     own = cell if _alone(document) else _distinct(document * count + cell)[1] % count
-    documents = np.bincount(own, minlength=count).astype(np.float64)
-    n, s, documents = n.reshape(shape), s.reshape(shape), documents.reshape(shape)
+    n, s, documents = (
+        np.bincount(of, weights, minlength=count).astype(np.float64).reshape(shape)
+        for of, weights in ((cell, None), (cell, score), (own, None))
+    )
     return Cells(n, s, documents, group, category, document, score)
 
 

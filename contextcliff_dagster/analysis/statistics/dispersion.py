@@ -53,12 +53,9 @@ def rolling_variance(
 ) -> list[float | None]:
     """Variance within bins, pooled by n over each bin and the ``window - 1`` before it."""
     pooled: list[float | None] = []
-    for i in range(len(counts)):
-        near = [
-            (counts[j], v)
-            for j in range(max(0, i - window + 1), i + 1)
-            if (v := variances[j]) is not None
-        ]
+    for end in range(1, len(counts) + 1):
+        at = slice(max(0, end - window), end)
+        near = [(n, v) for n, v in zip(counts[at], variances[at], strict=True) if v is not None]
         total = sum(n for n, _ in near)
         pooled.append(sum(n * v for n, v in near) / total if total else None)
     return pooled

@@ -1,8 +1,8 @@
-"""A second core: pure functions called in a process beside this one, with the same answers.
+"""A second core: pure functions called in another process, with the same answers.
 
-A command that will have work for it says so when it begins (`begin`), so that the process imports
-what it needs while the command reads. Where none was begun, or it is gone, everything is called in
-place. The process reads from a pipe that closes with this one, so it never outlives it.
+A command that will have work for it begins it first (`begin`), so that it imports what it needs
+while the command reads. Without one, everything is called in this process. It reads from a pipe
+that closes with this process, so it never outlives it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import pickle
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from threading import Lock
@@ -33,7 +33,7 @@ def begin(*modules: str) -> None:
             return
         try:
             process = subprocess.Popen(
-                # Nothing of the folder one stands in is imported in a library's place.
+                # -P: no file of the current folder is imported in a library's place.
                 [sys.executable, "-P", "-m", __name__, *modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -55,8 +55,8 @@ def call(function: Callable[..., Result], *args: Any) -> Result:
         while _running:
             process = _running[-1]
             try:
-                assert process.stdin is not None
-                assert process.stdout is not None
+                assert process.stdin
+                assert process.stdout
                 pickle.dump((function, args), process.stdin)
                 process.stdin.flush()
                 answer: Result = pickle.load(process.stdout)
@@ -71,29 +71,21 @@ def call_all(function: Callable[..., Result], tasks: Sequence[Sequence[Any]]) ->
     """``function`` of each of ``tasks``, in their order: some there, the others here meanwhile."""
     if not _running:
         return [function(*task) for task in tasks]
-    left = deque(range(len(tasks)))
-    found: dict[int, Result] = {}
+    left = iter(range(len(tasks)))  # either thread takes the next
+    results: dict[int, Result] = {}
 
-    def work(take: Callable[[], int], run: Callable[..., Result]) -> None:
+    def work(run: Callable[..., Result]) -> None:
         try:
-            while (at := _taken(take)) is not None:
-                found[at] = run(*tasks[at])
-        except BaseException:  # the other is not to go on for nothing
-            left.clear()
-            raise
+            for at in left:
+                results[at] = run(*tasks[at])
+        finally:
+            list(left)  # after an error the other thread is not to go on for nothing
 
     with ThreadPoolExecutor(1) as pool:
-        there = pool.submit(work, left.pop, partial(call, function))
-        work(left.popleft, function)
+        there = pool.submit(work, partial(call, function))
+        work(function)
         there.result()
-    return [found[at] for at in range(len(tasks))]
-
-
-def _taken(take: Callable[[], int]) -> int | None:
-    try:
-        return take()
-    except IndexError:  # all is taken
-        return None
+    return [results[at] for at in range(len(tasks))]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -101,10 +93,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            try:
+            with suppress(OSError):  # bytes that were not sent
                 pipe.close()
-            except OSError:  # what was not sent is not missed
-                continue
 
 
 def _serve() -> None:

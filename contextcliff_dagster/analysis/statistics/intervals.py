@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from contextcliff_dagster.contracts.results.fields import BinMean, MeanScore
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.arrays import Floats
 
 _MOST_UNITS = 1_000
@@ -42,9 +50,9 @@ def deviance_quantile(confidence: float, degrees: int | None) -> float:
 
 
 def document_interval(
-    n: Floats, s: Floats, *, confidence: float, resamples: int, rng: np.random.Generator
-) -> tuple[float, float] | None:
-    """Percentile interval of sum(s) / sum(n) by resampling documents; ``None`` without any.
+    n: Floats, s: Floats, settings: AnalysisSettings, *key: int
+) -> tuple[float, float] | tuple[None, None]:
+    """Percentile interval of sum(s) / sum(n) by resampling documents; nulls without any.
 
     Single 0/1 scores, one a document, have Clopper and Pearson's exact interval instead. Where all
     documents have the same mean a bootstrap sees no variation and would claim certainty: then that
@@ -53,9 +61,11 @@ def document_interval(
 
     Args:
         n, s: examples and summed scores per document (D).
+        key: names the random stream, together with the seed of ``settings``.
     """
+    confidence = settings.confidence
     if not len(n):
-        return None
+        return None, None
     if (n == 1).all() and np.isin(s, (0.0, 1.0)).all():
         return exact_interval(int(s.sum()), len(n), confidence)
     means = s / n
@@ -65,11 +75,32 @@ def document_interval(
         unit = np.arange(len(n)) * _MOST_UNITS // len(n)
         first = np.flatnonzero(np.diff(unit, prepend=-1))
         n, s = np.add.reduceat(n, first), np.add.reduceat(s, first)
-    drawn = rng.integers(0, len(n), size=(resamples, len(n)))
+    rng = np.random.default_rng((settings.seed, *key))
+    drawn = rng.integers(0, len(n), size=(settings.resamples, len(n)))
     resampled = s[drawn].sum(axis=1) / n[drawn].sum(axis=1)
     tail = 0.5 * (1.0 - confidence)
     low, high = np.quantile(resampled, (tail, 1.0 - tail))
     return float(low), float(high)
+
+
+def mean_score(examples: pd.DataFrame, settings: AnalysisSettings, *key: int) -> MeanScore:
+    """Mean score of ``examples``, its interval over documents."""
+    per_document = examples.groupby("document")["score"].agg(["size", "sum"])
+    counts, sums = (per_document[of].to_numpy(np.float64) for of in ("size", "sum"))
+    low, high = document_interval(counts, sums, settings, *key)
+    n = len(examples)
+    return MeanScore(n, float(examples["score"].mean()) if n else None, low, high)
+
+
+def bin_means(
+    bins: Sequence[LengthBin], examples: pd.DataFrame, settings: AnalysisSettings, *key: int
+) -> list[BinMean]:
+    """The same of each bin; its number ends the ``key``."""
+    rows = []
+    for i, length_bin in enumerate(bins):
+        score = mean_score(examples[examples["bin_index"] == i], settings, *key, i)
+        rows.append(BinMean(length_bin.bin, score.n, score.mean, score.ci_low, score.ci_high))
+    return rows
 
 
 def exact_interval(hits: float, count: float, confidence: float) -> tuple[float, float]:

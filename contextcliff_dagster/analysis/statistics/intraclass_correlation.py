@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 LEAST_REPEATED = 10
-"""Documents with several questions, below which nothing can be said."""
+"""Documents with several questions that an estimate needs."""
 
 
 @dataclass(frozen=True, slots=True)

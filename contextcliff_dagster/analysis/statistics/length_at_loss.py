@@ -12,11 +12,13 @@ bootstrap of it a matter of a second.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 BASELINE_SHARE = 0.15
@@ -38,7 +40,7 @@ def loss_lengths(
     Args:
         length_tokens: of the documents, ascending (D).
         n, s: examples and summed scores per document (D).
-        weights: how often each document stands in each resample (D, B).
+        weights: how often each document is in each resample (D, B).
 
     Returns:
         (B,), ``inf`` where the curve does not lose as much within the measured lengths.
@@ -76,10 +78,16 @@ def resample_weights(documents: int, resamples: int, rng: np.random.Generator) -
     return np.concatenate([np.ones((1, documents)), drawn.astype(np.float64)]).T
 
 
+def rank_groups(n: NDArray[Any], count: int) -> Ints:
+    """Which of ``count`` groups of neighbours, of similar sums of ``n``, each is in (D)."""
+    middle = np.cumsum(n) - 0.5 * n
+    out: Ints = np.minimum((middle / n.sum() * count).astype(np.int64), count - 1)
+    return out
+
+
 def _cells(length_tokens: Ints, n: Floats) -> Ints:
     """A cell per document: at most 40 of similar n, equal lengths together."""
-    middle = np.cumsum(n) - 0.5 * n
-    cell = np.minimum((middle / n.sum() * _CELLS).astype(np.int64), _CELLS - 1)
+    cell = rank_groups(n, _CELLS)
     _, same = np.unique(length_tokens, return_inverse=True)
     first = np.searchsorted(same, np.arange(int(same[-1]) + 1))
     _, dense = np.unique(cell[first][same], return_inverse=True)

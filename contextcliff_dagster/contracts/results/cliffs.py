@@ -20,11 +20,11 @@ from contextcliff_dagster.contracts.results.fields import (
     Tokens,
 )
 from contextcliff_dagster.contracts.results.questions import (
-    CategoryMix,
     Confounds,
     ControlResult,
     EvidenceCurve,
     LevelResult,
+    OptionalMix,
 )
 from contextcliff_dagster.contracts.values import Verdict
 
@@ -46,7 +46,7 @@ class ScoreName:
 class CriticalThreshold:
     """The midpoint of the drop, in tokens and in the model's window."""
 
-    tokens: Annotated[Tokens, "half of the drop"]
+    tokens: Annotated[Tokens, "midpoint of the drop"]
     share: Annotated[Spread | None, "of window_tokens"]
 
 
@@ -74,14 +74,9 @@ class MoreData:
 class Certify:
     """What would certify more."""
 
-    n_needed: Annotated[
-        Count | None,
-        "examples a bin that would certify the longest measured length with a chance of 80%",
-    ]
+    n_needed: Annotated[Count | None, "examples per bin to certify the longest length, 80% power"]
     n_for_a_cap: Annotated[Count | None, "the same for any cap at all, where there is none"] = None
-    assumes: Annotated[
-        Literal["flat", "fitted"] | None, "the curve that is taken for the truth"
-    ] = None
+    assumes: Annotated[Literal["flat", "fitted"] | None, "the curve assumed to be true"] = None
     reason: Annotated[str | None, "why no n is given"] = None
     more: Annotated[Sequence[MoreData], "what a budget would buy"] = ()
 
@@ -101,7 +96,7 @@ class Baseline:
 class Cliff:
     """Where and how far the score drops."""
 
-    location_tokens: Annotated[Tokens, "half of the drop"]
+    location_tokens: Annotated[Tokens, "midpoint of the drop"]
     ci_low: Annotated[Tokens, "lower limit of the location"]
     ci_high: Annotated[Tokens, "upper limit of the location"]
     drop: Annotated[Relative, "relative to the baseline"]
@@ -199,7 +194,7 @@ class SensitivityRow:
     n: Annotated[Count, "examples"]
     verdict: Annotated[Verdict, "what the length axis shows"]
     safe_cap_tokens: Annotated[Tokens | None, "certified cap"]
-    location_tokens: Annotated[Tokens | None, "half of the drop"]
+    location_tokens: Annotated[Tokens | None, "midpoint of the drop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +207,11 @@ class VarianceSignal:
     inside: Annotated[Spread | None, "mean of (score - mean)^2 / (mean (1 - mean)) in the window"]
     outside: Annotated[Spread | None, "the same elsewhere"]
     refused_because: Annotated[str | None, "why there is no test, a clause"]
+
+
+OptionalVarianceSignal = Annotated[
+    VarianceSignal | None, "scatter of scores beyond mean x (1 - mean); absent in older files"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +230,7 @@ class TokenRatio:
     """The server's tokens of a document for one of the study's."""
 
     template_tokens: Annotated[Tokens, "tokens taken for the chat template's own"]
-    spread: Annotated[
-        Spread | None, "largest median over the smallest, less 1, of bins with 3 calls or more"
-    ]
+    spread: Annotated[Spread | None, "largest / smallest median - 1, of bins with 3 calls or more"]
     bins: Annotated[Sequence[BinRatio], "in order of length"]
 
 
@@ -246,8 +244,8 @@ class JointCap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cliffs(ResultHead):
-    """Tokens are integers of the document alone unless said otherwise, times ms, scores, shares and
-    tolerances 0..1; null: not measured or not supported."""
+    """Tokens are integers of the document alone unless stated otherwise, times ms, scores, shares
+    and tolerances 0..1; null: not measured or not supported."""
 
     score: Annotated[ScoreName, "the primary score"]
     verdict: Annotated[Verdict, "what the length axis shows"]
@@ -267,40 +265,20 @@ class Cliffs(ResultHead):
     rules: Annotated[Sequence[Rule], "threshold rules of practice"]
     definitions: Annotated[Definitions, "published effective lengths"]
     detectors: Annotated[Sequence[Detector], "other methods; empty where they were left out"]
-    sensitivity: Annotated[
-        Sequence[SensitivityRow],
-        "cap and verdict with one choice made otherwise; the first row is the result",
-    ]
-    variance_signal: Annotated[
-        VarianceSignal | None, "scatter of scores beyond mean x (1 - mean); absent in older files"
-    ] = None
+    sensitivity: Annotated[Sequence[SensitivityRow], "one choice changed; first row: the result"]
+    variance_signal: OptionalVarianceSignal = None
     token_ratio: Annotated[
-        TokenRatio | None,
-        "the server's tokens of a document for one of the study's, by bin; null where both were "
-        "not counted, absent in older files",
+        TokenRatio | None, "server / study tokens by bin; null: unknown, absent in older files"
     ] = None
     joint_cap: Annotated[JointCap | None, "null where times cannot be tested"]
     confounds: Annotated[Confounds, "whether it is length at all"]
-    mix: Annotated[
-        Sequence[CategoryMix],
-        "by category of the questions that the records name; absent in older files",
-    ] = ()
-    controls: Annotated[
-        Sequence[ControlResult],
-        "the same questions without the document, or over its evidence alone; absent in older "
-        "files",
-    ] = ()
+    mix: OptionalMix = ()
+    controls: Annotated[Sequence[ControlResult], "by control; absent in older files"] = ()
     by_position: Annotated[
-        EvidenceCurve | None,
-        "score by where in the text the evidence is, share 0..1; null where no record says it, "
-        "absent in older files",
+        EvidenceCurve | None, "score by evidence position; null: unknown, absent in older files"
     ] = None
     by_distance: Annotated[
-        EvidenceCurve | None,
-        "score by the tokens between two pieces of evidence; null where no record says it, absent "
-        "in older files",
+        EvidenceCurve | None, "score by evidence distance; null: unknown, absent in older files"
     ] = None
-    levels: Annotated[
-        Sequence[LevelResult], "each kind of level by itself; absent in older files"
-    ] = ()
+    levels: Annotated[Sequence[LevelResult], "by kind of level; absent in older files"] = ()
     warnings: Annotated[Sequence[str], "sentences"]

@@ -19,6 +19,7 @@ from contextcliff_dagster.contracts.results.fields import (
 )
 
 Difference = Annotated[float, Unit("score", -1, 1)]
+AdjustedP = Annotated[Probability | None, "of no difference, adjusted for overall and all bins"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +50,7 @@ class Differing:
     difference: Annotated[Difference | None, "mean of B minus mean of A"]
     ci_low: Annotated[Relative | None, "lower limit of the difference"]
     ci_high: Annotated[Relative | None, "upper limit of the difference"]
-    p_value: Annotated[
-        Probability | None, "of no difference, adjusted for all bins and the overall one"
-    ]
+    p_value: AdjustedP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +67,7 @@ class DifferingBin:
     difference: Annotated[Difference | None, "mean of B minus mean of A"]
     ci_low: Annotated[Relative | None, "lower limit of the difference"]
     ci_high: Annotated[Relative | None, "upper limit of the difference"]
-    p_value: Annotated[
-        Probability | None, "of no difference, adjusted for all bins and the overall one"
-    ]
+    p_value: AdjustedP
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +118,6 @@ class Comparison:
     bins: Annotated[Sequence[DifferingBin], "by length"]
     curve: Annotated[Sequence[DifferencePoint], "smoothed difference with a simultaneous band"]
     caps: Annotated[ComparedCaps, "certified caps as reported"]
-    loss_shift: Annotated[
-        LossShift,
-        "length at which the tolerance is lost, and the ratio B / A; a null end of the interval is "
-        "open",
-    ]
+    loss_shift: Annotated[LossShift, "shift of the length at which the tolerance is lost"]
     warnings: Annotated[Sequence[str], "sentences"]
     sentence: Annotated[str, "the comparison in one sentence"]

@@ -7,8 +7,18 @@ is its description, the alias its unit and limits; the JSON Schemas are made fro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
+
+
+def nulls(model: type[R], **given: Any) -> R:
+    """A result with null in every field that is not ``given``."""
+    return model(**(dict.fromkeys(field.name for field in fields(model)) | given))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from contextcliff_dagster.contracts.results.fields import Unit
 from contextcliff_dagster.contracts.values import SCHEMA_VERSION
@@ -65,10 +65,9 @@ def from_json(model: type[R], data: Any) -> R:
             f"contextcliff-dagster reads up to {SCHEMA_VERSION}"
         )
     try:
-        result: R = _read(model, data, "")
+        return cast(R, _read(model, data, ""))
     except ResultError as error:
         raise ResultError(f"{error}{_writer(data)}") from None
-    return result
 
 
 def json_schema(model: Any, name: str, title: str) -> dict[str, Any]:
@@ -163,17 +162,14 @@ def _read(hint: Any, value: Any, where: str) -> Any:
             raise ResultError(f"{where} is {value!r}, none of {', '.join(kind)}") from None
     accepted = (int, float) if kind is float else kind
     if kind in _TYPES and isinstance(value, accepted) and isinstance(value, bool) is (kind is bool):
-        if kind in (int, float) and not _within(value, unit):
-            raise ResultError(f"{where} is {value}, beyond what a {unit.name or 'number'} can be")
+        if kind in (int, float):
+            low = -math.inf if unit.minimum is None else unit.minimum - _ROUNDING
+            high = math.inf if unit.maximum is None else unit.maximum + _ROUNDING
+            if not (math.isfinite(value) and low <= value <= high):
+                what = unit.name or "number"
+                raise ResultError(f"{where} is {value}, beyond what a {what} can be")
         return value
     raise ResultError(f"{where} is {value!r:.40}, not {_KINDS.get(kind, 'what belongs there')}")
-
-
-def _within(value: float, unit: Unit) -> bool:
-    """Whether the number is finite and, but for rounding, within its limits."""
-    low = -math.inf if unit.minimum is None else unit.minimum
-    high = math.inf if unit.maximum is None else unit.maximum
-    return math.isfinite(value) and low - _ROUNDING <= value <= high + _ROUNDING
 
 
 _ROUNDING = 1e-9
@@ -211,12 +207,17 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         (other,) = (one for one in arguments if one is not type(None))
-        schema = _nullable(_schema(other, definitions))
+        schema = _schema(other, definitions)
+        if "type" in schema:
+            schema["type"] = [schema["type"], "null"]
+        elif "enum" in schema:
+            schema["enum"].append(None)
+        else:
+            schema = {"anyOf": [schema, {"type": "null"}]}
     elif origin is typing.Literal:
         schema = {"const": arguments[0]} if len(arguments) == 1 else {"enum": list(arguments)}
     elif _is_declaration(kind):
         if kind.__name__ not in definitions:
-            definitions[kind.__name__] = {}  # its place, should it refer to itself
             definitions[kind.__name__] = _object_schema(kind, definitions)
         schema = {"$ref": f"#/$defs/{kind.__name__}"}
     elif kind is Any:
@@ -229,22 +230,14 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         schema = {"enum": [one.value for one in kind]}
     else:
         schema = {"type": _TYPES[kind]}
-    limits = {
+    details = {
+        "description": description or None,
         "unit": unit.name,
         "format": unit.format,
         "minimum": unit.minimum,
         "maximum": unit.maximum,
     }
-    details = {"description": description or None, **limits}
     return schema | {key: value for key, value in details.items() if value is not None}
 
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
-
-
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    if "type" in schema:
-        return schema | {"type": [schema["type"], "null"]}
-    if "enum" in schema:
-        return schema | {"enum": [*schema["enum"], None]}
-    return {"anyOf": [schema, {"type": "null"}]}

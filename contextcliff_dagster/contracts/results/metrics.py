@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from contextcliff_dagster.contracts.results.cliffs import VarianceSignal
+from contextcliff_dagster.contracts.results.cliffs import OptionalVarianceSignal
 from contextcliff_dagster.contracts.results.fields import (
     BinResult,
     Count,
@@ -19,7 +19,9 @@ from contextcliff_dagster.contracts.results.fields import (
     Spread,
     Tokens,
 )
-from contextcliff_dagster.contracts.results.questions import CategoryMix
+from contextcliff_dagster.contracts.results.questions import OptionalMix
+
+ReasoningTokens = Annotated[Tokens | None, "of these, spent on reasoning; absent in older files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,7 @@ class Totals:
     prompt_tokens: Annotated[Tokens | None, "by the server's count"]
     cached_tokens: Annotated[Tokens | None, "of these, from a cache"]
     completion_tokens: Annotated[Tokens | None, "generated"]
-    reasoning_tokens: Annotated[
-        Tokens | None, "of these, spent on reasoning; absent in older files"
-    ] = None
+    reasoning_tokens: ReasoningTokens = None
     cost_usd: Annotated[Dollars | None, "price"]
     duration_ms: Annotated[Milliseconds | None, "time to the last token"]
 
@@ -148,12 +148,10 @@ class BinMetrics(BinResult):
     prompt_tokens: Annotated[Tokens | None, "by the server's count"]
     cached_tokens: Annotated[Tokens | None, "of these, from a cache"]
     completion_tokens: Annotated[Tokens | None, "generated"]
-    reasoning_tokens: Annotated[
-        Tokens | None, "of these, spent on reasoning; absent in older files"
-    ] = None
+    reasoning_tokens: ReasoningTokens = None
     cost_usd: Annotated[Dollars | None, "price"]
     latency_excess: Annotated[
-        ExcessByKind | None, "what length does not explain of the times; absent in older files"
+        ExcessByKind | None, "latency not explained by length; absent in older files"
     ] = None
 
 
@@ -164,17 +162,9 @@ class Metrics(ResultHead):
     score: Annotated[PrimaryScoreName, "the primary score"]
     calls: Annotated[Calls, "calls of the model"]
     totals: Annotated[Totals, "over all calls"]
-    latency: Annotated[
-        LatencyByKind | None,
-        "times of usable calls against the length of their documents; absent in older files",
-    ] = None
-    variance_signal: Annotated[
-        VarianceSignal | None, "scatter of scores beyond mean x (1 - mean); absent in older files"
-    ] = None
-    mix: Annotated[
-        Sequence[CategoryMix],
-        "by category of the questions that the records name; absent in older files",
-    ] = ()
+    latency: Annotated[LatencyByKind | None, "latency by length; absent in older files"] = None
+    variance_signal: OptionalVarianceSignal = None
+    mix: OptionalMix = ()
     slowdown: Annotated[SlowdownByKind | None, "tests for a slowdown; absent in older files"] = None
     bins: Annotated[Sequence[BinMetrics], "by length"]
     warnings: Annotated[Sequence[str], "sentences"]

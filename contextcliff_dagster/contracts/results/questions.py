@@ -29,7 +29,7 @@ Control = Literal["no_context", "oracle"]
 class Confounds:
     """Whether a loss, or its absence, is that of length."""
 
-    identified: Annotated[Identified, "whether length is told apart from other causes"]
+    identified: Annotated[Identified, "whether length is separated from other causes"]
     reasons: Annotated[Sequence[str], "sentences"]
 
 
@@ -51,10 +51,8 @@ class CategoryMix:
     """The loss at an equal mix of one category of the questions."""
 
     category: Annotated[Category, "what the questions are grouped by"]
-    identified: Annotated[Identified, "whether length is told apart from the category"]
-    from_tokens: Annotated[
-        Tokens | None, "where the loss is compared with the other lengths, half-open"
-    ]
+    identified: Annotated[Identified, "whether length is separated from the category"]
+    from_tokens: Annotated[Tokens | None, "first length of those compared with the others"]
     to_tokens: Annotated[Tokens | None, "null: to the longest"]
     drop: Annotated[Relative | None, "relative, at an equal mix"]
     drop_ci_low: Annotated[Relative | None, "lower limit of the drop"]
@@ -63,6 +61,9 @@ class CategoryMix:
     values: Annotated[Sequence[str], "of the category"]
     shares: Annotated[Sequence[Share], "the equal mix, by value"]
     bins: Annotated[Sequence[MixBin], "by length bin"]
+
+
+OptionalMix = Annotated[Sequence[CategoryMix], "by category of questions; absent in older files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,7 @@ class EvidenceGroup:
     ci_low: Annotated[Score | None, "lower limit of the mean"]
     ci_high: Annotated[Score | None, "upper limit of the mean"]
     at_equal_length: Annotated[
-        Score | None,
-        "mean at the mix of length bins of all groups; null where it has less than half of it",
+        Score | None, "mean at the common mix of length bins; null where it covers less than half"
     ]
     at_equal_length_low: Annotated[Score | None, "lower limit of that mean"]
     at_equal_length_high: Annotated[Score | None, "upper limit of that mean"]
@@ -112,7 +112,7 @@ class LevelResult:
     safe_cap_tokens: Annotated[Tokens | None, "certified cap"]
     safe_cap_reason: Annotated[str, "what the cap means, or why there is none"]
     baseline: Annotated[Score | None, "mean score of the baseline region"]
-    location_tokens: Annotated[Tokens | None, "half of the drop"]
+    location_tokens: Annotated[Tokens | None, "midpoint of the drop"]
     ci_low: Annotated[Tokens | None, "lower limit of the location"]
     ci_high: Annotated[Tokens | None, "upper limit of the location"]
     bins: Annotated[Sequence[BinMean], "by length bin"]
@@ -132,11 +132,9 @@ class ControlResult:
     ci_high: Annotated[Score | None, "upper limit of the mean"]
     before: Annotated[MeanScore | None, "before the loss"]
     beyond: Annotated[MeanScore | None, "beyond it"]
-    drop: Annotated[
-        Relative | None, "of the measured scores at equal difficulty; null for no_context"
-    ]
+    drop: Annotated[Relative | None, "at equal difficulty; null for no_context"]
     drop_ci_low: Annotated[Relative | None, "lower limit of the drop"]
     drop_ci_high: Annotated[Relative | None, "upper limit of the drop"]
     bins: Annotated[Sequence[BinMean], "by length bin"]
-    identified: Annotated[Identified, "whether length is told apart by this control"]
+    identified: Annotated[Identified, "whether this control separates length"]
     says: Annotated[Sequence[str], "sentences"]

@@ -145,7 +145,7 @@ def test_intervals_of_few_documents_hold_as_often_as_said() -> None:
     for _ in range(3_000):
         before, change = rng.uniform(0.4, 0.5, 20), rng.normal(0.1, 0.1, 20)
         low, high = difference_interval(
-            np.array([one, before]), np.array([one, before + change]), weights, 0.95
+            np.array([one, before]), np.array([one, before + change]), (weights, weights), 0.95
         )
         held += low <= 0.1 <= high
     assert 0.94 <= held / 3_000 <= 0.965

@@ -10,9 +10,8 @@ import pytest
 
 from contextcliff_dagster.analysis.design.error_rates import Plan, calibrate, describe, of_chances
 from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
-from contextcliff_dagster.analysis.design.random_curves import KINDS, draw_curve, drops
 from contextcliff_dagster.analysis.design.simulation import Design, simulate_sample
-from contextcliff_dagster.analysis.design.true_curves import Curve
+from contextcliff_dagster.analysis.design.true_curves import KINDS, Curve, draw_curve, drops
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intraclass_correlation import intraclass_correlation
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.dispersion import (
     bimodality,
     instability,
@@ -108,11 +109,10 @@ def test_intervals_cover_means_of_clustered_scores() -> None:
     for _ in range(200):
         p = rng.beta(3, 3, 40)  # documents differ, questions on one document go together
         s = rng.binomial(5, p).astype(float)
-        interval = document_interval(
-            np.full(40, 5.0), s, confidence=0.95, resamples=400, rng=np.random.default_rng(1)
-        )
-        assert interval is not None
-        covered += interval[0] <= 0.5 <= interval[1]
+        low, high = document_interval(np.full(40, 5.0), s, AnalysisSettings(resamples=400, seed=1))
+        assert low is not None
+        assert high is not None
+        covered += low <= 0.5 <= high
     assert 0.90 <= covered / 200 <= 0.985
 
 

@@ -9,6 +9,7 @@ from scipy.stats import binom, chi2, f
 from contextcliff_dagster.analysis.curves.fitted_curve import fall_of
 from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine
 from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import (
     deviance_quantile,
     document_interval,
@@ -57,10 +58,10 @@ def test_the_drop_interval_of_graded_scores_is_as_wide_as_two_means_need() -> No
 
 
 def interval(n: list[float], s: list[float]) -> tuple[float, float]:
-    rng = np.random.default_rng(0)
-    found = document_interval(np.array(n), np.array(s), confidence=0.95, resamples=500, rng=rng)
-    assert found is not None
-    return found
+    low, high = document_interval(np.array(n), np.array(s), AnalysisSettings(resamples=500))
+    assert low is not None
+    assert high is not None
+    return low, high
 
 
 @pytest.mark.parametrize("count", [3, 8, 20])
