@@ -55,7 +55,7 @@ def ours(
         from contextcliff_dagster.inference.execution.measure import measure
         from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
         from contextcliff_dagster.inference.ledger.ledger import Ledger
-        from contextcliff_dagster.inference.models.registry import ModelEntry
+        from contextcliff_dagster.inference.models.models_file import ModelEntry
         from contextcliff_dagster.inference.requests.call_plan import CallPlan
         from contextcliff_dagster.inference.requests.recipe import Recipe
         from contextcliff_dagster.sampling.sample_source import PlannedExample

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.engines.base import RejectedError as RejectedError
     from contextcliff_dagster.inference.engines.base import TransportError as TransportError
     from contextcliff_dagster.inference.engines.base import Usage as Usage
-    from contextcliff_dagster.inference.models.engine_specs import EngineSpec as EngineSpec
+    from contextcliff_dagster.inference.models.engine_table import EngineSpec as EngineSpec
     from contextcliff_dagster.inference.models.identity import Identity as Identity
     from contextcliff_dagster.inference.requests.call_plan import follow_up as follow_up
     from contextcliff_dagster.policy import AboveCapError as AboveCapError
@@ -100,7 +100,7 @@ _NAMES = {
     "experiments.common.generated": "GeneratedSamples Made",
     "experiments.common.study_run": "StudyRun",
     "inference.engines.base": "Delta NoEmbeddings PromptCount RejectedError TransportError Usage",
-    "inference.models.engine_specs": "EngineSpec",
+    "inference.models.engine_table": "EngineSpec",
     "inference.models.identity": "Identity",
     "inference.requests.call_plan": "follow_up",
     "policy": "AboveCapError ExpiredPolicyError ForeignPolicyError PolicyError SafeContext"

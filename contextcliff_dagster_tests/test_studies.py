@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.models.registry import load_models
+from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.studies import Study, find_study, load_studies, load_study
 
 MINIMAL = """\

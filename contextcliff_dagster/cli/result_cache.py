@@ -80,8 +80,8 @@ def note_finished(
 
 def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | None:
     """What results depend on, as JSON gives it back; None where a model's identity is unknown."""
-    from contextcliff_dagster.inference.engines.registry import declared_identity
-    from contextcliff_dagster.inference.models.registry import get_model
+    from contextcliff_dagster.inference.engines.open_engine import declared_identity
+    from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.requests.recipe import stable_hash
 
     try:

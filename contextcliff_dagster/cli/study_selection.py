@@ -47,7 +47,7 @@ def choose_study(options: StudyOptions) -> Study:
             "out."
         )
     if options.models:
-        from contextcliff_dagster.inference.models.registry import get_model, load_models
+        from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
         models = load_models()
         for name in options.models:
@@ -74,7 +74,7 @@ def _with_synthetic_length(study: Study) -> Study:
     Raises:
         CorpusError: its corpus is no benchmark, so there is nothing to allow.
     """
-    from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
+    from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
     from contextcliff_dagster.corpora.benchmarks.corpus import ALLOW_SYNTHETIC_LENGTH
     from contextcliff_dagster.studies import study_name
 

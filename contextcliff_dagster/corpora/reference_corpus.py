@@ -24,7 +24,7 @@ TASKS = {"lookup": "lookup", "two_hop": "two_hop", "multi_hop_qa": "two_hop"}
 """Task names that are accepted, and the task each one means."""
 
 
-class LedgerCorpus(StreamedCorpus):
+class ReferenceCorpus(StreamedCorpus):
     """Ledgers drawn afresh from a seed: the same options give the same texts and questions.
 
     Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens

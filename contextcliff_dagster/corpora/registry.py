@@ -7,20 +7,20 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
+from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
 from contextcliff_dagster.corpora.corpus import StreamedCorpus
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.folder import FolderCorpus
 from contextcliff_dagster.corpora.mixed import MixedCorpus
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
 from contextcliff_dagster.corpora.readers.download import is_url, local_copy
-from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
+from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
 
 ENTRY_POINT_GROUP = "contextcliff.corpora"
 """Other packages' corpora: entry points of this group, each a callable from options to a corpus."""
 
 CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], StreamedCorpus]] = {
-    "reference": LedgerCorpus,
+    "reference": ReferenceCorpus,
     "file": FileCorpus,
     "folder": FolderCorpus,
     "python-source": PythonSourceCorpus,

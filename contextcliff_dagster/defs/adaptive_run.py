@@ -13,7 +13,7 @@ from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.defs.run import Profiled, read_profiled
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
-from contextcliff_dagster.experiments.registry import judged_assets
+from contextcliff_dagster.experiments.lookup import judged_assets
 from contextcliff_dagster.inference.execution.run_control import deadline_after
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, OWNERS, asset_
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
-from contextcliff_dagster.experiments.registry import all_experiments, asked_experiments
+from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments
 from contextcliff_dagster.store import read_result
 from contextcliff_dagster.studies import Study
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.registry import ops_of
+from contextcliff_dagster.experiments.lookup import ops_of
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.registry import (
+from contextcliff_dagster.experiments.lookup import (
     asked_experiments,
     judged_assets,
     measuring_assets,
     partitioned,
 )
-from contextcliff_dagster.inference.models.registry import get_model
+from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.spending.budget import Budget
-    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -243,7 +243,7 @@ def read_profiled(
         read_notes,
     )
     from contextcliff_dagster.experiments.study_report import study_sections
-    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.report_files import ReportFiles
 
     folder = store.report_dir(study.name, campaign)
     page, machine = folder / "report.md", folder / "report.json"

@@ -16,7 +16,7 @@ from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import open_ledger
-from contextcliff_dagster.experiments.registry import (
+from contextcliff_dagster.experiments.lookup import (
     judged_assets,
     measuring_assets,
     ops_of,

@@ -10,7 +10,7 @@ from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name
 from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
 from contextcliff_dagster.defs.partitions import range_tags
-from contextcliff_dagster.experiments.registry import (
+from contextcliff_dagster.experiments.lookup import (
     asked_experiments,
     measuring_assets,
     partitioned,

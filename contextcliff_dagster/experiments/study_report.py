@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.experiments.registry import asked_experiments, partitioned
+from contextcliff_dagster.experiments.lookup import asked_experiments, partitioned
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
 
 
@@ -31,7 +31,7 @@ def write_study_report(run: StudyRun) -> ReportFiles:
     Raises:
         StoreError: an experiment has no result yet, or the report cannot be written.
     """
-    from contextcliff_dagster.reporting.report import point_latest, write_sections
+    from contextcliff_dagster.reporting.report_files import point_latest, write_sections
 
     sections = study_sections(run)
     folder = run.store.report_dir(run.study.name, run.campaign)

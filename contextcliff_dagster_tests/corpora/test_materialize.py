@@ -12,7 +12,7 @@ from contextcliff_dagster.contracts import DOCUMENTS, EXAMPLES, CorpusError, Sto
 from contextcliff_dagster.corpora.corpus import document_id
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.materialize import materialize_corpus, read_summary, row_example
-from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
+from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
 from contextcliff_dagster.store import read_table
 
 
@@ -80,7 +80,7 @@ def test_a_bad_row_leaves_an_earlier_corpus_whole(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="a file stands where a folder is needed"):
-        materialize_corpus(LedgerCorpus({"documents": 3}), tmp_path / "file" / "out")
+        materialize_corpus(ReferenceCorpus({"documents": 3}), tmp_path / "file" / "out")
 
 
 def test_a_missing_or_damaged_summary_is_a_sentence(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import document_id
-from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
+from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
 
 
 def test_examples_carry_what_is_known_of_them() -> None:
-    entries = list(LedgerCorpus({"documents": 20, "task": "two_hop"}).entries())
+    entries = list(ReferenceCorpus({"documents": 20, "task": "two_hop"}).entries())
     assert len(entries) == 20
     for entry in entries:
         example = entry.example
@@ -26,14 +26,18 @@ def test_examples_carry_what_is_known_of_them() -> None:
 
 
 def test_several_questions_share_a_document() -> None:
-    corpus = LedgerCorpus({"documents": 10, "questions": 3, "min_tokens": 300, "max_tokens": 900})
+    corpus = ReferenceCorpus(
+        {"documents": 10, "questions": 3, "min_tokens": 300, "max_tokens": 900}
+    )
     assert len(list(corpus.documents())) == 10
     asked = [(e.document_id, e.question) for e in corpus.examples()]
     assert len(asked) == len(set(asked)) == 60
 
 
 def test_the_blueprints_task_name_means_two_hop() -> None:
-    alias, name = (LedgerCorpus({"documents": 4, "task": t}) for t in ("multi_hop_qa", "two_hop"))
+    alias, name = (
+        ReferenceCorpus({"documents": 4, "task": t}) for t in ("multi_hop_qa", "two_hop")
+    )
     assert list(alias.entries()) == list(name.entries())
     assert alias.fingerprint() == name.fingerprint()
 
@@ -47,13 +51,13 @@ def test_the_fingerprint_follows_every_option() -> None:
         {"task": "lookup"},
         {"questions": 2},
     ]
-    prints = [LedgerCorpus(options).fingerprint() for options in variants]
+    prints = [ReferenceCorpus(options).fingerprint() for options in variants]
     assert len(set(prints)) == len(variants)
-    assert prints == [LedgerCorpus(options).fingerprint() for options in variants]
+    assert prints == [ReferenceCorpus(options).fingerprint() for options in variants]
 
 
 def test_a_longer_corpus_begins_with_the_shorter_one() -> None:
-    short, long = (list(LedgerCorpus({"documents": n}).entries()) for n in (5, 8))
+    short, long = (list(ReferenceCorpus({"documents": n}).entries()) for n in (5, 8))
     assert long[: len(short)] == short
 
 
@@ -71,10 +75,10 @@ def test_a_longer_corpus_begins_with_the_shorter_one() -> None:
 )
 def test_wrong_options_are_refused(options: dict[str, Any], word: str) -> None:
     with pytest.raises(CorpusError, match=word):
-        LedgerCorpus(options)
+        ReferenceCorpus(options)
 
 
 def test_lengths_vary_naturally_over_the_range() -> None:
-    sizes = sorted(len(d.text) for d in LedgerCorpus({"documents": 200}).documents())
+    sizes = sorted(len(d.text) for d in ReferenceCorpus({"documents": 200}).documents())
     assert sizes[-1] > 50 * sizes[0]
     assert len(set(sizes)) > 100

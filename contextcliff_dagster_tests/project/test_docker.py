@@ -72,7 +72,7 @@ def test_the_compose_file_holds_together() -> None:
         ("CONTEXTCLIFF_STUDIES", "from contextcliff_dagster.studies import load_studies as load"),
         (
             "CONTEXTCLIFF_MODELS",
-            "from contextcliff_dagster.inference.models.registry import load_models as load",
+            "from contextcliff_dagster.inference.models.models_file import load_models as load",
         ),
     ],
 )

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.cli.app import app
-from contextcliff_dagster.inference.models.engine_specs import engine_names
-from contextcliff_dagster.inference.models.registry import load_models
+from contextcliff_dagster.inference.models.engine_table import engine_names
+from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster_tests.support.paths import DOCS
 
 

@@ -119,7 +119,7 @@ def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
         "import contextcliff_dagster\n"
         "from contextcliff_dagster.definitions import defs\n"
         "from contextcliff_dagster.studies import load_studies\n"
-        "from contextcliff_dagster.inference.models.registry import load_models\n"
+        "from contextcliff_dagster.inference.models.models_file import load_models\n"
         "from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path\n"
         "print(contextcliff_dagster.__file__)\n"
         "assert all(weights_path(name).exists() for name in REFERENCE_MODELS)\n"

@@ -16,7 +16,7 @@ import pytest
 from contextcliff_dagster.contracts import DOCUMENTS, StoreError
 from contextcliff_dagster.corpora.corpus import document_id
 from contextcliff_dagster.corpora.materialize import materialize_corpus
-from contextcliff_dagster.corpora.reference_corpus import LedgerCorpus
+from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
 from contextcliff_dagster.sampling.bins import BinSpec, active_bins, make_bins
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
 from contextcliff_dagster.sampling.manifest import (
@@ -34,7 +34,7 @@ HEADER = {"study": "ünit", "tokenizer": "reference", "created_at": "2026-11-21T
 
 
 def prepared(folder: Path, spec: SampleSpec, n_documents: int = 60, questions: int = 2) -> Manifest:
-    corpus = LedgerCorpus(
+    corpus = ReferenceCorpus(
         {"documents": n_documents, "max_tokens": 900, "questions": questions, "task": "lookup"}
     )
     materialize_corpus(corpus, folder)
@@ -179,7 +179,7 @@ def test_a_corpus_that_is_not_the_length_maps_is_refused(tmp_path: Path) -> None
     bins = make_bins(
         lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist(), BinSpec(count=5)
     )
-    materialize_corpus(LedgerCorpus({"documents": 4, "seed": 99}), tmp_path / "b")
+    materialize_corpus(ReferenceCorpus({"documents": 4, "seed": 99}), tmp_path / "b")
     with pytest.raises(
         StoreError, match=r"lacks example_id .*materialize corpus and length map again"
     ):

@@ -23,7 +23,7 @@ import pytest
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.registry import load_models
+from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster_tests.support.files.warehouse_files import rows, write
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, plan_of, running
 from contextcliff_dagster_tests.support.terminal import Ended, call, run

@@ -19,7 +19,7 @@ from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
-from contextcliff_dagster.inference.models.registry import Price
+from contextcliff_dagster.inference.models.models_file import Price
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster_tests.support.crowd import UNPAID, lines_of, texts_to_keys

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE, find_weights
 from contextcliff_dagster_tests.inference.weights.test_files import gguf as gguf_bytes
 from contextcliff_dagster_tests.support.greedy_answers import Answers, answers_of

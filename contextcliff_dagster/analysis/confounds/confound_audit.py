@@ -29,6 +29,7 @@ from contextcliff_dagster.analysis.records.examples import CATEGORIES
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.contracts.results.questions import (
+    CATEGORY_WORDS,
     Category,
     CategoryMix,
     Confounds,
@@ -121,16 +122,6 @@ def _known(examples: pd.DataFrame) -> Iterator[tuple[Category, list[str], Ints]]
             yield "evidence_position", values, np.asarray(of, np.int64)
 
 
-_WORDS = {
-    "task": "tasks",
-    "kind": "kinds of question",
-    "level": "levels",
-    "domain": "domains",
-    "source": "sources",
-    "evidence_position": "evidence positions",
-}
-
-
 def _by_category(
     sample: Sample,
     known: tuple[Category, list[str], Ints],
@@ -140,7 +131,7 @@ def _by_category(
     settings: AnalysisSettings,
 ) -> tuple[CategoryMix, str | None]:
     name, values, category = known
-    words = _WORDS[name]
+    words = CATEGORY_WORDS[name]
     score = sample.examples["score"].to_numpy(np.float64)
     mix = np.bincount(category, minlength=len(values)) / len(category)
     row = nulls(CategoryMix, category=name, identified="not_assessed", values=values)

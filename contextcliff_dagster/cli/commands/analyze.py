@@ -173,7 +173,7 @@ def _report(
     done: Sequence[Analyzed], out: Path, errors: Sequence[ContextCliffError]
 ) -> tuple[Path, ...]:
     from contextcliff_dagster.reporting.length_profile.page import all_pictures
-    from contextcliff_dagster.reporting.report import write_report
+    from contextcliff_dagster.reporting.report_files import write_report
 
     names = [item.result.model for item in done]
     answers = [item.answers for item in done if item.answers is not None]

@@ -68,7 +68,7 @@ def doctor(offline: bool, as_json: bool) -> None:
 
 
 def _installed() -> list[Finding]:
-    from contextcliff_dagster.inference.models.engine_specs import BUILT_IN
+    from contextcliff_dagster.inference.models.engine_table import BUILT_IN
 
     def version(name: str) -> str | None:
         try:
@@ -102,7 +102,7 @@ def _installed() -> list[Finding]:
 
 def _engines_of_others() -> list[Finding]:
     """Engines of other packages, where there are any."""
-    from contextcliff_dagster.inference.models.engine_specs import (
+    from contextcliff_dagster.inference.models.engine_table import (
         BUILT_IN,
         engine_entry_points,
         engine_spec,
@@ -157,7 +157,7 @@ def _try_to_write(what: str, folder: Path) -> Finding:
 
 
 def _models() -> str:
-    from contextcliff_dagster.inference.models.registry import load_models, model_files
+    from contextcliff_dagster.inference.models.models_file import load_models, model_files
 
     return f"{len(load_models())} models from {', '.join(str(path) for path in model_files())}"
 
@@ -192,7 +192,7 @@ def _tokenizers() -> str:
 
 
 async def _reachable() -> list[Finding]:
-    from contextcliff_dagster.inference.models.registry import load_models
+    from contextcliff_dagster.inference.models.models_file import load_models
 
     try:
         entries = load_models()
@@ -203,9 +203,9 @@ async def _reachable() -> list[Finding]:
 
 async def _reach(name: str) -> Finding:
     """Start and stop the model's engine; an endpoint that is down may not be wanted: a note."""
-    from contextcliff_dagster.inference.engines.registry import open_engine
+    from contextcliff_dagster.inference.engines.open_engine import open_engine
     from contextcliff_dagster.inference.execution.window_check import unknown_window
-    from contextcliff_dagster.inference.models.registry import get_model
+    from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.redaction import written_url
 
     entry = get_model(name)

@@ -134,7 +134,7 @@ def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None
 def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: bool) -> None:
     """Remove STUDY, one campaign of it, or only its texts; lists what goes and asks first."""
     from contextcliff_dagster.archive.prune import prune_store
-    from contextcliff_dagster.experiments.registry import experiment_tables
+    from contextcliff_dagster.experiments.lookup import experiment_tables
     from contextcliff_dagster.inference.ledger.prune import plan_prune
 
     store = Store.default()

@@ -27,7 +27,7 @@ def models(ctx: click.Context, as_json: bool) -> None:
 
 
 def _list_models(as_json: bool) -> None:
-    from contextcliff_dagster.inference.models.registry import load_models, model_files
+    from contextcliff_dagster.inference.models.models_file import load_models, model_files
     from contextcliff_dagster.redaction import written_url
 
     entries = load_models()
@@ -69,7 +69,7 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
     )
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.models.identity import differences
-    from contextcliff_dagster.inference.models.registry import load_models
+    from contextcliff_dagster.inference.models.models_file import load_models
 
     store = Store.default()
     entries = load_models()

@@ -49,7 +49,7 @@ def serve(
     model: str, host: str, port: int, request_log: Path | None, delay_ms: float, as_json: bool
 ) -> None:
     """Serve MODEL as an OpenAI-compatible endpoint until Ctrl-C."""
-    from contextcliff_dagster.inference.models.registry import get_model
+    from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.server import app
 
     get_model(model)

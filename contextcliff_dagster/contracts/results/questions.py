@@ -24,6 +24,16 @@ Category = Literal["task", "kind", "level", "domain", "source", "evidence_positi
 EvidenceAxis = Literal["evidence_position", "inter_evidence_tokens"]
 Control = Literal["no_context", "oracle"]
 
+CATEGORY_WORDS: dict[Category, str] = {
+    "task": "tasks",
+    "kind": "kinds of question",
+    "level": "levels",
+    "domain": "domains",
+    "source": "sources",
+    "evidence_position": "evidence positions",
+}
+"""What sentences call the values of a category."""
+
 
 @dataclass(frozen=True, slots=True)
 class Confounds:

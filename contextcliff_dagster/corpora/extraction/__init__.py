@@ -8,13 +8,13 @@ Does not belong here: which files to read, and what to do with their texts.
 to harm its reader costs an `Unusable` with a reason, never the run.
 """
 
-from contextcliff_dagster.corpora.extraction.pool import extract_all
-from contextcliff_dagster.corpora.extraction.results import (
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import (
     KINDS,
     Extracted,
     Limits,
     Unusable,
     extractor_version,
 )
+from contextcliff_dagster.corpora.extraction.pool import extract_all
 
 __all__ = ["KINDS", "Extracted", "Limits", "Unusable", "extract_all", "extractor_version"]

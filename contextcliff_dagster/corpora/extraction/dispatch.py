@@ -8,7 +8,7 @@ from importlib import import_module
 
 from contextcliff_dagster.corpora.extraction.decoding import decoded, tidied
 from contextcliff_dagster.corpora.extraction.file_type import kind_of
-from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.safe_read import file_bytes
 
 _READERS = frozenset(("pdf", "docx", "epub", "html"))
@@ -19,7 +19,7 @@ _ADDRESS = re.compile(r" ?\b(?:at )?0x[0-9a-fA-F]+")
 
 
 def read_file(path: bytes, limits: Limits) -> tuple[str, str, list[str]]:
-    """Text, kind and notes of a file, see `results.Extracted`.
+    """Text, kind and notes of a file, see `kinds_and_limits.Extracted`.
 
     Raises:
         RefusedError: there is no text to be had.

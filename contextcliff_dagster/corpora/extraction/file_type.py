@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.decoding import is_utf16, looks_binary
-from contextcliff_dagster.corpora.extraction.results import RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import RefusedError
 
 _BY_ENDING = {
     **dict.fromkeys((".pdf",), "pdf"),
@@ -59,7 +59,7 @@ _START = 4096
 
 
 def kind_of(data: bytes, path: str, notes: list[str]) -> str:
-    """The kind to read a file as, one of `results.KINDS`.
+    """The kind to read a file as, one of `kinds_and_limits.KINDS`.
 
     A note is added where the name says otherwise.
 

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 _PIECE = 1 << 20
 _NO_FILES = {

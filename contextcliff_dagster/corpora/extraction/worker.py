@@ -20,7 +20,7 @@ from pathlib import Path
 
 from contextcliff_dagster.corpora.extraction.dispatch import read_file
 from contextcliff_dagster.corpora.extraction.ipc_messages import write_message
-from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import contextcliff_dagster
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.extraction.ipc_messages import GarbledError, MessageReader
-from contextcliff_dagster.corpora.extraction.results import Extracted, Limits, Unusable
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import Extracted, Limits, Unusable
 
 _START_SECONDS = 120.0
 # Isolated (-I) and without `site` (-S): neither the current folder, which may be the one with the

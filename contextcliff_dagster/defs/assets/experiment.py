@@ -41,7 +41,7 @@ from contextcliff_dagster.experiments.common.measurement import (
     write_predictions,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.registry import guests, partitioned
+from contextcliff_dagster.experiments.lookup import guests, partitioned
 from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.spending.budget import Budget

@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.common import preparation as steps
 from contextcliff_dagster.experiments.common.code_version import preparation_version
 from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.registry import asked_experiments
+from contextcliff_dagster.experiments.lookup import asked_experiments
 from contextcliff_dagster.sampling.manifest import load_manifest
 from contextcliff_dagster.studies import Study
 

@@ -15,7 +15,7 @@ from contextcliff_dagster.defs.dagster_internals import (
 )
 from contextcliff_dagster.defs.partitions import MODEL
 from contextcliff_dagster.inference.devices.discovery import Gpus, most
-from contextcliff_dagster.inference.models.registry import load_models
+from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study
 

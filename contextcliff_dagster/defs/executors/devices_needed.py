@@ -17,7 +17,7 @@ from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import models_left
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.registry import asked_experiments
+from contextcliff_dagster.experiments.lookup import asked_experiments
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study, find_study

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.report_files import ReportFiles
 
 Metadata = dict[str, Any]
 _SHOWN_FIELDS = 12

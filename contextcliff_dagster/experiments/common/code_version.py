@@ -74,7 +74,7 @@ def experiment_version(study: Study, experiment: Experiment, step: Step) -> str:
 
 def models_of(study: Study) -> dict[str, Any]:
     """Return what of the entries in models.yaml changes what the study's models answer."""
-    from contextcliff_dagster.inference.models.registry import load_models
+    from contextcliff_dagster.inference.models.models_file import load_models
 
     try:
         entries = load_models()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.requests.call_plan import FollowUp
     from contextcliff_dagster.inference.requests.recipe import Recipe
-    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.sample_source import SampleSource
     from contextcliff_dagster.studies import Study

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.inference.execution.run_control import RunControl
-from contextcliff_dagster.inference.models.registry import get_model
+from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import write_table

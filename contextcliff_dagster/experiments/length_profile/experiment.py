@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.length_profile.regression import Regression
-    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.studies import Study
 

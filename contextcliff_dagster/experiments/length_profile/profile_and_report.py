@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.analysis.profile.context import ModelProfile
     from contextcliff_dagster.experiments.common.experiment import Experiment
-    from contextcliff_dagster.reporting.report import ReportFiles
+    from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -135,7 +135,7 @@ def profile_campaign(
     from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.analysis.profile.model_profile import profile_model
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
-    from contextcliff_dagster.inference.models.registry import load_models
+    from contextcliff_dagster.inference.models.models_file import load_models
     from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
@@ -187,7 +187,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     Raises:
         StoreError: nothing is profiled yet, or the report cannot be written.
     """
-    from contextcliff_dagster.reporting.report import write_report
+    from contextcliff_dagster.reporting.report_files import write_report
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     folder = store.report_dir(study.name, campaign)

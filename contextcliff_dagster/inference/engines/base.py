@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.outcome import Scalar
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.retry import TransientError

@@ -17,7 +17,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, Delta, NoEmbeddings, PromptCount
 from contextcliff_dagster.inference.engines.thread_stream import stream_from, text_pieces
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights.files import file_sha256
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path

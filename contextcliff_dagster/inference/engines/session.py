@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from contextcliff_dagster.inference.engines.base import Engine
-from contextcliff_dagster.inference.engines.registry import open_engine
+from contextcliff_dagster.inference.engines.open_engine import open_engine
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 T = TypeVar("T")
 

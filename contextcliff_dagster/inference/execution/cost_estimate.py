@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.registry import declared_identity
+from contextcliff_dagster.inference.engines.open_engine import declared_identity
 from contextcliff_dagster.inference.execution.window_check import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
 from contextcliff_dagster.inference.spending.budget import prompt_tokens_upper_bound
 from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.registry import declared_identity
+from contextcliff_dagster.inference.engines.open_engine import declared_identity
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity, differences
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 SERVER_PREFIX = "server_"
 """Before the fields that are only known once the engine runs."""

@@ -9,7 +9,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.file_leases import WaitStopped
 from contextcliff_dagster.inference.devices.process_lease import leased
 from contextcliff_dagster.inference.engines.base import Engine
-from contextcliff_dagster.inference.engines.registry import declared_identity
+from contextcliff_dagster.inference.engines.open_engine import declared_identity
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.run_calls import out_of_time, run_calls
 from contextcliff_dagster.inference.execution.run_control import RunControl
@@ -22,7 +22,7 @@ from contextcliff_dagster.inference.ledger.campaigns import (
 )
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
 from contextcliff_dagster.inference.spending.prices import priced, require_price

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 _BURST_S = 5.0
 """How far ahead a rate limit may be used: servers meter by the second, not by the minute."""

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, PromptCount, Timing, Usage
-from contextcliff_dagster.inference.models.registry import Price
+from contextcliff_dagster.inference.models.models_file import Price
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Outcome, Scalar, measurements, utc_now
 from contextcliff_dagster.inference.requests.recipe import Prompt

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from contextcliff_dagster.contracts import EngineError, StudyError
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.models.registry import ModelEntry
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 

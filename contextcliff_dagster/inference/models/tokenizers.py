@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.inference.models.base_url import request_headers
-from contextcliff_dagster.inference.models.registry import load_models
+from contextcliff_dagster.inference.models.models_file import load_models
 
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer

@@ -25,9 +25,9 @@ from starlette.routing import Route
 
 from contextcliff_dagster.contracts import EngineError, StoreError
 from contextcliff_dagster.inference.engines.base import Decoding, Engine
-from contextcliff_dagster.inference.engines.registry import open_engine
+from contextcliff_dagster.inference.engines.open_engine import open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
-from contextcliff_dagster.inference.models.registry import ModelEntry, get_model
+from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
 from contextcliff_dagster.inference.requests.outcome import utc_now
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.server.wire_format import (

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import BudgetError, EngineError
-from contextcliff_dagster.inference.models.registry import ModelEntry, Price
+from contextcliff_dagster.inference.models.models_file import ModelEntry, Price
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.redaction import public_url
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from contextcliff_dagster.contracts import EngineError, StoreError
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.store import PACKAGE, checkout_root, store_root, write_json
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from contextcliff_dagster.contracts.results.questions import CATEGORY_WORDS
 from contextcliff_dagster.reporting.figures.style import (
     FAINT,
     INK,
@@ -27,7 +28,6 @@ from contextcliff_dagster.reporting.figures.style import (
     write,
 )
 from contextcliff_dagster.reporting.wording.confound_terms import (
-    CATEGORY_WORDS,
     CONTROL_WORDS,
     shown_mix,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts.results.questions import CATEGORY_WORDS
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
     Bullets,
@@ -15,7 +16,6 @@ from contextcliff_dagster.reporting.sections import (
     Text,
 )
 from contextcliff_dagster.reporting.wording.confound_terms import (
-    CATEGORY_WORDS,
     CONTROL_WORDS,
     shown_mix,
 )

@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.questions import Category, CategoryMix, Control
-
-CATEGORY_WORDS: dict[Category, str] = {
-    "task": "tasks",
-    "kind": "kinds of question",
-    "level": "levels",
-    "domain": "domains",
-    "source": "sources",
-    "evidence_position": "evidence positions",
-}
+    from contextcliff_dagster.contracts.results.questions import CategoryMix, Control
 
 CONTROL_WORDS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}
 """What is sent in the document's place."""

@@ -11,7 +11,7 @@ import pytest
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.registry import load_models
+from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster_tests.support.records.calls import reference_server
 from contextcliff_dagster_tests.support.records.measured import run

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.benchmarks import BENCHMARKS
+from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
 from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster_tests.corpora.benchmarks import (
     test_long_texts,

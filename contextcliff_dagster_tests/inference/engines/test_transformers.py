@@ -18,7 +18,7 @@ from contextcliff_dagster.inference.engines.transformers import (
     transformers_identity,
 )
 from contextcliff_dagster.inference.execution.single_request import ask
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.studies import find_study

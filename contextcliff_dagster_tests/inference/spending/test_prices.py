@@ -9,7 +9,7 @@ from genai_prices import Usage, calc_price
 
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
-from contextcliff_dagster.inference.models.registry import ModelEntry, Price
+from contextcliff_dagster.inference.models.models_file import ModelEntry, Price
 from contextcliff_dagster.inference.spending import prices
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.spending.prices import price_notes, priced, require_price

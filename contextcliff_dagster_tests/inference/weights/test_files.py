@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.llamacpp.engine import weights_file
 from contextcliff_dagster.inference.engines.transformers import model_path
-from contextcliff_dagster.inference.models.registry import ModelEntry, load_models
+from contextcliff_dagster.inference.models.models_file import ModelEntry, load_models
 from contextcliff_dagster.inference.weights import files
 from contextcliff_dagster.inference.weights.files import (
     file_sha256,

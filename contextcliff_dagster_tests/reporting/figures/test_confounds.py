@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from contextcliff_dagster.reporting.figures.confounds import plot_questions
-from contextcliff_dagster.reporting.report import write_report
+from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.reports import (
     control_of,
     page_of,

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
-from contextcliff_dagster.reporting.report import write_report
+from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.reports import results_of, sample
 
 

@@ -217,9 +217,9 @@ def test_a_llama_cpp_server_counts_what_it_then_reads(
     import asyncio
 
     from contextcliff_dagster.inference.engines.base import Decoding
-    from contextcliff_dagster.inference.engines.registry import open_engine
+    from contextcliff_dagster.inference.engines.open_engine import open_engine
     from contextcliff_dagster.inference.execution.single_request import ask
-    from contextcliff_dagster.inference.models.registry import get_model
+    from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.requests.recipe import Prompt
     from contextcliff_dagster.inference.weights.files import find_weights
 

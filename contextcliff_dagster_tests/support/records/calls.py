@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers

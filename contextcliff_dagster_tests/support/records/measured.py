@@ -9,7 +9,7 @@ from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 from contextcliff_dagster_tests.support.records.calls import (

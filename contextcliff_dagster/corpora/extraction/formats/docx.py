@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from contextcliff_dagster.corpora.extraction.formats.xml import Packed, parse_xml
-from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 _USUAL = "word/document.xml"
 _RELATIONS = "_rels/.rels"

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from contextcliff_dagster.corpora.extraction.formats.html import text_of
 from contextcliff_dagster.corpora.extraction.formats.xml import Packed
-from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"

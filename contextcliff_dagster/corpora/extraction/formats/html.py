@@ -9,7 +9,7 @@ from typing import Any
 
 from contextcliff_dagster.corpora.extraction.decoding import SURROGATE, decoded
 from contextcliff_dagster.corpora.extraction.formats.xml import parse_xml
-from contextcliff_dagster.corpora.extraction.results import RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import RefusedError
 
 _BLOCKS = frozenset(
     "address article aside blockquote body br button caption center dd details dialog dir div "

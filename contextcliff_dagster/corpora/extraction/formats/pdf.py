@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 _PASSWORD, _SECURITY = 4, 5  # FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 _END_MARK_WITHIN = 8192

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from xml.parsers import expat
 
-from contextcliff_dagster.corpora.extraction.results import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 _SEPARATOR = " "
 

@@ -30,7 +30,7 @@ from contextcliff_dagster.inference.engines.llamacpp.settings import (
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
+from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights.files import (
     find_weights,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 

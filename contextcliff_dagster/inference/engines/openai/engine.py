@@ -38,7 +38,7 @@ from contextcliff_dagster.inference.engines.openai.wire_format import (
 )
 from contextcliff_dagster.inference.models.base_url import request_headers
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.requests.shared_document import MARK
 from contextcliff_dagster.redaction import hide, public_url, redact, url_secrets

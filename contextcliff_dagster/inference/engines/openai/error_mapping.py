@@ -10,7 +10,7 @@ from typing import Any
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import RejectedError, TransportError
 from contextcliff_dagster.inference.engines.openai.http_client import Reply, StatusError
-from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
+from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.retry import retry_after_s
 
 _OVERFLOW_SIGNS = (

@@ -10,7 +10,7 @@ from contextcliff_dagster.inference.engines.base import PromptCount, RejectedErr
 from contextcliff_dagster.inference.engines.openai.http_client import StatusError
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes
 from contextcliff_dagster.inference.engines.openai.wire_format import GO_ON, encoded, goes_on
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Message, Prompt
 from contextcliff_dagster.retry import Backoff, retry
 

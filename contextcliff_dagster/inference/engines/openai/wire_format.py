@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from contextcliff_dagster.inference.engines.base import Decoding, Delta, Embeddings, Timing, Usage
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.weights.files import find_weights, folder_hashes
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 

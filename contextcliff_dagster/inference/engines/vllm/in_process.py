@@ -34,7 +34,7 @@ from contextcliff_dagster.inference.engines.vllm.engine_args import (
 )
 from contextcliff_dagster.inference.engines.vllm.step_loop import Request, StepLoop
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.redaction import redact
 

@@ -25,7 +25,7 @@ from contextcliff_dagster.inference.engines.openai.server_detection import Diale
 from contextcliff_dagster.inference.engines.vllm.engine_args import declared_vllm_identity
 from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.registry import ModelEntry, Quirks
+from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.retry import Backoff, retry
 

@@ -22,7 +22,7 @@ from contextcliff_dagster.inference.engines.vllm.engine_args import (
     environment,
     vllm_version,
 )
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.redaction import redact
 
 SHUTDOWN_SECONDS = 10

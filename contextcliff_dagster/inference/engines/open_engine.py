@@ -7,8 +7,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from contextcliff_dagster.inference.engines.base import Engine
-from contextcliff_dagster.inference.models.engine_specs import engine_spec
-from contextcliff_dagster.inference.models.registry import ModelEntry
+from contextcliff_dagster.inference.models.engine_table import engine_spec
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 
 def open_engine(entry: ModelEntry) -> Engine:

@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.registry import declared_identity, open_engine
+from contextcliff_dagster.inference.engines.open_engine import declared_identity, open_engine
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
-from contextcliff_dagster.inference.models import engine_specs
-from contextcliff_dagster.inference.models.engine_specs import EngineSpec
-from contextcliff_dagster.inference.models.registry import ModelEntry, Price, get_model, load_models
+from contextcliff_dagster.inference.models import engine_table
+from contextcliff_dagster.inference.models.engine_table import EngineSpec
+from contextcliff_dagster.inference.models.models_file import (
+    ModelEntry,
+    Price,
+    get_model,
+    load_models,
+)
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, plan_of
 
 
@@ -170,7 +175,7 @@ def test_a_row_of_the_table_is_all_that_an_engine_needs(
         ignores=("dtype",),
         call_s=7.0,
     )
-    monkeypatch.setattr(engine_specs, "BUILT_IN", {**engine_specs.BUILT_IN, "steam": row})
+    monkeypatch.setattr(engine_table, "BUILT_IN", {**engine_table.BUILT_IN, "steam": row})
     line = "engine: steam, model_id: reference-short"
     entry = load_models([write(tmp_path, f"models:\n  m: {{{line}}}\n")])["m"]
     assert (entry.concurrency, entry.gpus_wanted) == (1, "auto")

@@ -20,7 +20,7 @@ from pydantic import Field
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.models.base_url import resolved
-from contextcliff_dagster.inference.models.engine_specs import EngineSpec, engine_names, engine_spec
+from contextcliff_dagster.inference.models.engine_table import EngineSpec, engine_names, engine_spec
 from contextcliff_dagster.inference.models.vllm_options import VllmOptions
 from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster.yaml_config import load_validated

@@ -25,7 +25,7 @@ from contextcliff_dagster.reporting.figures.report_figure import plot_report
 from contextcliff_dagster.reporting.figures.sparkline import sparkline
 from contextcliff_dagster.reporting.length_profile import page
 from contextcliff_dagster.reporting.length_profile.tables import zone_sections
-from contextcliff_dagster.reporting.report import machine_report, write_report
+from contextcliff_dagster.reporting.report_files import machine_report, write_report
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 from contextcliff_dagster_tests.support.records.reports import (
     page_of,
