@@ -89,15 +89,17 @@ def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
             continue
         visited.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            first: dict[str, yaml.Node] = {}
+            seen: set[str] = set()
             for key, value in node.value:
                 name = key.value
                 may_repeat = name == "<<" or not isinstance(name, str)
-                if not may_repeat and first.setdefault(name, key) is not key:
+                if not may_repeat and name in seen:
                     raise StudyError(
                         f"{path}, line {key.start_mark.line + 1}: key {name!r} stands twice; "
                         "remove one."
                     )
+                if not may_repeat:
+                    seen.add(name)
                 stack.append(value)
         elif isinstance(node, yaml.SequenceNode):
             stack.extend(node.value)

@@ -55,9 +55,10 @@ def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
 
 def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:
     """Return the names, without the study's, of the ops that make ``assets``."""
-    results = () if experiment is None else experiment.asset_names("result")
-    op = experiment and experiment.result_op
-    return list(dict.fromkeys(op if op and name in results else name for name in assets))
+    if experiment is None:
+        return list(assets)
+    results, op = experiment.asset_names("result"), experiment.op_of_result()
+    return list(dict.fromkeys(op if name in results else name for name in assets))
 
 
 def judged_assets(experiment: Experiment) -> list[str]:

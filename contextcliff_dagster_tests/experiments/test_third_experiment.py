@@ -12,15 +12,19 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import BudgetError, StudyError
+from contextcliff_dagster.defs.assets.experiment import experiment_assets
 from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.schedules import study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
+from contextcliff_dagster.experiments.common.experiment import Step
 from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.lookup import judged_assets, ops_of
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster.studies.experiment_table import EXPERIMENTS
+from contextcliff_dagster_tests.support.sizes_experiment import Sizes
 from contextcliff_dagster_tests.support.tiny_study import TINY
 
 ALONE = """\
@@ -131,6 +135,20 @@ def test_runs_of_the_command_line_say_what_they_are_for(
     assert tags["contextcliff/models"] == "reference-short"
     assert tags["contextcliff/cause"] == "command line"
     assert tags["contextcliff/campaign"]
+
+
+class TwoResults(Sizes):
+    name = "two"
+
+    def asset_names(self, step: Step) -> tuple[str, ...]:
+        return ("two_means", "two_ranks") if step == "result" else super().asset_names(step)
+
+
+def test_several_results_are_made_by_one_op(alone: Study) -> None:
+    two = TwoResults()
+    made = experiment_assets(alone, two)
+    ops = {asset.op.name.partition("__")[2] for asset in made}
+    assert set(ops_of(two, judged_assets(two))) == {"two_records", "two_means"} <= ops
 
 
 def test_a_study_says_what_is_wrong_with_its_section(alone: Study, tmp_path: Path) -> None:

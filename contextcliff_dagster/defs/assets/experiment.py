@@ -233,7 +233,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
 
     @single_run(
         dg.multi_asset,
-        name=f"{group(study)}__{experiment.result_op or names[0]}",
+        name=f"{group(study)}__{experiment.op_of_result()}",
         specs=[
             dg.AssetSpec(**described(study, name, described_by.get(name, _RESULT), **options))
             for name in names

@@ -64,7 +64,7 @@ def bin_metadata(
     no_answer = Counter(row["no_answer"] for row in rows if row["no_answer"])
     lengths = [row["length_tokens"] for row in rows]
 
-    def total(name: str) -> int:
+    def total(name: str) -> Any:
         return sum(row.get(name) or 0 for row in rows)
 
     shown: dict[str, Any] = {
@@ -144,8 +144,8 @@ def version_tags(
 ) -> dict[str, str]:
     """Tags of a materialization that is logged by hand: its versions, and that of its source.
 
-    ``source_version`` None: it is made of no other asset. Without it, a manifest materialized again
-    without any change would turn every bin stale.
+    ``source_version`` None: it is made of no other asset. Where there is a source its version is
+    noted: otherwise a manifest materialized again, unchanged, would turn every bin stale.
     """
     # The bin's calls and what came of them, times aside.
     kept = [[row["call_key"], row["no_answer"], row.get("raw_output")] for row in rows]

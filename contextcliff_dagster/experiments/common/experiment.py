@@ -158,6 +158,10 @@ class Experiment(ABC):
             return ()
         return (f"{self.name}_{step}",)
 
+    def op_of_result(self) -> str:
+        """Name of the op that makes the result's assets: `result_op`, else that of the first."""
+        return self.result_op or next(iter(self.asset_names("result")), "")
+
     def is_asked(self, study: Study) -> bool:
         """Return whether ``study`` asks for this experiment."""
         return self.name in study.sections

@@ -28,6 +28,12 @@ from contextcliff_dagster.inference.devices.process_lease import (
 _PR_SET_PDEATHSIG = 1
 
 
+def _gpus(text: str) -> int | str:
+    if text != "auto" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor auto")
+    return text if text == "auto" else int(text)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Lease, then become the program.
 
@@ -37,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m contextcliff_dagster.inference.devices.launch")
     parser.add_argument(
         "gpus",
-        type=lambda text: text if text == "auto" else int(text),
+        type=_gpus,
         help="how many whole devices; auto: one, or none",
     )
     parser.add_argument("--for", dest="purpose", default="", help="reported to others that wait")

@@ -125,6 +125,8 @@ class GroupCommit(ABC):
         """Raise the database's errors as StoreError."""
         try:
             yield
+        except ContextCliffError:
+            raise
         except Exception as error:
             if known := self._explained(error):
                 raise known from error

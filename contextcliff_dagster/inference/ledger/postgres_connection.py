@@ -121,6 +121,7 @@ class PostgresConnection:
         self.raw.autocommit = True
         self._cursor = self.raw.cursor()
         self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self._newest: PostgresRows | None = None
         try:
             self._cursor.execute(_SETTINGS)
@@ -135,8 +136,9 @@ class PostgresConnection:
         # Without values psycopg2 looks for no placeholders.
         whole = self._cursor.mogrify(as_psycopg(sql), values) if values else sql.encode()
         self._pending.append(whole)
+        self._pending_bytes += len(whole)
         self._newest = rows = PostgresRows(self)
-        if sum(map(len, self._pending)) > _TOGETHER_BYTES:
+        if self._pending_bytes > _TOGETHER_BYTES:
             self.flush()
         return rows
 
@@ -144,6 +146,7 @@ class PostgresConnection:
         """Send what is waiting."""
         if self._pending:
             together, self._pending = b";\n".join(self._pending), []
+            self._pending_bytes = 0
             self._cursor.execute(together)
 
     def _cursor_for(self, rows: PostgresRows) -> Any:
@@ -160,6 +163,7 @@ class PostgresConnection:
     def rollback(self) -> None:
         """Forget what is waiting, undo what was sent; a lost connection has done so itself."""
         self._pending.clear()
+        self._pending_bytes = 0
         with suppress(Exception):
             self._cursor.execute("ROLLBACK")
 

@@ -48,6 +48,15 @@ def cut_off(server: PostgresServer) -> None:
     )
 
 
+def test_without_a_driver_the_package_is_named(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = r"pip install 'contextcliff-dagster\[postgres\]'"
+    with monkeypatch.context() as patched, pytest.raises(StoreError, match=message):
+        patched.setitem(sys.modules, "psycopg2", None)
+        Ledger.open(DatabaseUrl(postgres.url))
+
+
 def test_a_session_that_is_cut_off_goes_on_over_a_new_one_and_is_the_same_owner(
     opened: Ledger, postgres: PostgresServer
 ) -> None:

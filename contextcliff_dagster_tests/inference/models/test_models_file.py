@@ -76,6 +76,7 @@ ENTRY = "models:\n  m:\n    engine: openai\n    base_url: http://x/v1\n"
             r"quirks.temperature.*'send' or 'omit'",
         ),
         (ENTRY + "    engine: openai\n", 5, "stands twice"),
+        ("&a models: {}\n*a : {}\n", 1, "stands twice"),
         ("models:\n  m:\n    engine: openai\n", 2, "base_url"),
         ("models:\n  m:\n    engine: vllmm\n", 3, "'models.m.engine'"),
         ("models:\n  m: 5\n", 2, "'models.m': should be a mapping, not 5"),
