@@ -1,8 +1,9 @@
 """Shuffling the lengths of a finished study's records gives no cliff.
 
-    python benchmarks/shuffled_lengths.py [--shuffles 200] [--store DIR] [--seed N] [--jobs 2]
+    python benchmarks/shuffled_lengths.py [--study reference] [--shuffles 200] [--store DIR]
+                                          [--seed N] [--jobs 2]
 
-Measures the study `reference` (with --store: reuses what is measured there), reads its evaluation
+Measures a study of the two reference models (with --store: reuses what is measured there), reads its evaluation
 records and gives every document the length of another one, at random. Whatever the model did,
 length then explains nothing, so a verdict that reports a loss is a false alarm, whose probability
 the method promises to be at most 5%. As a control, the records as they are must show a loss.
@@ -44,17 +45,17 @@ PROMISED, SURPRISE = 0.05, 0.001
 SETTINGS = AnalysisSettings(resamples=100)  # the bins' own intervals are not looked at
 
 
-def measure(store: Path, seed: str | None) -> None:
+def measure(study: str, store: Path, seed: str | None) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("CONTEXTCLIFF_", "DAGSTER_"))}
-    command = [sys.executable, "-m", "contextcliff_dagster.cli", "profile", "reference"]
+    command = [sys.executable, "-m", "contextcliff_dagster.cli", "profile", study]
     options = ["--store", str(store), "--yes", *(("--seed", seed) if seed else ())]
     subprocess.run([*command, *options], cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=True)
 
 
-def records_of(store: Path, model: str, seed: str | None) -> pd.DataFrame:
+def records_of(study: str, store: Path, model: str, seed: str | None) -> pd.DataFrame:
     """All evaluation records of ``model``."""
-    study = f"reference-seed-{seed}" if seed else "reference"
-    paths = sorted((store / study / "eval_records").rglob("*.parquet"))
+    name = f"{study}-seed-{seed}" if seed else study
+    paths = sorted((store / name / "eval_records").rglob("*.parquet"))
     records = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
     return records[records["model"] == model].reset_index(drop=True)
 
@@ -77,6 +78,7 @@ def shuffled(seed: int, records: pd.DataFrame) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--study", default="reference")
     parser.add_argument("--shuffles", type=int, default=200, help="of each model's records")
     parser.add_argument("--store", type=Path, help="where the study is, or is to be, measured")
     parser.add_argument("--seed", help="draw another sample")
@@ -89,9 +91,9 @@ def main() -> None:
         ProcessPoolExecutor(given.jobs) as pool,
     ):
         store = given.store or Path(folder)
-        measure(store, given.seed)
+        measure(given.study, store, given.seed)
         for model in MODELS:
-            records = records_of(store, model, given.seed)
+            records = records_of(given.study, store, model, given.seed)
             as_it_is = verdict_of(records)
             work = partial(shuffled, records=records)
             told = Counter(pool.map(work, range(given.shuffles), chunksize=5))
