@@ -1,4 +1,4 @@
-"""How often a loss over length is told from harder questions by the evidence alone.
+"""How often a loss over length is distinguished from harder questions by the evidence alone.
 
     python benchmarks/controls.py [--runs 200] [--jobs 2]
 

@@ -1,9 +1,9 @@
-"""How often the place of the evidence is said to matter, where it does and where it does not.
+"""How often the position of the evidence is reported to matter, with and without a real effect.
 
     python benchmarks/evidence.py [--runs 400] [--jobs 2]
 
 Documents of log-uniform lengths of 40 to 6,000 tokens, chances of .85 falling to .55 over the
-lengths, places uniform. "middle": .25 lower where the evidence stands in the middle fifth;
+lengths, places uniform. "middle": .25 lower where the evidence is in the middle fifth;
 "with length": late evidence in long documents, no effect of the place. Questions of one document
 share a luck of .2 (SD), or their place.
 """

@@ -3,9 +3,9 @@
     python benchmarks/expected_caps.py [--runs 12]
 
 0/1 scores, one a document, ten bins of 20 over log-uniform lengths of 40 to 5,900 tokens. Per data
-set: the median cap that `expectation` foresees at 1, 2, 4 and 8 times as many; beside it, the caps
-of independent data sets of those sizes. Medians over the runs, with the quartiles of what is
-foreseen.
+set: the median cap that `robustness.sample_size` expects of 1, 2, 4 and 8 times as many; next to
+it, the caps of independent data sets of those sizes. Medians over the runs, with the quartiles of
+what is expected.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Libraries that read text out of files, compared: licence, size, start, speed, quality.
 
-Every library reads the same files, written here with a text of words that stand once each, in a
+Every library reads the same files, written here with a text of words that occur once each, in a
 process of its own. *Kept* is the share of those words that come out whole and in their order (the
 longest run of them that ascends), *added* what comes out besides, as a share of the words.
 *Installed* counts a library with all that it requires, *start* is its import in a fresh process.
 
 Run: ``python benchmarks/extraction.py [KIND ...]``, a kind being also ``encodings``. Libraries that
-are not installed are said to be missing; an environment with all of them::
+are not installed are listed as missing; an environment with all of them::
 
     pip install pypdfium2 pypdf pdfminer.six pdf-oxide lxml selectolax resiliparse beautifulsoup4 \\
         inscriptis python-docx docx2python mammoth kreuzberg 'markitdown[pdf,docx]' \\
@@ -308,7 +308,7 @@ N_WORDS = {"pdf": 20_000, "html": 40_000, "docx": 40_000, "epub": 40_000}
 
 
 def kept_and_added(text: str, words: list[str]) -> tuple[float, float]:
-    """Share of the words that stand in the text in order; what else stands there, by the same."""
+    """Share of the words that are in the text, in order; and what else is there, per word."""
     places = {word: at for at, word in enumerate(words)}
     found = re.findall(r"\w+", text)
     tails: list[int] = []

@@ -1,7 +1,7 @@
 """200 mixed files, 40 of them broken or hostile: all accounted for, within a minute, on 2 workers.
 
 The good ones (PDF, DOCX, EPUB, HTML, Markdown, text in several encodings, source code; from a
-paragraph to a book) are written with words that stand once each and must come back with all of
+paragraph to a book) are written with words that occur once each and must come back with all of
 them in order. Run: ``python benchmarks/hostile_folder.py [WORKERS]``; exits 1 where a file is not
 accounted for, a good one is not read whole, or it takes longer than 60 s.
 """

@@ -1,8 +1,8 @@
-"""How the code is laid out, in figures, each beside its limit.
+"""How the code is laid out, in figures, each next to its limit.
 
     python benchmarks/house.py [--list]
 
-Circles are of imports between modules at run time, wherever in a file they stand; imports for type
+Circles are of imports between modules at run time, wherever in a file they are; imports for type
 checkers are left out. Lines are of the product: the package and tools/, without tests and schemas.
 `--list` names every circle, large folder, long file and long signature. Exit code 1 where a limit
 is broken.

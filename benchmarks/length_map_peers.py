@@ -31,7 +31,7 @@ CONTENDERS: dict[str, tuple[str, float]] = {
 """Name -> what it is, and MB of text that it counts."""
 
 
-def beside(folder: Path, repeats: int) -> list[dict[str, Any]]:
+def compare_speeds(folder: Path, repeats: int) -> list[dict[str, Any]]:
     """Each contender in turn, ``repeats`` times over; medians, and whether all counts agree."""
     names = list(CONTENDERS)
     if not all(importlib.util.find_spec(name) for name in ("datasets", "transformers")):

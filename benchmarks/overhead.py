@@ -1,11 +1,11 @@
-"""What the measuring itself costs: CPU, time and memory a call, beside other clients.
+"""What the measuring itself costs: CPU, time and memory a call, next to other clients.
 
     python benchmarks/overhead.py [--peers PYTHON] [--delays 0 50 500] [--samples 1000] [--json]
 
 1,000 prompts of about 10,000 tokens (40 KB) go to a stub of an OpenAI-compatible streaming server
 in another process, 64 at a time, with the ledger on; then 1 MB prompts over documents that are
 stored, hashed and counted before the clock starts. Every client runs in a process of its own, one
-after the other, and start-up (imports, and one sample to warm up) is told apart. ``--peers`` names
+after the other; start-up (imports, and one sample to warm up) is measured apart. ``--peers`` names
 the interpreter of an environment with aiohttp, orjson, inspect_ai and lm-eval[api]; what it lacks
 is left out with a sentence. Exit code 1 where a goal is missed. CPU seconds are to be trusted on a
 busy machine, wall times are not.

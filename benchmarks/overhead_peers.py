@@ -34,7 +34,7 @@ def question(number: int) -> str:
 
 
 def timed(start_up: Callable[[], Callable[[], int]]) -> dict[str, Any]:
-    """CPU and wall seconds of what ``start_up`` returns, with what came before told apart."""
+    """CPU and wall seconds of what ``start_up`` returns, with what came before measured apart."""
     run = start_up()
     startup_cpu, began = time.process_time(), time.perf_counter()
     answered = run()

@@ -95,7 +95,7 @@ def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
                 may_repeat = name == "<<" or not isinstance(name, str)
                 if not may_repeat and first.setdefault(name, key) is not key:
                     raise StudyError(
-                        f"{path}, line {key.start_mark.line + 1}: key {name!r} stands twice; "
+                        f"{path}, line {key.start_mark.line + 1}: key {name!r} appears twice; "
                         "remove one."
                     )
                 stack.append(value)

@@ -94,7 +94,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> No
 
 def test_where_nothing_can_be_written_one_sentence_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="file stands where a folder is needed") as fault:
+    with pytest.raises(StoreError, match="file is where a folder is needed") as fault:
         write_atomic(tmp_path / "file" / "inside", b"")
     assert str(fault.value).count("\n") == 0
 

@@ -100,7 +100,7 @@ class PromptSection(Section):
     template: str | None = Field(default=None, description="File with {document} and {question}")
     system: str | None = Field(default=None, description="File with the system text")
     answer_prefix: str | None = Field(
-        default=None, description="The beginning of the answer; {question} may stand in it"
+        default=None, description="The beginning of the answer; may contain {question}"
     )
     instructions: str | None = Field(
         default=None, description="File with one wording of the instruction per line"
@@ -109,7 +109,7 @@ class PromptSection(Section):
     max_output_tokens: int = Field(default=32, ge=1)
     prefix_cache: bool = Field(
         default=True,
-        description="off: calls of one document stand apart and engines reuse nothing; for TTFT",
+        description="off: calls of one document are kept apart and engines reuse nothing; for TTFT",
     )
     output_schema: dict[str, Any] | None = None
 

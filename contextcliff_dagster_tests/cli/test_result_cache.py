@@ -1,4 +1,4 @@
-"""What stands is printed at once; what is gone or changed is made again, without a call."""
+"""What is current is printed at once; what is gone or changed is made again, without a call."""
 
 from __future__ import annotations
 

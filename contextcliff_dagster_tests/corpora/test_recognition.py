@@ -33,7 +33,7 @@ def test_a_benchmark_is_known_by_its_records(kind: str, tmp_path: Path) -> None:
     found = recognise(path)
     assert (found.kind, found.options) == (kind, {"path": str(path)})
     assert open_corpus(found.kind, found.options).name == kind
-    # As it is downloaded: in a folder, beside what makers put there.
+    # As it is downloaded: in a folder, next to other published files.
     write(path.parent / "README.md", "About this data set.\n")
     write(path.parent / "LICENSE", "Do as you like.\n")
     (path.parent / "second").mkdir()

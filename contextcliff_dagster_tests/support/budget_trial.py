@@ -1,4 +1,4 @@
-"""One randomised trial of a budget: several processes, faults, kills, and a server that bills.
+"""One randomised trial of a budget: several processes, errors, kills, and a server that bills.
 
 What may be exceeded, and by how much, is what `inference.spending.budget.Budget` states.
 """
@@ -105,7 +105,7 @@ def context() -> ForkServerContext:
 
 
 def _measure(path: Path, url: str, trial: Trial, budget: Budget) -> None:
-    """In a process of its own; how it ended stands in its exit code."""
+    """In a process of its own; its exit code says how it ended."""
     entry = openai_entry(
         url,
         revision="1",

@@ -1,4 +1,4 @@
-"""Several measuring processes on one ledger over a server with faults, killed and replaced.
+"""Several measuring processes on one ledger over a server with errors, killed and replaced.
 
 The judge is the request log of the server, a process of its own that outlives them all.
 """
@@ -30,7 +30,7 @@ from contextcliff_dagster_tests.support.records.calls import (
 UNPAID = {"429", "500"}
 """What the server says before a model has worked."""
 NOT_COMPARED = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at", "attempts"}
-"""Times; and how many requests the process that finished a call needed, which faults decide."""
+"""Times; and how many requests the process that finished a call needed, which errors decide."""
 _SPREAD = 0.75
 """The kills come over at most this share of the calls."""
 
@@ -60,7 +60,7 @@ class Crowd:
             "concurrency": self.concurrency,
             "timeout_s": self.timeout_s,
             "revision": "1",  # the same model behind two ports
-            "max_attempts": 12,  # of 2,000 calls one would meet five faults in a row
+            "max_attempts": 12,  # of 2,000 calls one would meet five errors in a row
         }
         return Measurement(str(ledger), url, self.bins, self.documents, self.questions, entry=entry)
 

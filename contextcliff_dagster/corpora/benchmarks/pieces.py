@@ -29,9 +29,9 @@ class PiecedText:
 
 
 def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[str]) -> int | None:
-    """Where the first accepted answer that stands in a piece of evidence begins.
+    """Where the first accepted answer in a piece of evidence begins.
 
-    ``spans`` are the pieces, ``[start, end)`` in characters. Where no answer stands in any, the
+    ``spans`` are the pieces, ``[start, end)`` in characters. Where none holds an answer, the
     start of the first piece; None without evidence.
     """
     for start, end in spans:
@@ -42,7 +42,7 @@ def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[
 
 
 def _standing_alone(answer: str) -> re.Pattern[str]:
-    # "no" does not stand in "known"; scripts without blanks between words have no such edges.
+    # "no" does not occur in "known"; scripts without blanks between words have no such edges.
     before = r"(?<![A-Za-z0-9])" if re.match(r"[A-Za-z0-9]", answer) else ""
     after = r"(?![A-Za-z0-9])" if re.search(r"[A-Za-z0-9]\Z", answer) else ""
     return re.compile(before + re.escape(answer) + after)

@@ -94,7 +94,7 @@ def _spans(answer: Item) -> list[str]:
 
 
 def _evidence(text: str, answer: Item) -> list[tuple[int, int]]:
-    """Where the annotator's paragraphs stand; empty where one is not in the text."""
+    """Where the annotator's paragraphs are; empty where one is not in the text."""
     pieces = answer.texts("evidence") if "evidence" in answer else []
     starts = [text.find(piece) for piece in pieces]
     if -1 in starts:

@@ -1,4 +1,4 @@
-"""A place that loses answers is found, a flat curve is left alone; levels stand side by side."""
+"""A place that loses answers is found, a flat curve is left alone; levels have own rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAST = AnalysisSettings(resamples=100, permutations=199)
 def plant(
     seed: int, *, middle: float = 0.0, documents: int = 200, questions: int = 1, shared: float = 0.0
 ) -> pd.DataFrame:
-    """Scores fall with length, by ``middle`` where the evidence stands in the middle fifth, and
+    """Scores fall with length, by ``middle`` where the evidence is in the middle fifth, and
     with a luck of each document that its questions share."""
     rng = np.random.default_rng(seed)
     lengths = np.sort(np.exp(rng.uniform(np.log(40), np.log(6_000), documents)).astype(np.int64))

@@ -48,7 +48,7 @@ def test_newton_finds_the_likeliest_plateau_of_every_shape(seed: int, level: flo
                 method="bounded",
                 options={"xatol": 1e-9},
             )
-            # Newton's steps do not mind the floor of tiny means, the search beside them does.
+            # Newton's steps do not mind the floor of tiny means, the search next to them does.
             if (found.x * retained).min() > 2 * MU_FLOOR:
                 assert q[i, j] >= -found.fun - 1e-5
 

@@ -97,7 +97,7 @@ def test_a_small_loss_is_below_every_rule() -> None:
 
 
 def seen(records: pd.DataFrame) -> list[Detector]:
-    """What the detectors say of the records, beside the verdict on them."""
+    """What the detectors say of the records, next to the verdict on them."""
     bins = bins_of(records)
     cliffs = profile_model(records, bins, QUICK, CONTEXT).cliffs
     documents = clean_records(records, bins).documents()

@@ -1,4 +1,4 @@
-"""The process beside gives the answer of the library in place, and is never needed."""
+"""The helper process gives the same answers as the library, and is never required."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_it_reaches_for_models_and_names_the_missing_key(
     )
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(tmp_path / "models.yaml"))
     code, found = findings(capsys)
-    assert code == 0, "an endpoint that is down stands in nobody's way"
+    assert code == 0, "an endpoint that is down stops nothing"
     assert found["model reference-short"]["state"] == "ok"
     assert found["model gone"]["state"] == "note"
     assert "OPENAI_API_KEY" in found["model gpt-4o-mini"]["said"]

@@ -37,7 +37,7 @@ def a_document(store: Path) -> str:
 
 
 def cliffs_of(store: Path, study: str) -> dict[str, dict[str, Any]]:
-    """What stands for each model of the study."""
+    """What is recorded for each model of the study."""
     files = (store / study / "profiles").rglob("cliffs.json")
     return {found["model"]: found for found in (json.loads(f.read_text()) for f in files)}
 

@@ -1,4 +1,4 @@
-"""Whatever stands where something else belongs: an example, or one sentence with the place."""
+"""Whatever a damaged record holds: an example, or one sentence with the place."""
 
 from __future__ import annotations
 

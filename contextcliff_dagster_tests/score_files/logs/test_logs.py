@@ -181,14 +181,14 @@ def test_a_run_that_failed_is_taken_only_if_asked(tmp_path: Path) -> None:
 def test_samples_of_lm_eval_with_their_document_and_the_model_beside_them(tmp_path: Path) -> None:
     path = tmp_path / "samples_crates_2026-01-02T03-04-05.678901.jsonl"
     write_lines(path, [lm_eval_row(n) for n in range(1, 9)])
-    beside = tmp_path / "results_2026-01-02T03-04-05.678901.json"
-    beside.write_text('{"results": {"crates": {"alias": "crates"}}, "model_name": "org/m"}')
+    summary = tmp_path / "results_2026-01-02T03-04-05.678901.json"
+    summary.write_text('{"results": {"crates": {"alias": "crates"}}, "model_name": "org/m"}')
     found = read(path)
     assert (found.model, found.task, found.score_name) == ("org/m", "crates", "exact_match")
     assert list(found.frame["length_tokens"]) == [tokens(text(n, 10 * n)) for n in range(1, 9)]
     assert list(found.frame["score"]) == [1, 1, 1, 1, 0, 0, 0, 0]
     assert found.notes == (f"{path.name} is a log of lm-evaluation-harness: 8 of 8 answers used.",)
-    assert "samples_*.jsonl" in refused(beside)
+    assert "samples_*.jsonl" in refused(summary)
 
 
 def test_filters_are_scores_of_their_own_and_not_repeats(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def text_of(data: bytes, notes: list[str], *, as_xml: bool = False) -> str:
     """
     found = _DECLARED_XML.search(data[:1024]) or _DECLARED.search(data[:4096])
     text = decoded(data, notes, found[1].decode() if found else None)
-    # NUL stands for nothing in HTML, and ends a text for a parser in C.
+    # NUL means nothing in HTML, and ends a text for a parser in C.
     text = SURROGATE.sub("\ufffd", text.replace("\0", ""))
     if as_xml:
         lines = Lines()

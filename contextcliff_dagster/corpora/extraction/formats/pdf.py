@@ -9,7 +9,7 @@ _END_MARK_WITHIN = 8192
 
 
 def read(data: bytes, limits: Limits, notes: list[str]) -> str:
-    """Pages in order, parted by an empty line, each as its lines stand.
+    """Pages in order, separated by an empty line, each with its lines as they are.
 
     A hyphen at a line's end is kept, with the line end behind it, as it is printed.
 
