@@ -68,13 +68,13 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="budget-") as folder:
             results.append(run(draw(rng), Path(folder), ctx))
         print(f"{number + 1}: {results[-1]}", file=sys.stderr)
-    found = figures(results, time.perf_counter() - began)
+    totals = figures(results, time.perf_counter() - began)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(totals, indent=2))
     else:
-        for name, value in found.items():
+        for name, value in totals.items():
             print(f"{name:60} {value}")
-    return 1 if found["broken"] else 0
+    return 1 if totals["broken"] else 0
 
 
 if __name__ == "__main__":

@@ -94,11 +94,11 @@ def audit(seed: int, planted: str, design: str) -> tuple[str, bool, float, bool]
     sample = clean_records(records, [])
     documents = sample.documents()
     finding = find_verdict(documents, settings, baseline_of(documents, settings).mean)
-    found = audit_confounds(sample, finding, settings)
-    row = next(row for row in found.mix if row.category == "kind")
+    result = audit_confounds(sample, finding, settings)
+    row = next(row for row in result.mix if row.category == "kind")
     error = np.nan if row.drop is None else row.drop - drop
     held = row.drop is not None and row.drop_ci_low <= drop <= row.drop_ci_high
-    return found.confounds.identified, finding.visible, error, held
+    return result.confounds.identified, finding.visible, error, held
 
 
 def share(hits: int, runs: int) -> str:

@@ -63,9 +63,9 @@ def one(seed: int, planted: str, design: str) -> tuple[bool, bool]:
     """Whether p <= .05, and whether it is the middle that differs most."""
     rng = np.random.default_rng((seed, PLANTED.index(planted), list(DESIGNS).index(design)))
     sample = clean_records(draw(rng, planted, design), [])
-    found = evidence_curve(sample, "evidence_position", AnalysisSettings(resamples=100))
-    alarm = found is not None and found.p_value is not None and found.p_value <= 0.05
-    return alarm, found is not None and found.group == 2
+    curve = evidence_curve(sample, "evidence_position", AnalysisSettings(resamples=100))
+    alarm = curve is not None and curve.p_value is not None and curve.p_value <= 0.05
+    return alarm, curve is not None and curve.group == 2
 
 
 def share(hits: int, runs: int) -> str:

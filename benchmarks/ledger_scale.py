@@ -150,9 +150,9 @@ def size_and_rerun(folder: Path, calls: int, documents: int, kb: int) -> None:
         print(f"  ledger {size / 1e6:.1f} MB = {size / compressed:.2f} x the compressed documents"
               "  (must be <= 3)")  # fmt: skip
         started = time.perf_counter()
-        found = verify(ledger)
-        print(f"  verified {found.prompts:,} prompts byte for byte in "
-              f"{time.perf_counter() - started:.1f} s, {found.fault_count} errors")  # fmt: skip
+        verified = verify(ledger)
+        print(f"  verified {verified.prompts:,} prompts byte for byte in "
+              f"{time.perf_counter() - started:.1f} s, {verified.fault_count} errors")  # fmt: skip
     command = [sys.executable, __file__, "--again", str(folder)]
     given = ["--calls", str(calls), "--documents", str(documents), "--kb", str(kb)]
     print(subprocess.run([*command, *given], capture_output=True, text=True, check=True).stdout,

@@ -123,21 +123,21 @@ def memory(megabytes: float) -> dict[str, Any]:
     interpreter = float(python("-c", PEAK_PROGRAM))
     with tempfile.TemporaryDirectory() as folder:
         inner = [__file__, "--folder", folder, "--megabytes", str(megabytes)]
-        found: dict[str, Any] = json.loads(python(*inner, "--inner", "materialize"))
-        found["materialize_above_interpreter_mb"] = round(
-            found["materialize_peak_mb"] - interpreter, 1
+        figures: dict[str, Any] = json.loads(python(*inner, "--inner", "materialize"))
+        figures["materialize_above_interpreter_mb"] = round(
+            figures["materialize_peak_mb"] - interpreter, 1
         )
-        found["interpreter_mb"] = round(interpreter, 1)
-        found["counted"] = {}
+        figures["interpreter_mb"] = round(interpreter, 1)
+        figures["counted"] = {}
         for name in ENCODINGS:
             counted = json.loads(python(*inner, "--inner", f"tiktoken:{name}"))
             counted["above_interpreter_mb"] = round(counted["peak_mb"] - interpreter, 1)
-            counted["mb_per_cpu_s"] = round(found["text_mb"] / counted["count_cpu_s"], 1)
-            found["counted"][name] = counted
-    found["above_interpreter_mb"] = max(
-        c["above_interpreter_mb"] for c in found["counted"].values()
+            counted["mb_per_cpu_s"] = round(figures["text_mb"] / counted["count_cpu_s"], 1)
+            figures["counted"][name] = counted
+    figures["above_interpreter_mb"] = max(
+        c["above_interpreter_mb"] for c in figures["counted"].values()
     )
-    return found
+    return figures
 
 
 def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:

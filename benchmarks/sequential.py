@@ -176,8 +176,8 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
             pool, unit, batch, half_width, seed, way == "uniform"
         )
         baseline = baseline_of(documents, SETTINGS).mean
-        found = conclude(documents, SETTINGS, baseline)
-        cap = found.cap.tokens
+        conclusion = conclude(documents, SETTINGS, baseline)
+        cap = conclusion.cap.tokens
         cells = rank_cells(pool.length_tokens)
         low, high = cells.starts[aim.window.first], cells.starts[aim.window.last + 1]
         rank = float((pool.length_tokens <= (cap or 0)).mean())
@@ -187,7 +187,8 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
             "batches": batches,
             "done": aim.done or "exhausted",
             "covered": bool(low - 0.005 <= half_drop(curve) <= high + 0.005),
-            "alarm": found.finding.verdict in (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP),
+            "alarm": conclusion.finding.verdict
+            in (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP),
             "unsafe": cap is not None and limit is not None and cap >= limit,
             "cap_share": rank / truth if truth and cap else 0.0 if truth else rank,
         }

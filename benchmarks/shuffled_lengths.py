@@ -94,17 +94,17 @@ def main() -> None:
             records = records_of(store, model, given.seed)
             as_it_is = verdict_of(records)
             work = partial(shuffled, records=records)
-            told = Counter(pool.map(work, range(given.shuffles), chunksize=5))
-            alarms = sum(told[verdict] for verdict in ALARMS)
+            verdicts = Counter(pool.map(work, range(given.shuffles), chunksize=5))
+            alarms = sum(verdicts[verdict] for verdict in ALARMS)
             low, high = binomtest(alarms, given.shuffles).proportion_ci(method="exact")
             print(
                 f"{model}, {len(records)} records, mean score {records['score'].mean():.2f}: as "
                 f"measured {as_it_is}; lengths shuffled: {alarms} false alarms in "
                 f"{given.shuffles} ({alarms / given.shuffles:.3f} [{low:.3f}, {high:.3f}], at most "
-                f"{most} allowed): {', '.join(f'{v} {n}' for v, n in told.most_common())}",
+                f"{most} allowed): {', '.join(f'{v} {n}' for v, n in verdicts.most_common())}",
                 flush=True,
             )
-            failed |= alarms > most or as_it_is not in ALARMS or told["insufficient_data"] > 0
+            failed |= alarms > most or as_it_is not in ALARMS or verdicts["insufficient_data"] > 0
     sys.exit(1 if failed else 0)
 
 

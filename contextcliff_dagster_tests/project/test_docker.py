@@ -203,8 +203,8 @@ def until(seconds: float, question: str, logs: list[Path], check: Any) -> Any:
         try:
             if found := check():
                 return found
-        except OSError as fault:
-            last = fault
+        except OSError as error:
+            last = error
         time.sleep(1.0)
     said = "\n".join(f"--- {log.name}\n{log.read_text('utf-8', 'replace')[-3000:]}" for log in logs)
     raise AssertionError(f"After {seconds:.0f} s still not so: {question} ({last})\n{said}")

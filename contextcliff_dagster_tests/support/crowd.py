@@ -206,7 +206,7 @@ def _audit(
         shown = orphans + Counter(
             key for (key,) in ledger.read("SELECT call_key FROM failures WHERE maybe_paid = 1")
         )
-        faults = verify(ledger).faults
+        errors = verify(ledger).faults
     return {
         "requests": asked.total(),
         "requests by behaviour": dict(sorted(behaviours.items())),
@@ -214,7 +214,7 @@ def _audit(
         "maybe paid, no answer kept": may_be_paid.total() - len(results),
         "of these shown as orphans": orphans.total(),
         "of these shown as failures": (shown - orphans).total(),
-        "ledger faults": list(faults),
+        "ledger faults": list(errors),
         "claims": {
             "every example has exactly one result": len(rows)
             == len({row["call_key"] for row in rows})
@@ -234,7 +234,7 @@ def _audit(
             ),
             "no more in flight at a kill than may be": orphans.total()
             <= crowd.kills * crowd.concurrency,
-            "the ledger is sound": not faults,
+            "the ledger is sound": not errors,
         },
     }
 

@@ -149,8 +149,8 @@ class _Clipped:
 
     def _beyond(self, bound: Floats) -> Ints:
         """How many fits of every split lie above each bound (K, splits)."""
-        found = np.searchsorted(self._keys, self._offset[None, :] - bound[:, None])
-        out: Ints = found - self._start
+        index = np.searchsorted(self._keys, self._offset[None, :] - bound[:, None])
+        out: Ints = index - self._start
         return out
 
     def _of(self, mean: Floats, first: Ints, end: Ints) -> Floats:

@@ -105,6 +105,6 @@ def half_drop_places(
     if 2.0 * (reached - falling) <= limit:
         anyhow = reached + 0.5 * SHAPE_PENALTY
         for drop in (least_drop, most_drop):
-            found = possible_crossings(cells, 0.5 * drop, losses.dispersion, limit, anyhow)
-            places += [float(tokens) for tokens in found or ()]
+            crossings = possible_crossings(cells, 0.5 * drop, losses.dispersion, limit, anyhow)
+            places += [float(tokens) for tokens in crossings or ()]
     return (min(places), max(places)) if places else (float(cells.low[0]), float(cells.high[-1]))

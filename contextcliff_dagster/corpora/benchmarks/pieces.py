@@ -36,8 +36,8 @@ def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[
     """
     for start, end in spans:
         for answer in answers:
-            if answer and (found := _standing_alone(answer).search(text, start, end)):
-                return found.start()
+            if answer and (match := _standing_alone(answer).search(text, start, end)):
+                return match.start()
     return min(spans)[0] if spans else None
 
 

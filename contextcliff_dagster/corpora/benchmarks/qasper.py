@@ -84,8 +84,8 @@ def _reply(answer: Item) -> tuple[str, str]:
     """An annotator's answer, and which kind it is."""
     if spans := _spans(answer):
         return ", ".join(spans), "extractive"
-    if isinstance(found := answer.value.get("yes_no"), bool):
-        return "yes" if found else "no", "yes_no"
+    if isinstance(yes := answer.value.get("yes_no"), bool):
+        return "yes" if yes else "no", "yes_no"
     return answer.text("free_form_answer"), "free_form"
 
 

@@ -111,12 +111,12 @@ def _known(name: str) -> str | None:
     """Python's name of an encoding, or None where it is none or turns bytes into no text."""
     name = name.strip().lower()
     try:
-        found = codecs.lookup(_MEANT.get(name, name))
+        codec = codecs.lookup(_MEANT.get(name, name))
     except (LookupError, ValueError):
         return None
-    if not getattr(found, "_is_text_encoding", True):
+    if not getattr(codec, "_is_text_encoding", True):
         return None
-    return re.sub(r"^windows-(\d+)$", r"cp\1", found.name)
+    return re.sub(r"^windows-(\d+)$", r"cp\1", codec.name)
 
 
 def tidied(text: str, notes: list[str]) -> str:

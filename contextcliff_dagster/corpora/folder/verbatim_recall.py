@@ -96,11 +96,11 @@ def recall_questions(
     """
     whole = _Whole(text)
     spans = [] if code else list(_sentences(text))
-    found = _spread(whole, spans, most, order, [])
-    if len(found) < most:
+    questions = _spread(whole, spans, most, order, [])
+    if len(questions) < most:
         lines = (_trimmed(text, *line.span(), "line") for line in _LINE.finditer(text))
-        found = _spread(whole, [line for line in lines if line], most, order, found)
-    return sorted(found, key=lambda one: one.start)
+        questions = _spread(whole, [line for line in lines if line], most, order, questions)
+    return sorted(questions, key=lambda one: one.start)
 
 
 def recall_example(document: Document, asked: Recall, *, bare: bool) -> Example:
@@ -142,14 +142,14 @@ def _spread(
     spans: list[_Span],
     most: int,
     order: Callable[[int], bytes],
-    found: list[Recall],
+    questions: list[Recall],
 ) -> list[Recall]:
-    """``found`` and as many more as are missing, stretch by stretch."""
+    """``questions`` and as many more as are missing, stretch by stretch."""
     stretches: list[list[_Span]] = [[] for _ in range(most)]
     for span in spans:
         stretches[span.start * most // len(whole.text)].append(span)
-    taken = {one.start * most // len(whole.text) for one in found}
-    chosen = list(found)
+    taken = {one.start * most // len(whole.text) for one in questions}
+    chosen = list(questions)
     left: list[_Span] = []
     for number, stretch in enumerate(stretches):
         stretch.sort(key=lambda span: order(span.start))

@@ -115,9 +115,9 @@ def test_a_test_set_without_answers_is_counted(tmp_path: Path) -> None:
 def test_a_broken_record_is_one_sentence_with_the_place(
     tmp_path: Path, row: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(CorpusError, match=said) as fault:
+    with pytest.raises(CorpusError, match=said) as caught:
         read("hotpotqa", write_json(tmp_path / "dev.json", [row]))
-    assert "dev.json" in str(fault.value)
+    assert "dev.json" in str(caught.value)
 
 
 def musique(**changes: Any) -> dict[str, Any]:

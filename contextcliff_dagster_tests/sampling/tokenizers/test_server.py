@@ -130,10 +130,10 @@ def test_a_server_that_hiccups_is_asked_again_and_one_that_is_gone_ends_the_coun
         assert ours.count("two words") == open_tokenizer("reference").count("two words")
     with pytest.raises(StudyError) as caught:
         ours.count("never counted before")
-    said = str(caught.value)
-    assert "does not answer (ConnectionRefusedError); see that it runs" in said
-    assert "run the same command again (what it counted is kept)" in said
-    assert "\n" not in said
+    message = str(caught.value)
+    assert "does not answer (ConnectionRefusedError); see that it runs" in message
+    assert "run the same command again (what it counted is kept)" in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(
