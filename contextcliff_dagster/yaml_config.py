@@ -149,7 +149,7 @@ def _sentence(
     if kind == "string_pattern_mismatch" and _NAMES_OF_VARIABLES & set(parts):
         what = "a header" if error["loc"][-1] == "[key]" else "an environment variable"
         # Not repeated: it may be the secret itself.
-        return StudyError(f"{where}: should be the name of {what}, and is none; correct it.")
+        return StudyError(f"{where}: should be the name of {what}; correct it.")
     text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     text = re.sub(r"^(Input|String|Keys) should", "should", text).split(", unable to parse")[0]
     text = re.sub(r"a valid dictionary( or instance of \w+)?", "a mapping", text).rstrip(".")

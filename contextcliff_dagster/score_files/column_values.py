@@ -1,4 +1,4 @@
-"""Columns as numbers and names, each value that is neither refused by its row."""
+"""Columns as numbers and names; a value that is neither is refused with its row."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def open_scorer(name: str) -> Scorer:
         function = custom[name].load()
     except Exception as error:
         raise StudyError(
-            f"Scorer {name!r} ({custom[name].value}) cannot be imported: {error}; mend or "
+            f"Scorer {name!r} ({custom[name].value}) cannot be imported: {error}; fix or "
             "reinstall its package."
         ) from error
     return _custom_scorer(name, function)
@@ -139,7 +139,7 @@ def _custom_scorer(name: str, function: Callable[[str, Sequence[str]], Any]) -> 
         except Exception as error:
             raise StudyError(
                 f"Scorer {name!r} failed on the answer {parsed.text[:60]!r}: "
-                f"{type(error).__name__}: {error}; mend it, no call is repeated."
+                f"{type(error).__name__}: {error}; fix it, no call is repeated."
             ) from error
         if not all(0.0 <= value <= 1.0 for value in scores):
             raise StudyError(

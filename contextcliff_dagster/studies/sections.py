@@ -184,7 +184,7 @@ class CronSection(Section):
         try:
             ZoneInfo(self.timezone)
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError("'timezone' is none; write e.g. UTC or Europe/Zurich") from error
+            raise ValueError("'timezone' is unknown; write e.g. UTC or Europe/Zurich") from error
         return self
 
 

@@ -1,4 +1,4 @@
-"""One word for the length axis, and the loss behind it."""
+"""The verdict on the scores over length, and the loss that it rests on."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def find_verdict(
     5. ``stable``.
 
     Large is a drop of at least 5/6 of the tolerance and of what the choice of its place may feign
-    (`CHOSEN_EXCESS`), unless `losses` refutes that at most 2/3 of the tolerance is lost.
+    (`CHOSEN_EXCESS`), unless `loss_family` refutes that at most 2/3 of the tolerance is lost.
     """
     count = len(documents.n)
     examples = int(documents.n.sum())

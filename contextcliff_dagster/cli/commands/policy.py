@@ -1,4 +1,4 @@
-"""`policy` writes the cap down for a gateway, `guard` holds a call against it."""
+"""`policy` writes the cap to a file for a gateway; `guard` checks a call against it."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _policies(
 @click.option(
     "--tokenizer",
     metavar="NAME",
-    help="Where the policy's tokenizer lies here, e.g. file:tokenizer.json.",
+    help="Where the policy's tokenizer is on this machine, e.g. file:tokenizer.json.",
 )
 @common_options
 def guard(

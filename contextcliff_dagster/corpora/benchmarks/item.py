@@ -1,4 +1,4 @@
-"""Checked access to one record of a published file: what is missing has an address."""
+"""Checked access to one record of a published file: errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Item:
             yield Item(value, f"{self.place}, {key} {number}")
 
     def error(self, what: str) -> CorpusError:
-        return CorpusError(f"{self.place}: {what}; mend it, or check that it is this benchmark's.")
+        return CorpusError(f"{self.place}: {what}; fix it, or check that it is this benchmark's.")
 
     def _field(self, key: str) -> Any:
         value = self.value.get(key)

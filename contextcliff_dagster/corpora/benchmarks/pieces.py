@@ -1,4 +1,4 @@
-"""A document that is published in pieces, put down in their order, with the place of each kept."""
+"""A document that is published in pieces, joined in their order, with the position of each kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corpus `folder`: your documents as they lie there, every file accounted for."""
+"""The corpus `folder`: your documents as they are, every file accounted for."""
 
 from __future__ import annotations
 

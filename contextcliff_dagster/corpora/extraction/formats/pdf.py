@@ -19,7 +19,7 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
     import pypdfium2
 
     if b"%%EOF" not in data.rstrip(b"\0\r\n\t ")[-_END_MARK_WITHIN:]:
-        # PDFium would mend it and give the pages that are there, silently fewer.
+        # PDFium would repair it and silently give fewer pages.
         raise RefusedError("is cut off: the end mark of a PDF is missing")
     try:
         document = pypdfium2.PdfDocument(data)
