@@ -82,7 +82,7 @@ class SamplingSection(Section):
 
 
 class TargetedSection(Section):
-    """Pilot, then rounds where a token tells most; ``samples_per_bin`` is the most a bin gives."""
+    """Pilot, then rounds where a token is most informative; ``samples_per_bin``: a bin's most."""
 
     pilot: int = Field(default=5, ge=1, description="Examples per bin before anything is aimed at")
     until: str = Field(

@@ -1,4 +1,4 @@
-"""Targeted sampling: where a token tells most, when to stop, and what rounds ask of which bin."""
+"""Targeted sampling: where a token is most informative, when to stop, and what rounds ask."""
 
 from __future__ import annotations
 
