@@ -5,8 +5,9 @@
 Each data set is a pool of 2,000 questions on documents of log-normal length, all answered from a
 planted curve. A pilot of 5 a bin, then batches where a token is expected to be most informative,
 until the window of ± 5% of the examples holds the loss with 95%, until no loss has 95%, or until
-each of the ten bins has given 100. Drawn are single cells in batches of 10, and whole bins, as a study does, in
-rounds of 10, 20 and 50. Coverage is that of the place where half of the drop has happened.
+each of the ten bins has given 100. Drawn are single cells in batches of 10, and whole bins, as a
+study does, in rounds of 10, 20 and 50. Coverage is that of the place where half of the drop has
+happened.
 "Uniform" gives every bin alike, batch by batch, and stops by the same rule.
 The verdict and the cap are those of `conclude` on whatever was drawn in the end.
 
