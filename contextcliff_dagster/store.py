@@ -132,7 +132,7 @@ class Store:
         return self.study_dir(study) / "preparation"
 
     def baseline_file(self, study: str) -> Path:
-        """Which campaign is the baseline that later ones are held against: a person's choice."""
+        """Which campaign is the baseline that later ones are compared with: a person's choice."""
         return self.study_dir(study) / "baseline.json"
 
     def calibration_file(self, study: str) -> Path:
