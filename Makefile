@@ -34,7 +34,7 @@ profile-local: local-model  ## measure a small real language model on Python fil
 	@start=$$(date +%s); $(BIN)/contextcliff profile local $(ARGS) || exit $$?; \
 	echo "Measured and reported in $$(( $$(date +%s) - start )) s."
 
-# Each worker begins with long tests; whoever is done takes over from the end of another's share.
+# Each worker begins with long tests; a worker that is done takes over from the end of another's share.
 # Counting lines costs half as much again on Python 3.11, so it waits to be asked for.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 	$(if $(NIGHTLY),--hypothesis-profile nightly) $(if $(COVERAGE),--cov --cov-report=term)

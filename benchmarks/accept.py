@@ -166,8 +166,8 @@ def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
     drawn = simulate(draw_design(rng, per_bin), curve, rng)
     settings = replace(SETTINGS, seed=seed, tolerance=tolerance)
     mean = baseline_of(drawn.documents, settings).mean
-    found = conclude(drawn.documents, settings, mean)
-    loss, cap = found.finding.cliff, found.cap.tokens
+    conclusion = conclude(drawn.documents, settings, mean)
+    loss, cap = conclusion.finding.cliff, conclusion.cap.tokens
     error = held = width = None
     if loss is not None and curve.shape == "step":
         place = float(np.exp(np.interp(curve.place, drawn.share, drawn.log_length)))
@@ -175,7 +175,7 @@ def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
         held = bool(loss.location.low - 1 <= place <= loss.location.high + 1)
         width = float(np.log(loss.location.high / max(loss.location.low, 1.0)))
     return Outcome(
-        found.finding.verdict.value in ALARMS,
+        conclusion.finding.verdict.value in ALARMS,
         None if cap is None else drawn.share_up_to(cap),
         curve.first_loss(tolerance, drawn.share, drawn.log_length),
         curve.first_loss(tolerance, drawn.share, drawn.log_length, baseline_share=0.0),
@@ -209,22 +209,22 @@ def beyond(cap: float | None, truth: float | None) -> bool:
     return cap is not None and truth is not None and cap > truth + 1e-9
 
 
-def summarise(name: str, per_bin: int, tolerance: float, found: list[Outcome]) -> dict[str, Any]:
-    lost = [o for o in found if o.truth is not None]
-    placed = [o for o in found if o.held is not None]
+def summarise(name: str, per_bin: int, tolerance: float, outcomes: list[Outcome]) -> dict[str, Any]:
+    lost = [o for o in outcomes if o.truth is not None]
+    placed = [o for o in outcomes if o.held is not None]
     caps = [(o.cap or 0.0) / o.truth for o in lost if o.truth]
     return {
         "class": name,
         "per_bin": per_bin,
         "tolerance": tolerance,
-        "runs": len(found),
-        "alarms": sum(o.alarm for o in found),
+        "runs": len(outcomes),
+        "alarms": sum(o.alarm for o in outcomes),
         "lost": len(lost),
-        "unsafe": sum(beyond(o.cap, o.truth) for o in found),
-        "unsafe_from_first": sum(beyond(o.cap, o.from_first) for o in found),
-        "lost_from_first": sum(o.from_first is not None for o in found),
-        "cap": median(caps if lost else [o.cap or 0.0 for o in found]),
-        "no_cap": sum(o.cap is None for o in found),
+        "unsafe": sum(beyond(o.cap, o.truth) for o in outcomes),
+        "unsafe_from_first": sum(beyond(o.cap, o.from_first) for o in outcomes),
+        "lost_from_first": sum(o.from_first is not None for o in outcomes),
+        "cap": median(caps if lost else [o.cap or 0.0 for o in outcomes]),
+        "no_cap": sum(o.cap is None for o in outcomes),
         "placed": len(placed),
         "held": sum(bool(o.held) for o in placed),
         "log_error": median([o.log_error for o in placed if o.log_error is not None]),
@@ -270,8 +270,8 @@ def main() -> None:
             of_design = []
             for name in wanted:
                 work = partial(one, name=name, per_bin=per_bin, tolerance=tolerance)
-                found = list(pool.map(work, range(runs), chunksize=10))
-                of_design.append(summarise(name, per_bin, tolerance, found))
+                outcomes = list(pool.map(work, range(runs), chunksize=10))
+                of_design.append(summarise(name, per_bin, tolerance, outcomes))
                 print(line(of_design[-1]), flush=True)
             for row in of_design:
                 if row["class"] == "decline from the start":

@@ -65,12 +65,12 @@ def one(seed: int, name: str, per_length: int, binned: bool) -> Outcome:
         design = replace(design, questions=(1, 1))
     drawn = simulate(design, curve, rng) if binned else exact(design, curve, rng)
     table = table_of(drawn.documents, binned=binned)
-    found = concluded(table, replace(SETTINGS, seed=seed, tolerance=TOLERANCE))
-    cap = found.cap.tokens
+    conclusion = concluded(table, replace(SETTINGS, seed=seed, tolerance=TOLERANCE))
+    cap = conclusion.cap.tokens
     # The stricter truth: lost is what the shortest document would have had.
     truth = curve.first_loss(TOLERANCE, drawn.share, drawn.log_length, baseline_share=0.0)
     return Outcome(
-        alarm=found.finding.verdict.value in ALARMS,
+        alarm=conclusion.finding.verdict.value in ALARMS,
         cap=None if cap is None else drawn.share_up_to(cap),
         truth=truth,
         from_first=truth,
@@ -112,8 +112,8 @@ def main() -> None:
                 unsafe = lost = 0
                 for name in wanted:
                     work = partial(one, name=name, per_length=per_length, binned=binned)
-                    found = list(pool.map(work, range(given.runs), chunksize=5))
-                    row = summarise(name, per_length, TOLERANCE, found)
+                    outcomes = list(pool.map(work, range(given.runs), chunksize=5))
+                    row = summarise(name, per_length, TOLERANCE, outcomes)
                     cap = row["cap"] if row["lost"] else f"({row['cap']})"
                     print(
                         f"| {name} | {kind} | {per_length} "

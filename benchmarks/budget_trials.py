@@ -1,13 +1,13 @@
-"""A budget in randomised trials: several processes, faults, kills, and a server that bills.
+"""A budget in randomised trials: several processes, errors, kills, and a server that bills.
 
     python benchmarks/budget_trials.py [--trials 100] [--seed 0] [--json]
 
 Each trial draws a limit (USD, USD a day, tokens or calls) below or above what the study takes, one
-to three processes on one ledger, a concurrency, a share of faults, up to two ``kill -9``, and in
-one of four a server that counts up to three times the tokens that were reserved. The judge is the
-server's request log: everything that a model may have worked on is billed, answers that nobody saw
-at their longest. Claims: see `contextcliff_dagster_tests.support.budget_trial`. Exit code 1 where
-one does not hold.
+to three processes on one ledger, a concurrency, a share of failed requests, up to two
+``kill -9``, and in one of four a server that counts up to three times the tokens that
+were reserved. The judge is the server's request log: everything that a model may have worked on is
+billed, answers that nobody saw at their longest. Claims: see
+`contextcliff_dagster_tests.support.budget_trial`. Exit code 1 where one does not hold.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="budget-") as folder:
             results.append(run(draw(rng), Path(folder), ctx))
         print(f"{number + 1}: {results[-1]}", file=sys.stderr)
-    found = figures(results, time.perf_counter() - began)
+    totals = figures(results, time.perf_counter() - began)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(totals, indent=2))
     else:
-        for name, value in found.items():
+        for name, value in totals.items():
             print(f"{name:60} {value}")
-    return 1 if found["broken"] else 0
+    return 1 if totals["broken"] else 0
 
 
 if __name__ == "__main__":

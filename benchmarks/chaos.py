@@ -212,8 +212,8 @@ def chaos(drive: str, kills: int, seed: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def _tell(said: str) -> None:
-    print(said, file=sys.stderr)
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr)
 
 
 def main() -> int:

@@ -159,9 +159,9 @@ def shift(seed: int, name: str, scores: str, paired: bool) -> tuple[bool, bool]:
     rng = np.random.default_rng((seed, list(CURVES).index(name), SCORES.index(scores), paired, 7))
     one, other = curves = CURVES[name]
     pairs = draw(rng, curves, scores, paired)
-    found = loss_shift(pairs, AnalysisSettings(), weights_of(pairs, 300, rng))
+    estimate = loss_shift(pairs, AnalysisSettings(), weights_of(pairs, 300, rng))
     truth = np.exp(loss_at(other) - loss_at(one))
-    low, high = found.ci_low, found.ci_high
+    low, high = estimate.ci_low, estimate.ci_high
     holds = (low is None or low <= truth + 1e-9) and (high is None or truth <= high + 1e-9)
     return holds, low is not None and high is not None
 

@@ -1,4 +1,4 @@
-"""How often a loss over length is told from a mix of questions that changes with length.
+"""How often a loss over length is distinguished from a mix of questions that changes with length.
 
     python benchmarks/confounds.py [--runs 200] [--jobs 2]
 
@@ -10,8 +10,8 @@ with a chance of .80 to .95, hard ones of .20 to .45, drawn anew for every data 
 - "length, even mix": 30 to 70% are hard at every length; from 30-75% of the documents on, both
   kinds lose 40 to 60%;
 - "length, varying mix": the same loss, while the share of hard ones rises from .10-.30 to .60-.80;
-- "no loss, even mix" and "apart": no loss, and a loss where all hard questions stand in the longer
-  half, which nothing can tell.
+- "no loss, even mix" and "apart": no loss, and a loss where all hard questions are in the longer
+  half, which nothing can distinguish.
 
 In the last design records also name two levels, three domains and the place of the evidence, which
 have nothing to do with length or score: any of them may be found to explain a loss, by chance.
@@ -94,11 +94,11 @@ def audit(seed: int, planted: str, design: str) -> tuple[str, bool, float, bool]
     sample = clean_records(records, [])
     documents = sample.documents()
     finding = find_verdict(documents, settings, baseline_of(documents, settings).mean)
-    found = audit_confounds(sample, finding, settings)
-    row = next(row for row in found.mix if row.category == "kind")
+    result = audit_confounds(sample, finding, settings)
+    row = next(row for row in result.mix if row.category == "kind")
     error = np.nan if row.drop is None else row.drop - drop
     held = row.drop is not None and row.drop_ci_low <= drop <= row.drop_ci_high
-    return found.confounds.identified, finding.visible, error, held
+    return result.confounds.identified, finding.visible, error, held
 
 
 def share(hits: int, runs: int) -> str:

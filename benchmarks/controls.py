@@ -1,4 +1,4 @@
-"""How often a loss over length is told from harder questions by the evidence alone.
+"""How often a loss over length is distinguished from harder questions by the evidence alone.
 
     python benchmarks/controls.py [--runs 200] [--jobs 2]
 
@@ -70,11 +70,11 @@ def judge(seed: int, planted: str) -> tuple[str, bool, float, bool]:
     finding = find_verdict(documents, settings, baseline_of(documents, settings).mean)
     beyond = drop_window(finding, sample.examples["length_tokens"].to_numpy(np.int64))
     oracle = ControlAnswers("oracle", alone, frozenset(alone["example_id"]))
-    (found,) = judge_controls([oracle], sample, beyond, finding, settings)
-    if found.drop is None or found.drop_ci_low is None or found.drop_ci_high is None:
-        return found.identified, finding.visible, float("nan"), False
-    held = found.drop_ci_low <= reading <= found.drop_ci_high
-    return found.identified, finding.visible, found.drop - reading, held
+    (result,) = judge_controls([oracle], sample, beyond, finding, settings)
+    if result.drop is None or result.drop_ci_low is None or result.drop_ci_high is None:
+        return result.identified, finding.visible, float("nan"), False
+    held = result.drop_ci_low <= reading <= result.drop_ci_high
+    return result.identified, finding.visible, result.drop - reading, held
 
 
 def share(hits: int, runs: int) -> str:

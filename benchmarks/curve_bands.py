@@ -99,8 +99,8 @@ def scatters(seed: int, curve: str, uneven: bool) -> bool:
     lengths = documents.length_tokens
     mean = fitted_mean(refine(fit_declines(documents), documents), lengths)
     names = np.arange(len(lengths))
-    found = variance_signal(names, lengths, documents.s, mean, permutations=199, seed=0)
-    return found.p_value is not None and found.p_value <= 0.05
+    signal = variance_signal(names, lengths, documents.s, mean, permutations=199, seed=0)
+    return signal.p_value is not None and signal.p_value <= 0.05
 
 
 def share(hits: int, runs: int) -> str:

@@ -1,9 +1,9 @@
-"""How often the place of the evidence is said to matter, where it does and where it does not.
+"""How often the position of the evidence is reported to matter, with and without a real effect.
 
     python benchmarks/evidence.py [--runs 400] [--jobs 2]
 
 Documents of log-uniform lengths of 40 to 6,000 tokens, chances of .85 falling to .55 over the
-lengths, places uniform. "middle": .25 lower where the evidence stands in the middle fifth;
+lengths, places uniform. "middle": .25 lower where the evidence is in the middle fifth;
 "with length": late evidence in long documents, no effect of the place. Questions of one document
 share a luck of .2 (SD), or their place.
 """
@@ -63,9 +63,9 @@ def one(seed: int, planted: str, design: str) -> tuple[bool, bool]:
     """Whether p <= .05, and whether it is the middle that differs most."""
     rng = np.random.default_rng((seed, PLANTED.index(planted), list(DESIGNS).index(design)))
     sample = clean_records(draw(rng, planted, design), [])
-    found = evidence_curve(sample, "evidence_position", AnalysisSettings(resamples=100))
-    alarm = found is not None and found.p_value is not None and found.p_value <= 0.05
-    return alarm, found is not None and found.group == 2
+    curve = evidence_curve(sample, "evidence_position", AnalysisSettings(resamples=100))
+    alarm = curve is not None and curve.p_value is not None and curve.p_value <= 0.05
+    return alarm, curve is not None and curve.group == 2
 
 
 def share(hits: int, runs: int) -> str:

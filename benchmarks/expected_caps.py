@@ -3,9 +3,9 @@
     python benchmarks/expected_caps.py [--runs 12]
 
 0/1 scores, one a document, ten bins of 20 over log-uniform lengths of 40 to 5,900 tokens. Per data
-set: the median cap that `expectation` foresees at 1, 2, 4 and 8 times as many; beside it, the caps
-of independent data sets of those sizes. Medians over the runs, with the quartiles of what is
-foreseen.
+set: the median cap that `robustness.sample_size` expects of 1, 2, 4 and 8 times as many; next to
+it, the caps of independent data sets of those sizes. Medians over the runs, with the quartiles of
+what is expected.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ def main() -> None:
     print("| curve | n | foreseen [quartiles] | of such data sets |\n|---|---|---|---|")
     for curve in CURVES:
         foreseen: dict[int, list[int]] = {times: [] for times in TIMES}
-        found: dict[int, list[int]] = {times: [] for times in TIMES}
+        caps: dict[int, list[int]] = {times: [] for times in TIMES}
         for seed in range(given.runs):
             rng = np.random.default_rng((seed, list(CURVES).index(curve)))
             documents, conclusion = draw(rng, curve, 1)
             expected = _Expected(documents, conclusion.finding, SETTINGS)
             for times in TIMES:
                 foreseen[times].append(expected.median_cap(float(times)) or 0)
-                found[times].append(draw(rng, curve, times)[1].cap.tokens or 0)
+                caps[times].append(draw(rng, curve, times)[1].cap.tokens or 0)
         for times in TIMES:
             low, middle, high = np.quantile(foreseen[times], (0.25, 0.5, 0.75))
             print(
                 f"| {curve} | {times * PER_BIN} | {middle:,.0f} [{low:,.0f}, {high:,.0f}] "
-                f"| {np.median(found[times]):,.0f} |",
+                f"| {np.median(caps[times]):,.0f} |",
                 flush=True,
             )
 

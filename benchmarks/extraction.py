@@ -1,12 +1,12 @@
 """Libraries that read text out of files, compared: licence, size, start, speed, quality.
 
-Every library reads the same files, written here with a text of words that stand once each, in a
+Every library reads the same files, written here with a text of words that occur once each, in a
 process of its own. *Kept* is the share of those words that come out whole and in their order (the
 longest run of them that ascends), *added* what comes out besides, as a share of the words.
 *Installed* counts a library with all that it requires, *start* is its import in a fresh process.
 
 Run: ``python benchmarks/extraction.py [KIND ...]``, a kind being also ``encodings``. Libraries that
-are not installed are said to be missing; an environment with all of them::
+are not installed are listed as missing; an environment with all of them::
 
     pip install pypdfium2 pypdf pdfminer.six pdf-oxide lxml selectolax resiliparse beautifulsoup4 \\
         inscriptis python-docx docx2python mammoth kreuzberg 'markitdown[pdf,docx]' \\
@@ -141,8 +141,8 @@ def markitdown(kind: str) -> Callable[[bytes], str]:
     from markitdown import MarkItDown, StreamInfo
 
     reader = MarkItDown()
-    told = StreamInfo(extension=f".{kind}")
-    return lambda data: reader.convert_stream(io.BytesIO(data), stream_info=told).text_content
+    info = StreamInfo(extension=f".{kind}")
+    return lambda data: reader.convert_stream(io.BytesIO(data), stream_info=info).text_content
 
 
 class Peer(NamedTuple):
@@ -290,8 +290,8 @@ def encodings() -> None:
         wrong = []
         for text, name in texts:
             try:
-                if text.encode(name).decode(said := detect(text.encode(name))) != text:
-                    wrong.append(f"{name} as {said}")
+                if text.encode(name).decode(guess := detect(text.encode(name))) != text:
+                    wrong.append(f"{name} as {guess}")
             except ImportError:
                 print(f"encodings by {detect.__name__}: not installed")
                 break
@@ -299,8 +299,8 @@ def encodings() -> None:
                 wrong.append(name)
         else:
             right = len(texts) - len(wrong)
-            told = f" (not {', '.join(dict.fromkeys(wrong))})" if wrong else ""
-            print(f"encodings by {detect.__name__}: {right} of {len(texts)} right{told}")
+            details = f" (not {', '.join(dict.fromkeys(wrong))})" if wrong else ""
+            print(f"encodings by {detect.__name__}: {right} of {len(texts)} right{details}")
 
 
 FILES = {"pdf": pdf_file, "html": html_file, "docx": docx_file, "epub": epub_file}
@@ -308,14 +308,14 @@ N_WORDS = {"pdf": 20_000, "html": 40_000, "docx": 40_000, "epub": 40_000}
 
 
 def kept_and_added(text: str, words: list[str]) -> tuple[float, float]:
-    """Share of the words that stand in the text in order; what else stands there, by the same."""
+    """Share of the words that are in the text, in order; and what else is there, per word."""
     places = {word: at for at, word in enumerate(words)}
-    found = re.findall(r"\w+", text)
+    words_read = re.findall(r"\w+", text)
     tails: list[int] = []
-    for place in (places[word] for word in found if word in places):
+    for place in (places[word] for word in words_read if word in places):
         at = bisect_left(tails, place)
         tails[at : at + 1] = [place]
-    return len(tails) / len(words), (len(found) - len(tails)) / len(words)
+    return len(tails) / len(words), (len(words_read) - len(tails)) / len(words)
 
 
 def installed_mb(distribution: str, seen: set[str] | None = None) -> float:
@@ -326,20 +326,20 @@ def installed_mb(distribution: str, seen: set[str] | None = None) -> float:
         return 0.0
     seen.add(name)
     try:
-        found = metadata.distribution(distribution)
+        installed = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
         return 0.0
-    own = sum(file.size or 0 for file in found.files or []) / 1e6
-    needs = [need for need in found.requires or [] if "extra ==" not in need]
+    own = sum(file.size or 0 for file in installed.files or []) / 1e6
+    needs = [need for need in installed.requires or [] if "extra ==" not in need]
     return own + sum(installed_mb(re.split(r"[^\w.-]", need)[0], seen) for need in needs)
 
 
 def licence(distribution: str) -> str:
     if distribution.startswith("("):
         return "Python's own"
-    told = metadata.metadata(distribution)
-    classified = [c.split(" :: ")[-1] for c in told.get_all("Classifier") or [] if "License" in c]
-    named = told.get("License-Expression") or told.get("License") or ", ".join(classified)
+    about = metadata.metadata(distribution)
+    classified = [c.split(" :: ")[-1] for c in about.get_all("Classifier") or [] if "License" in c]
+    named = about.get("License-Expression") or about.get("License") or ", ".join(classified)
     return (named or "see its page").splitlines()[0][:36]
 
 
@@ -379,11 +379,12 @@ def main(kinds: list[str]) -> int:
                     last = (done.stderr.strip().splitlines() or ["no word"])[-1]
                     missing.add(f"{kind} by {distribution}: {last[:120]}")
                     continue
-                said = json.loads(done.stdout.splitlines()[-1])
+                measured = json.loads(done.stdout.splitlines()[-1])
                 print(
                     f"| {kind} | {distribution} | {licence(distribution)} "
-                    f"| {installed_mb(distribution):.1f} MB | {said['start_ms']:.0f} ms "
-                    f"| {said['speed']:.2f} MB | {said['kept']:.1%} | {said['added']:.1%} |",
+                    f"| {installed_mb(distribution):.1f} MB | {measured['start_ms']:.0f} ms "
+                    f"| {measured['speed']:.2f} MB | {measured['kept']:.1%} "
+                    f"| {measured['added']:.1%} |",
                     flush=True,
                 )
     for line in sorted(missing):

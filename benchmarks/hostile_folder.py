@@ -1,7 +1,7 @@
 """200 mixed files, 40 of them broken or hostile: all accounted for, within a minute, on 2 workers.
 
 The good ones (PDF, DOCX, EPUB, HTML, Markdown, text in several encodings, source code; from a
-paragraph to a book) are written with words that stand once each and must come back with all of
+paragraph to a book) are written with words that occur once each and must come back with all of
 them in order. Run: ``python benchmarks/hostile_folder.py [WORKERS]``; exits 1 where a file is not
 accounted for, a good one is not read whole, or it takes longer than 60 s.
 """
@@ -45,7 +45,7 @@ def good_file(number: int) -> tuple[str, bytes, list[str]]:
 
 
 def main(workers: int | None = 2) -> int:
-    faults = []
+    errors = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         hostile = write_hostile(folder)
@@ -60,14 +60,14 @@ def main(workers: int | None = 2) -> int:
         start = time.perf_counter()
         results = list(extract_all(paths, Limits(workers=workers)))
         took = time.perf_counter() - start
-    faults += [] if [r.path for r in results] == paths else ["files are missing, or out of order"]
+    errors += [] if [r.path for r in results] == paths else ["files are missing, or out of order"]
     for result in results:
         if result.path in known:
-            found = re.findall(r"\w+", result.text) if isinstance(result, Extracted) else []
+            words_read = re.findall(r"\w+", result.text) if isinstance(result, Extracted) else []
             wanted = known[result.path]
             ours = set(wanted)
-            if [word for word in found if word in ours] != wanted:
-                faults.append(f"{result.path.name} was not read whole: {str(result)[:200]}")
+            if [word for word in words_read if word in ours] != wanted:
+                errors.append(f"{result.path.name} was not read whole: {str(result)[:200]}")
         elif isinstance(result, Unusable):
             print(f"  {result.path.name:17} {result.reason}", flush=True)
     count = Counter(r.kind if isinstance(r, Extracted) else "unusable" for r in results)
@@ -75,9 +75,9 @@ def main(workers: int | None = 2) -> int:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = used.ru_utime + used.ru_stime
     print(f"{took:.1f} s on {workers} workers (limit {LIMIT_S:g} s), {cpu:.1f} s of CPU in them")
-    faults += [] if took <= LIMIT_S else [f"took {took:.1f} s"]
-    print("\n".join(faults) or "every file is accounted for, every good one read whole")
-    return 1 if faults else 0
+    errors += [] if took <= LIMIT_S else [f"took {took:.1f} s"]
+    print("\n".join(errors) or "every file is accounted for, every good one read whole")
+    return 1 if errors else 0
 
 
 def hash_of(name: str) -> int:

@@ -1,8 +1,8 @@
-"""How the code is laid out, in figures, each beside its limit.
+"""How the code is laid out, in figures, each next to its limit.
 
     python benchmarks/house.py [--list]
 
-Circles are of imports between modules at run time, wherever in a file they stand; imports for type
+Import cycles are between modules at run time, wherever in a file they are; imports for type
 checkers are left out. Lines are of the product: the package and tools/, without tests and schemas.
 `--list` names every circle, large folder, long file and long signature. Exit code 1 where a limit
 is broken.
@@ -77,7 +77,7 @@ def import_graph(trees: dict[str, ast.AST]) -> dict[str, set[str]]:
     return graph
 
 
-def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+def import_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Sets of modules that import each other, directly or through others (Tarjan 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -162,7 +162,7 @@ def figures() -> list[Figure]:
         path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
         for path in named.values()
     }
-    round_about = circles(import_graph(trees))
+    cycles = import_cycles(import_graph(trees))
     folders = files_per_folder(named.values())
     counted = [f"{count:>3} {folder}" for folder, count in folders.items()]
     of_tests = imports_of_tests(named.values(), ())
@@ -171,7 +171,7 @@ def figures() -> list[Figure]:
     wide = long_signatures(named, trees)
     rooms = {room: inner_rooms(room) for room in ("inference", "analysis")}
     return [
-        Figure("circles of modules", len(round_about), 0, [" <-> ".join(c) for c in round_about]),
+        Figure("import cycles", len(cycles), 0, [" <-> ".join(c) for c in cycles]),
         *(
             Figure(f"inner rooms of {room}", len(names), MOST_ROOMS, [", ".join(names)])
             for room, names in rooms.items()

@@ -38,13 +38,13 @@ def ours(lengths: Floats, ms: Floats) -> Floats:
 
 
 def theil_sen(lengths: Floats, ms: Floats) -> Floats:
-    found = stats.theilslopes(ms, lengths)
-    return np.maximum(found.intercept + found.slope * lengths, 1e-3)
+    line = stats.theilslopes(ms, lengths)
+    return np.maximum(line.intercept + line.slope * lengths, 1e-3)
 
 
 def siegel(lengths: Floats, ms: Floats) -> Floats:
-    found = stats.siegelslopes(ms, lengths)
-    return np.maximum(found.intercept + found.slope * lengths, 1e-3)
+    line = stats.siegelslopes(ms, lengths)
+    return np.maximum(line.intercept + line.slope * lengths, 1e-3)
 
 
 LAWS: dict[str, Callable[[Floats, Floats], Floats]] = {
@@ -81,8 +81,8 @@ def main() -> None:
                     + (f", {np.median(slow[name]):+.2f}" if share else "")
                     for name in LAWS
                 ]
-                told = f"{share:.0%} x {factor:g}" if share else "none"
-                print(f"| {server} | {scatter:.0%} | {told} | " + " | ".join(cells) + " |")
+                setting = f"{share:.0%} x {factor:g}" if share else "none"
+                print(f"| {server} | {scatter:.0%} | {setting} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

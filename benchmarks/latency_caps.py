@@ -116,8 +116,8 @@ def one(seed: int, design: Design) -> tuple[bool, float, float]:
     test = find_slowdown(lengths, ms, alpha=0.05 * ERROR_SHARE, permutations=999, seed=0)
     if test is None or test.slowdown is None:
         return False, np.nan, np.nan
-    found = test.slowdown
-    return True, found.last_normal_tokens / planted, found.earliest_tokens / planted
+    slowdown = test.slowdown
+    return True, slowdown.last_normal_tokens / planted, slowdown.earliest_tokens / planted
 
 
 def share(hits: int, runs: int) -> str:

@@ -90,7 +90,7 @@ def _texts(number: int, size: int) -> list[str]:
 
 
 class Stub:
-    """Answers at once; refuses to start where it is told that nothing is left to ask."""
+    """Answers at once; refuses to start where nothing is left to ask."""
 
     window_tokens = None
 
@@ -150,9 +150,9 @@ def size_and_rerun(folder: Path, calls: int, documents: int, kb: int) -> None:
         print(f"  ledger {size / 1e6:.1f} MB = {size / compressed:.2f} x the compressed documents"
               "  (must be <= 3)")  # fmt: skip
         started = time.perf_counter()
-        found = verify(ledger)
-        print(f"  verified {found.prompts:,} prompts byte for byte in "
-              f"{time.perf_counter() - started:.1f} s, {found.fault_count} faults")  # fmt: skip
+        verified = verify(ledger)
+        print(f"  verified {verified.prompts:,} prompts byte for byte in "
+              f"{time.perf_counter() - started:.1f} s, {verified.fault_count} errors")  # fmt: skip
     command = [sys.executable, __file__, "--again", str(folder)]
     given = ["--calls", str(calls), "--documents", str(documents), "--kb", str(kb)]
     print(subprocess.run([*command, *given], capture_output=True, text=True, check=True).stdout,
@@ -224,7 +224,7 @@ def by_command(folder: Path, calls: int) -> None:
         *("--data", str(folder / "questions.jsonl"), "--model", "stub"),
         *("--samples-per-bin", str(calls // 10)),
     ]
-    for what in ("first", "again, as it stands", "again, every asset rebuilt"):
+    for what in ("first", "again, unchanged", "again, every asset rebuilt"):
         if "rebuilt" in what:
             for note in (folder / "store").rglob(".made_from.json"):
                 note.unlink()

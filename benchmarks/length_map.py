@@ -1,4 +1,4 @@
-"""The length map's figures: speed beside others on the same text, memory, exactness, preparation.
+"""The length map's figures: speed next to others, memory, exactness, preparation.
 
     python benchmarks/length_map.py                          # all of it; a quarter of an hour
     python benchmarks/length_map.py --megabytes 100 --memory-only
@@ -30,7 +30,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from length_map_peers import beside
+from length_map_peers import compare_speeds
 from natural_text import natural_texts
 
 from contextcliff_dagster.contracts import Document, Example
@@ -123,21 +123,21 @@ def memory(megabytes: float) -> dict[str, Any]:
     interpreter = float(python("-c", PEAK_PROGRAM))
     with tempfile.TemporaryDirectory() as folder:
         inner = [__file__, "--folder", folder, "--megabytes", str(megabytes)]
-        found: dict[str, Any] = json.loads(python(*inner, "--inner", "materialize"))
-        found["materialize_above_interpreter_mb"] = round(
-            found["materialize_peak_mb"] - interpreter, 1
+        figures: dict[str, Any] = json.loads(python(*inner, "--inner", "materialize"))
+        figures["materialize_above_interpreter_mb"] = round(
+            figures["materialize_peak_mb"] - interpreter, 1
         )
-        found["interpreter_mb"] = round(interpreter, 1)
-        found["counted"] = {}
+        figures["interpreter_mb"] = round(interpreter, 1)
+        figures["counted"] = {}
         for name in ENCODINGS:
             counted = json.loads(python(*inner, "--inner", f"tiktoken:{name}"))
             counted["above_interpreter_mb"] = round(counted["peak_mb"] - interpreter, 1)
-            counted["mb_per_cpu_s"] = round(found["text_mb"] / counted["count_cpu_s"], 1)
-            found["counted"][name] = counted
-    found["above_interpreter_mb"] = max(
-        c["above_interpreter_mb"] for c in found["counted"].values()
+            counted["mb_per_cpu_s"] = round(figures["text_mb"] / counted["count_cpu_s"], 1)
+            figures["counted"][name] = counted
+    figures["above_interpreter_mb"] = max(
+        c["above_interpreter_mb"] for c in figures["counted"].values()
     )
-    return found
+    return figures
 
 
 def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
@@ -235,7 +235,7 @@ def preparation(folder: Path) -> dict[str, Any]:
 
 
 def show(figures: dict[str, Any]) -> None:
-    for b in figures.get("beside", ()):
+    for b in figures.get("peers", ()):
         load, total = f"{b['load']:.1f}", f"{b['text_mb']:,.0f} MB"
         print(
             f"{b['contender']:44} {b['mb_per_s']:7.1f} MB/s wall, {b['mb_per_cpu_s']:6.1f} MB/CPU s"
@@ -272,7 +272,7 @@ def main() -> None:
         "--megabytes", type=float, nargs="+", default=[100, 2_000], help="text for the memory"
     )
     parser.add_argument("--memory-only", action="store_true")
-    parser.add_argument("--beside-only", action="store_true", help="only the speed beside others")
+    parser.add_argument("--peers-only", action="store_true", help="only the speed next to others")
     parser.add_argument("--text", type=float, default=400, help="MB of text for the speed")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -289,10 +289,10 @@ def main() -> None:
     if not given.memory_only:
         with tempfile.TemporaryDirectory() as name:
             figures["text"] = materialize_here(given.text, Path(name))
-            figures["beside"] = beside(Path(name), given.repeats)
-    if not given.beside_only:
+            figures["peers"] = compare_speeds(Path(name), given.repeats)
+    if not given.peers_only:
         figures["memory"] = [memory(megabytes) for megabytes in given.megabytes]
-    if not given.memory_only and not given.beside_only:
+    if not given.memory_only and not given.peers_only:
         with tempfile.TemporaryDirectory() as name:
             figures["speeds"] = speeds(8, Path(name))
         with tempfile.TemporaryDirectory() as name:

@@ -31,7 +31,7 @@ CONTENDERS: dict[str, tuple[str, float]] = {
 """Name -> what it is, and MB of text that it counts."""
 
 
-def beside(folder: Path, repeats: int) -> list[dict[str, Any]]:
+def compare_speeds(folder: Path, repeats: int) -> list[dict[str, Any]]:
     """Each contender in turn, ``repeats`` times over; medians, and whether all counts agree."""
     names = list(CONTENDERS)
     if not all(importlib.util.find_spec(name) for name in ("datasets", "transformers")):
@@ -49,8 +49,10 @@ def beside(folder: Path, repeats: int) -> list[dict[str, Any]]:
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             runs[name].append({**json.loads(done.stdout.splitlines()[-1]), "load": load})
             print(f"{name}: {runs[name][-1]}", file=sys.stderr)
-    checks = {name: [run["check"] for run in found if run["check"]] for name, found in runs.items()}
-    return [_summary(name, found, checks) for name, found in runs.items()]
+    checks = {
+        name: [run["check"] for run in results if run["check"]] for name, results in runs.items()
+    }
+    return [_summary(name, results, checks) for name, results in runs.items()]
 
 
 def _summary(name: str, runs: list[dict[str, Any]], checks: dict[str, Any]) -> dict[str, Any]:
@@ -113,9 +115,9 @@ def length_map(folder: Path) -> dict[str, Any]:
 
     clock = Clock()
     summary = build_length_map(folder, open_tokenizer(f"tiktoken:{ENCODING}"), folder / "map")
-    told = clock.read()
+    cost = clock.read()
     mb = sum(len(text.encode()) for text in documents(folder, float("inf"))) / 1e6
-    return {**told, "mb": mb, "check": None, "counted_by": summary.counted_by}
+    return {**cost, "mb": mb, "check": None, "counted_by": summary.counted_by}
 
 
 def ours(folder: Path, texts: list[str]) -> tuple[dict[str, float], list[int]]:
@@ -191,11 +193,11 @@ def main() -> None:
         return
     texts = list(documents(folder, CONTENDERS[name][1]))
     if name.startswith("datasets"):
-        told, counts = datasets(folder, texts, 2 if name.endswith("2") else 1)
+        cost, counts = datasets(folder, texts, 2 if name.endswith("2") else 1)
     else:
-        told, counts = (ours if name == "ours" else tiktoken)(folder, texts)
+        cost, counts = (ours if name == "ours" else tiktoken)(folder, texts)
     mb = sum(len(text.encode()) for text in texts) / 1e6
-    print(json.dumps({**told, "mb": mb, "check": of_shared(folder, counts)}))
+    print(json.dumps({**cost, "mb": mb, "check": of_shared(folder, counts)}))
 
 
 if __name__ == "__main__":

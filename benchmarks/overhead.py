@@ -1,11 +1,11 @@
-"""What the measuring itself costs: CPU, time and memory a call, beside other clients.
+"""What the measuring itself costs: CPU, time and memory a call, next to other clients.
 
     python benchmarks/overhead.py [--peers PYTHON] [--delays 0 50 500] [--samples 1000] [--json]
 
 1,000 prompts of about 10,000 tokens (40 KB) go to a stub of an OpenAI-compatible streaming server
 in another process, 64 at a time, with the ledger on; then 1 MB prompts over documents that are
 stored, hashed and counted before the clock starts. Every client runs in a process of its own, one
-after the other, and start-up (imports, and one sample to warm up) is told apart. ``--peers`` names
+after the other; start-up (imports, and one sample to warm up) is measured apart. ``--peers`` names
 the interpreter of an environment with aiohttp, orjson, inspect_ai and lm-eval[api]; what it lacks
 is left out with a sentence. Exit code 1 where a goal is missed. CPU seconds are to be trusted on a
 busy machine, wall times are not.
@@ -175,18 +175,18 @@ def goals(
     if mine is None:
         return []
     bare, inspect, lm_eval = (figures.get(name) for name in PEERS)
-    found: list[tuple[str, float, float]] = []
+    checks: list[tuple[str, float, float]] = []
     if long:
         if bare:
-            found.append(("CPU / bare, 1 MB", mine["cpu_s"] / bare["cpu_s"], LONG_CPU_OF_BARE))
-        return found
+            checks.append(("CPU / bare, 1 MB", mine["cpu_s"] / bare["cpu_s"], LONG_CPU_OF_BARE))
+        return checks
     if inspect:
-        found.append(("CPU / inspect_ai", mine["cpu_s"] / inspect["cpu_s"], CPU_OF_INSPECT))
+        checks.append(("CPU / inspect_ai", mine["cpu_s"] / inspect["cpu_s"], CPU_OF_INSPECT))
     if lm_eval:
-        found.append(("CPU / lm-eval", mine["cpu_s"] / lm_eval["cpu_s"], CPU_OF_LM_EVAL))
+        checks.append(("CPU / lm-eval", mine["cpu_s"] / lm_eval["cpu_s"], CPU_OF_LM_EVAL))
     if bare and delay in WALL_OF_BARE:
-        found.append(("wall / bare", mine["wall_s"] / bare["wall_s"], WALL_OF_BARE[int(delay)]))
-    return [*found, ("MB", mine["rss_mb"], RSS_MB)]
+        checks.append(("wall / bare", mine["wall_s"] / bare["wall_s"], WALL_OF_BARE[int(delay)]))
+    return [*checks, ("MB", mine["rss_mb"], RSS_MB)]
 
 
 def contest(
@@ -219,24 +219,24 @@ def main() -> int:
     parser.add_argument("--no-long", action="store_true", help="leave the 1 MB prompts out")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON at the end")
     args = parser.parse_args()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     held = True
     began = time.perf_counter()
     for delay in args.delays:
         sizes = (args.samples, CHARS, args.samples)
         title = f"server's delay {delay:g} ms"
-        found[title], ok = contest(title, delay, args.clients, sizes, args.peers)
+        results[title], ok = contest(title, delay, args.clients, sizes, args.peers)
         held = held and ok
     if not args.no_long:
         # lm-eval and inspect_ai have no goal here, and would take long.
         few = [name for name in args.clients if name == "bare" or name.startswith("ours")]
         sizes = (LONG_SAMPLES, LONG_CHARS, LONG_DOCUMENTS)
-        found["1 MB"], ok = contest("1 MB prompts", 0, few, sizes, args.peers)
+        results["1 MB"], ok = contest("1 MB prompts", 0, few, sizes, args.peers)
         held = held and ok
     verdict = "Every goal is met" if held else "A GOAL IS MISSED"
     print(f"\n{verdict} ({time.perf_counter() - began:.0f} s).")
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
     return 0 if held else 1
 
 

@@ -34,7 +34,7 @@ def question(number: int) -> str:
 
 
 def timed(start_up: Callable[[], Callable[[], int]]) -> dict[str, Any]:
-    """CPU and wall seconds of what ``start_up`` returns, with what came before told apart."""
+    """CPU and wall seconds of what ``start_up`` returns, with what came before measured apart."""
     run = start_up()
     startup_cpu, began = time.process_time(), time.perf_counter()
     answered = run()
@@ -179,7 +179,7 @@ def lm_eval(url: str, samples: int, chars: int, documents: int, concurrency: int
             )
 
         def run(task: ConfigurableTask, n: int) -> int:
-            found = lm_eval.simple_evaluate(
+            result = lm_eval.simple_evaluate(
                 model="local-chat-completions",
                 model_args=f"model=stub,base_url={url}/chat/completions,"
                 f"num_concurrent={concurrency},tokenized_requests=False,max_retries=1,"
@@ -189,8 +189,8 @@ def lm_eval(url: str, samples: int, chars: int, documents: int, concurrency: int
                 apply_chat_template=True,
                 bootstrap_iters=0,
             )
-            said = found["samples"][f"stub_{n}"]
-            return sum(line["filtered_resps"] == ["93791508"] for line in said)
+            replies = result["samples"][f"stub_{n}"]
+            return sum(line["filtered_resps"] == ["93791508"] for line in replies)
 
         run(task(1), 1)
         whole = task(samples)

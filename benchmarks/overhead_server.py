@@ -80,7 +80,7 @@ class Stub(asyncio.Protocol):
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._left = int(lines.get(b"content-length", b"0"))
             self._body_seen = b""
-        # Whether to stream stands within the last or the first bytes; the text is not looked at.
+        # The key `stream` is within the first or the last bytes; the text is not looked at.
         self._body_seen = self._body_seen or data[:200]
         self._end = (self._end + data)[-200:] if len(data) < 200 else data[-200:]
         self._left -= len(data)

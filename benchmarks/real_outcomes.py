@@ -110,18 +110,18 @@ def one(job: tuple[int, int], series: list[Series], per_length: int) -> Found:
     settings = replace(SETTINGS, seed=repeat)
     documents = draw(series[number], per_length, rng)
     baseline = baseline_of(documents, settings).mean
-    found = conclude(documents, settings, baseline)
+    conclusion = conclude(documents, settings, baseline)
     mixed = replace(documents, s=rng.permutation(documents.s))
     shuffled = conclude(mixed, settings, baseline_of(mixed, settings).mean).finding.verdict
     return Found(
         number,
         shuffled in ALARMS,
         shuffled.value,
-        found.finding.verdict.value,
+        conclusion.finding.verdict.value,
         baseline,
         {
             tolerance: (
-                cap_at(found.finding, tolerance, settings.confidence).tokens,
+                cap_at(conclusion.finding, tolerance, settings.confidence).tokens,
                 first_loss(series[number], documents, tolerance),
             )
             for tolerance in TOLERANCES
@@ -147,11 +147,11 @@ def over_series(hit: dict[int, list[bool]]) -> str:
     return f"[{low:.3f}, {high:.3f}]"
 
 
-def caps_line(found: list[Found], tolerance: float) -> dict[str, Any]:
+def caps_line(outcomes: list[Found], tolerance: float) -> dict[str, Any]:
     """Unsafe caps where there is a loss, and how far caps reach: lengths passed of those safe."""
     by_series: dict[int, list[bool]] = defaultdict(list)
     without = []
-    for of in found:
+    for of in outcomes:
         cap, loss = of.caps[tolerance]
         without.append(cap is None)
         if loss is not None:
@@ -180,10 +180,10 @@ def main() -> None:
     start = time.time()
     work = partial(one, series=series, per_length=given.per_length)
     with ProcessPoolExecutor(given.jobs) as pool:
-        found = list(pool.map(work, jobs, chunksize=10))
+        outcomes = list(pool.map(work, jobs, chunksize=10))
     groups = {
-        "all": found,
-        "baseline of .30 and more": [of for of in found if of.baseline >= 0.3],
+        "all": outcomes,
+        "baseline of .30 and more": [of for of in outcomes if of.baseline >= 0.3],
     }
     print(
         f"{len(series)} series, {given.draws} data sets each, n = {given.per_length} a length, "
@@ -194,8 +194,8 @@ def main() -> None:
         alarms = [of.false_alarm for of in of_group if of.shuffled not in UNJUDGED]
         rows += [{"group": name, **caps_line(of_group, t)} for t in TOLERANCES]
         print(f"{name}: false alarms, lengths shuffled: {shown(alarms)}")
-        told = Counter(of.verdict for of in of_group).most_common()
-        print(f"{name}: verdicts: {', '.join(f'{v} {n}' for v, n in told)}\n")
+        verdicts = Counter(of.verdict for of in of_group).most_common()
+        print(f"{name}: verdicts: {', '.join(f'{v} {n}' for v, n in verdicts)}\n")
     print("| series | tolerance | unsafe caps, where it is lost | limits over series | no cap |")
     print("|---|---|---|---|---|")
     for row in rows:

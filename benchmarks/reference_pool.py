@@ -72,8 +72,8 @@ def pool_of(store: Path, model: str) -> tuple[np.ndarray, np.ndarray]:
     """Lengths, ascending, and scores of all answers of ``model``."""
     import pyarrow.parquet as pq
 
-    found = sorted(store.glob(f"pool/eval_records/campaign=*/model={model}/bin=*/*.parquet"))
-    tables = [pq.ParquetFile(path).read(columns=["length_tokens", "score"]) for path in found]
+    files = sorted(store.glob(f"pool/eval_records/campaign=*/model={model}/bin=*/*.parquet"))
+    tables = [pq.ParquetFile(path).read(columns=["length_tokens", "score"]) for path in files]
     lengths = np.concatenate([table["length_tokens"].to_numpy() for table in tables])
     scores = np.concatenate([table["score"].to_numpy() for table in tables]).astype(float)
     order = np.argsort(lengths, kind="stable")
@@ -97,10 +97,10 @@ def one(
     parts = np.array_split(np.arange(len(lengths)), BINS)
     drawn = np.sort(np.concatenate([rng.choice(part, per_bin, replace=False) for part in parts]))
     documents = Documents(lengths[drawn], np.ones(len(drawn)), scores[drawn], True)
-    found = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean)
-    loss = found.finding.cliff
+    conclusion = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean)
+    loss = conclusion.finding.cliff
     held = loss is not None and loss.location.low <= half <= loss.location.high
-    return found.cap.tokens or 0, held
+    return conclusion.cap.tokens or 0, held
 
 
 def main() -> None:
@@ -128,17 +128,17 @@ def main() -> None:
             half = half_drop_of(*pool)
             for per_bin in (20, 50):
                 work = partial(one, pool=pool, per_bin=per_bin, half=half)
-                found = list(workers.map(work, range(given.samples), chunksize=10))
-                ratio = np.array([cap for cap, _ in found]) / l70[model]
+                results = list(workers.map(work, range(given.samples), chunksize=10))
+                ratio = np.array([cap for cap, _ in results]) / l70[model]
                 beyond = int((ratio > 1).sum())
                 least = 0.5 if per_bin == 20 else 0.7
                 within = {at: int(((ratio >= at) & (ratio <= 1)).sum()) for at in (0.5, 0.7)}
-                runs = len(found)
+                runs = len(results)
                 print(
                     f"| {model} | {len(pool[0]):,} | {l70[model]:.0f} | {per_bin} "
                     f"| {share(beyond, runs)} | {share(within[0.5], runs)} "
                     f"| {share(within[0.7], runs)} | {np.median(ratio):.2f} "
-                    f"| {share(sum(held for _, held in found), runs)} |",
+                    f"| {share(sum(held for _, held in results), runs)} |",
                     flush=True,
                 )
                 if per_bin == 20:

@@ -3,10 +3,11 @@
     python benchmarks/sequential.py [--sets 200] [--until 5] [--classes NAME ...] [--ways NAME ...]
 
 Each data set is a pool of 2,000 questions on documents of log-normal length, all answered from a
-planted curve. A pilot of 5 a bin, then batches where a token is expected to tell most, until the
-window of ± 5% of the examples holds the loss with 95%, until no loss has 95%, or until each of the
-ten bins has given 100. Drawn are single cells in batches of 10, and whole bins, as a study does, in
-rounds of 10, 20 and 50. Coverage is that of the place where half of the drop has happened.
+planted curve. A pilot of 5 a bin, then batches where a token is expected to be most informative,
+until the window of ± 5% of the examples holds the loss with 95%, until no loss has 95%, or until
+each of the ten bins has given 100. Drawn are single cells in batches of 10, and whole bins, as a
+study does, in rounds of 10, 20 and 50. Coverage is that of the place where half of the drop has
+happened.
 "Uniform" gives every bin alike, batch by batch, and stops by the same rule.
 The verdict and the cap are those of `conclude` on whatever was drawn in the end.
 
@@ -176,8 +177,8 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
             pool, unit, batch, half_width, seed, way == "uniform"
         )
         baseline = baseline_of(documents, SETTINGS).mean
-        found = conclude(documents, SETTINGS, baseline)
-        cap = found.cap.tokens
+        conclusion = conclude(documents, SETTINGS, baseline)
+        cap = conclusion.cap.tokens
         cells = rank_cells(pool.length_tokens)
         low, high = cells.starts[aim.window.first], cells.starts[aim.window.last + 1]
         rank = float((pool.length_tokens <= (cap or 0)).mean())
@@ -187,7 +188,8 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
             "batches": batches,
             "done": aim.done or "exhausted",
             "covered": bool(low - 0.005 <= half_drop(curve) <= high + 0.005),
-            "alarm": found.finding.verdict in (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP),
+            "alarm": conclusion.finding.verdict
+            in (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP),
             "unsafe": cap is not None and limit is not None and cap >= limit,
             "cap_share": rank / truth if truth and cap else 0.0 if truth else rank,
         }

@@ -3,10 +3,11 @@
     python benchmarks/shuffled_lengths.py [--study reference] [--shuffles 200] [--store DIR]
                                           [--seed N] [--jobs 2]
 
-Measures a study of the two reference models (with --store: reuses what is measured there), reads its evaluation
-records and gives every document the length of another one, at random. Whatever the model did,
-length then explains nothing, so a verdict that reports a loss is a false alarm, whose probability
-the method promises to be at most 5%. As a control, the records as they are must show a loss.
+Measures a study of the two reference models (with --store: reuses what is measured there), reads
+its evaluation records and gives every document the length of another one, at random. Whatever the
+model did, length then explains nothing, so a verdict that reports a loss is a false alarm, whose
+probability the method promises to be at most 5%. As a control, the records as they are must show a
+loss.
 
 Exit code 1 where a model has more alarms than a kept promise would give in all but one of a
 thousand runs of this script (the quantile of the binomial distribution), or the control fails.
@@ -96,17 +97,17 @@ def main() -> None:
             records = records_of(given.study, store, model, given.seed)
             as_it_is = verdict_of(records)
             work = partial(shuffled, records=records)
-            told = Counter(pool.map(work, range(given.shuffles), chunksize=5))
-            alarms = sum(told[verdict] for verdict in ALARMS)
+            verdicts = Counter(pool.map(work, range(given.shuffles), chunksize=5))
+            alarms = sum(verdicts[verdict] for verdict in ALARMS)
             low, high = binomtest(alarms, given.shuffles).proportion_ci(method="exact")
             print(
                 f"{model}, {len(records)} records, mean score {records['score'].mean():.2f}: as "
                 f"measured {as_it_is}; lengths shuffled: {alarms} false alarms in "
                 f"{given.shuffles} ({alarms / given.shuffles:.3f} [{low:.3f}, {high:.3f}], at most "
-                f"{most} allowed): {', '.join(f'{v} {n}' for v, n in told.most_common())}",
+                f"{most} allowed): {', '.join(f'{v} {n}' for v, n in verdicts.most_common())}",
                 flush=True,
             )
-            failed |= alarms > most or as_it_is not in ALARMS or told["insufficient_data"] > 0
+            failed |= alarms > most or as_it_is not in ALARMS or verdicts["insufficient_data"] > 0
     sys.exit(1 if failed else 0)
 
 

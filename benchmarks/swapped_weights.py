@@ -63,9 +63,9 @@ def profile(options: Sequence[str], store: Path, models: Path | None) -> dict[st
 
 def differences(shipped: dict[str, Any], swapped: dict[str, Any]) -> list[str]:
     """What of the same weights' results differs under another name."""
-    found = [key for key in DECIDED if shipped[key] != swapped[key]]
+    differing = [key for key in DECIDED if shipped[key] != swapped[key]]
     means = [[row["mean"] for row in one["bins"]] for one in (shipped, swapped)]
-    return found + (["bins"] if means[0] != means[1] else [])
+    return differing + (["bins"] if means[0] != means[1] else [])
 
 
 def main() -> None:

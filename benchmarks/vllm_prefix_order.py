@@ -9,7 +9,7 @@ are the same in every order. Needs vLLM (docs/inference.md).
 
 The model is a Llama with random weights (2 layers, 512 wide; its answers mean nothing, and differ
 from prompt to prompt all the same), since the reference models are so small that what is saved on
-reading is little beside what vLLM spends on each step.
+reading is little compared with what vLLM spends on each step.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def in_order(calls: list[PlannedCall], order: str) -> list[PlannedCall]:
 
 
 def random_llama(folder: Path) -> None:
-    """Weights of a given seed, with the reference models' tokenizer beside them."""
+    """Weights of a given seed, with the reference models' tokenizer next to them."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -1,4 +1,4 @@
-"""When to try again: full-jitter back-off for errors that pass, and a breaker for too many."""
+"""When to try again: full-jitter back-off for transient errors, and a breaker for too many."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Store:
         return self.study_dir(study) / "preparation"
 
     def baseline_file(self, study: str) -> Path:
-        """Which campaign is the baseline that later ones are held against: a person's choice."""
+        """Which campaign is the baseline that later ones are compared with: a person's choice."""
         return self.study_dir(study) / "baseline.json"
 
     def calibration_file(self, study: str) -> Path:
@@ -170,7 +170,7 @@ class Store:
 
 _AGAIN = "and run the same command again"
 _ELSEWHERE = "point CONTEXTCLIFF_HOME at a writable folder"
-_FILE_IN_PLACE_OF_FOLDER = "a file stands where a folder is needed; check CONTEXTCLIFF_HOME"
+_FILE_IN_PLACE_OF_FOLDER = "a file is where a folder is needed; check CONTEXTCLIFF_HOME"
 _WRITE_ERRORS = {
     errno.ENOSPC: f"the disk is full; free some space {_AGAIN}",
     errno.EDQUOT: f"the disk quota is used up; free some space {_AGAIN}",

@@ -95,7 +95,7 @@ def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
                 may_repeat = name == "<<" or not isinstance(name, str)
                 if not may_repeat and name in seen:
                     raise StudyError(
-                        f"{path}, line {key.start_mark.line + 1}: key {name!r} stands twice; "
+                        f"{path}, line {key.start_mark.line + 1}: key {name!r} appears twice; "
                         "remove one."
                     )
                 if not may_repeat:
@@ -151,7 +151,7 @@ def _sentence(
     if kind == "string_pattern_mismatch" and _NAMES_OF_VARIABLES & set(parts):
         what = "a header" if error["loc"][-1] == "[key]" else "an environment variable"
         # Not repeated: it may be the secret itself.
-        return StudyError(f"{where}: should be the name of {what}, and is none; correct it.")
+        return StudyError(f"{where}: should be the name of {what}; correct it.")
     text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     text = re.sub(r"^(Input|String|Keys) should", "should", text).split(", unable to parse")[0]
     text = re.sub(r"a valid dictionary( or instance of \w+)?", "a mapping", text).rstrip(".")

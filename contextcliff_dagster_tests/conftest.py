@@ -125,7 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     workers = getattr(config, "workerinput", {}).get("workercount")
-    if workers:  # one after the other the tests run as they stand in their files
+    if workers:  # one after the other the tests run in the order of their files
         items[:] = ordered(items, workers)
 
 

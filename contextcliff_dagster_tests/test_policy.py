@@ -107,9 +107,9 @@ def test_a_result_becomes_a_policy_by_the_schema_and_comes_back(tmp_path: Path) 
 def test_no_cap_no_policy() -> None:
     cliffs = cliffs_of(plant(step(1_500, 0.04, 0.02), 3))
     assert cliffs.verdict == "floor"
-    with pytest.raises(PolicyError, match="floor") as fault:
+    with pytest.raises(PolicyError, match="floor") as caught:
         SafeContext.from_cliffs(cliffs)
-    assert cliffs.safe_cap_reason in str(fault.value)
+    assert cliffs.safe_cap_reason in str(caught.value)
 
 
 def test_a_measurement_too_old_gives_no_policy() -> None:

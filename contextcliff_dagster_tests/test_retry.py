@@ -54,8 +54,8 @@ def test_retry_after_is_read_in_all_its_forms() -> None:
     [
         ([], 1),
         ([TransientError("x")] * 2, 3),
-        ([TransientError("x")] * 3, 3),  # the third fault is the last
-        ([TransientError("x", status=429)] * 5, 6),  # being asked to slow down is no fault
+        ([TransientError("x")] * 3, 3),  # the third error is the last
+        ([TransientError("x", status=429)] * 5, 6),  # being asked to slow down is no error
         ([ValueError("final")], 1),
     ],
 )

@@ -94,9 +94,9 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> No
 
 def test_where_nothing_can_be_written_one_sentence_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="file stands where a folder is needed") as fault:
+    with pytest.raises(StoreError, match="file is where a folder is needed") as caught:
         write_atomic(tmp_path / "file" / "inside", b"")
-    assert str(fault.value).count("\n") == 0
+    assert str(caught.value).count("\n") == 0
 
 
 def test_a_full_disk_is_named_as_such() -> None:
@@ -125,9 +125,9 @@ def test_a_limit_on_the_size_of_files_is_named_as_such(what: str, tmp_path: Path
     )
     path = tmp_path / "table.parquet"
     command = [sys.executable, "-c", code, str(path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said.startswith(f"Cannot write {path}: ")
-    assert "ulimit -f" in said
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.startswith(f"Cannot write {path}: ")
+    assert "ulimit -f" in printed
     assert list(tmp_path.iterdir()) == []
 
 

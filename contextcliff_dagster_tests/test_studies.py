@@ -70,12 +70,12 @@ def test_a_wrong_key_is_named_with_file_and_line(
     tmp_path: Path, line: str, instead: str, key: str, number: int
 ) -> None:
     path = write(tmp_path, MINIMAL.replace(line, instead))
-    with pytest.raises(StudyError) as fault:
+    with pytest.raises(StudyError) as caught:
         load_study(path)
-    said = str(fault.value)
-    assert str(path) in said
-    assert f"line {number}" in said
-    assert repr(key) in said
+    message = str(caught.value)
+    assert str(path) in message
+    assert f"line {number}" in message
+    assert repr(key) in message
 
 
 def test_a_misspelt_required_key_is_told_its_spelling(tmp_path: Path) -> None:

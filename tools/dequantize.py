@@ -1,7 +1,7 @@
 """A GGUF file as a folder of safetensors, for engines that read no GGUF (vLLM).
 
 ``python -m tools.dequantize FILE.gguf FOLDER`` writes the quantised weights as the numbers that
-they stand for, with the configuration, tokenizer and chat template that the file carries. In
+they represent, with the configuration, tokenizer and chat template that the file carries. In
 float32 nothing is rounded; it takes four bytes a weight, on disk and in memory.
 """
 

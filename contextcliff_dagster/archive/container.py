@@ -1,4 +1,4 @@
-"""The file itself: a zip of known members, each vouched for by its hash."""
+"""The file itself: a zip of known members, each checked against its hash."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     store.mark()
     for path, text in prompt_texts.items():
         write_atomic(path, text.encode())
-    # Documents first: a manifest.json that is there vouches for the other file.
+    # Documents first: a manifest.json means that the other file is complete.
     for name in () if present or manifest is None else reversed(_MANIFEST):
         write_atomic(folder / name, members[f"manifest/{name}"])
     return study, _summary(study, manifest, tables, data, new)

@@ -1,4 +1,4 @@
-"""Dagster's own words: shown on `--verbose`, else silent (its events are recorded all the same)."""
+"""Dagster's own log: shown on `--verbose`, else silent (its events are recorded all the same)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary
     fingerprint = corpus.fingerprint()
     with (
         lean_arrow(),
-        # Renamed in reverse order: the summary, written last of all, vouches for both.
+        # Renamed in reverse order: the summary, in place last, means that both are complete.
         _writer(directory / "documents.parquet", DOCUMENTS) as add_document,
         _writer(directory / "examples.parquet", EXAMPLES) as add_example,
     ):

@@ -1,4 +1,4 @@
-"""What lies at a path: a table of examples, a public benchmark, or documents to be read."""
+"""What is at a path: a table of examples, a public benchmark, or documents to be read."""
 
 from __future__ import annotations
 

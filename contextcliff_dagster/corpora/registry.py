@@ -52,7 +52,7 @@ def open_corpus(kind: str, options: Mapping[str, Any]) -> StreamedCorpus:
         adapter: Callable[[Mapping[str, Any]], StreamedCorpus] = others[kind].load()
     except Exception as error:
         raise CorpusError(
-            f"Corpus kind {kind!r} ({others[kind].value}) cannot be imported: {error}; mend or "
+            f"Corpus kind {kind!r} ({others[kind].value}) cannot be imported: {error}; fix or "
             "reinstall its package."
         ) from error
     return adapter(options)

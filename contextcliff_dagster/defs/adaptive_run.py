@@ -1,4 +1,4 @@
-"""Pilot, then rounds where a token is expected to tell most, in this process."""
+"""Pilot, then rounds where a token is expected to be most informative, in this process."""
 
 from __future__ import annotations
 

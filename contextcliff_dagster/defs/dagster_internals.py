@@ -1,4 +1,4 @@
-"""Everything private that is used of Dagster, each with its reason and when it may go.
+"""Every private part of Dagster that is used here, with the reason and when it may go.
 
 Belongs here: names out of `dagster._*`, which a minor release may move. No other file imports them.
 Does not belong here: anything that `import dagster as dg` offers.

@@ -16,7 +16,7 @@ from contextcliff_dagster.store import Store, store_root
 
 @dataclass
 class Watch:
-    """What the caller of an in-process run wants to hear, and may say.
+    """What the caller of an in-process run is notified of, and may request.
 
     Assets report to ``on_progress`` (model, progress), say to ``on_wait`` what keeps them from
     beginning, ask ``should_stop`` between calls, keep to ``budget`` and ``deadline_s`` where their

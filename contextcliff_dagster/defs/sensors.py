@@ -35,7 +35,7 @@ def study_sensors(
         job=job,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description=f"A pilot of `{study.name}`, then rounds where a token tells most.",
+        description=f"A pilot of `{study.name}`, then rounds where a token is most informative.",
     )
     def target(context: dg.SensorEvaluationContext, store: StoreResource) -> Any:
         open_runs = dg.RunsFilter(job_name=job.name, statuses=list(NOT_FINISHED_STATUSES))

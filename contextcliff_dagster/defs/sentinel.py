@@ -77,7 +77,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
     @dg.job(
         name=f"sentinel_{group(study)}",
         description=(
-            f"A few examples at the caps of `{study.name}`, asked anew and held against the "
+            f"A few examples at the caps of `{study.name}`, asked again and compared with the "
             "pinned baseline; fails where answers are lost."
         ),
     )

@@ -46,7 +46,7 @@ def render_chat(messages: Sequence[Mapping[str, str]], *, continue_final: bool =
 
 
 def _byte_symbols() -> dict[int, str]:
-    """Byte -> the printable character that stands for it (GPT-2's table)."""
+    """Byte -> the printable character that represents it (GPT-2's table)."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     symbols = {byte: chr(byte) for byte in printable}
     others = (byte for byte in range(256) if byte not in symbols)

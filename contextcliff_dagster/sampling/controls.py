@@ -1,10 +1,10 @@
 """Controls: the same questions without their document, or over their evidence alone.
 
-- ``no_context``: the prompt has an empty text where the document would stand. What the model
-  answers then it knew, or guessed.
-- ``oracle``: the pieces of evidence stand there, in the text's order, a blank line between them.
+- ``no_context``: the prompt has an empty text where the document would be. What the model
+  answers then, it knew or guessed.
+- ``oracle``: the pieces of evidence are there, in the text's order, a blank line between them.
   Only questions that say where their evidence is can be asked: in characters of the document
-  (`EVIDENCE_SPANS`), or as texts that stand in it (a field ``evidence`` of a file of one's own).
+  (`EVIDENCE_SPANS`), or as texts that occur in it (a field ``evidence`` of a file of one's own).
 
 A control is an ordinary call of another document by the study's recipe: same engine, ledger, budget
 and template. Its key cannot be that of a measured call, unless a document is nothing but that text.
@@ -96,7 +96,7 @@ def _spans(given: Any, document: str) -> list[tuple[int, int]]:
 
 
 def _found(given: Any, document: str) -> list[tuple[int, int]]:
-    """Where the named texts first stand in the document; none where one does not."""
+    """Where the given texts first occur in the document; none where one does not."""
     texts: Sequence[Any] = [given] if isinstance(given, str) else given or ()
     if not isinstance(texts, list | tuple):
         return []

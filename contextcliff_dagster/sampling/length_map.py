@@ -41,7 +41,7 @@ class LengthMapSummary:
 def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> LengthMapSummary:
     """Count every document of a materialized corpus and write the table ``length_map``.
 
-    Rows stand in the order of the corpus's examples. Texts pass through in row groups of a few MB;
+    Rows are in the order of the corpus's examples. Texts pass through in row groups of a few MB;
     40 bytes a document are kept. Several processes may build the same map: the file appears whole.
 
     Raises:

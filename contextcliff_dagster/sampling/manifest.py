@@ -250,15 +250,15 @@ def _rows_of(path: Path, key: str, wanted: Sequence[str]) -> pa.Table:
                 mask = pc.is_in(keys, value_set=names)
                 if pc.any(mask).as_py():
                     pieces.append(file.read_row_group(group, use_threads=False).filter(mask))
-            found = pa.concat_tables(pieces) if pieces else file.schema_arrow.empty_table()
+            rows = pa.concat_tables(pieces) if pieces else file.schema_arrow.empty_table()
     except FileNotFoundError as error:
         raise StoreError(f"There is no corpus at {path}; materialize it first.") from error
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{path} is damaged ({error}); materialize the corpus again.") from error
-    order = pc.index_in(names, value_set=found[key].combine_chunks())
+    order = pc.index_in(names, value_set=rows[key].combine_chunks())
     if order.null_count:
         raise StoreError(
             f"{path} lacks {key} {wanted[order.to_pylist().index(None)][:40]!r} of the length map; "
             "materialize corpus and length map again."
         )
-    return found.take(order)
+    return rows.take(order)

@@ -1,4 +1,4 @@
-"""Columns as numbers and names, each value that is neither refused by its row."""
+"""Columns as numbers and names; a value that is neither is refused with its row."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def need(columns: Columns, *names: str, hint: str = "") -> None:
     """
     for name in names:
         if name not in columns.arrays:
-            found = ", ".join(columns.found) or "none"
+            present = ", ".join(columns.found) or "none"
             raise ScoreFileError(
-                f"{columns.path} has no column {name!r}; columns found: {found}{hint}."
+                f"{columns.path} has no column {name!r}; columns found: {present}{hint}."
             )
 
 
@@ -152,7 +152,7 @@ def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
 
     trimmed = pc.utf8_lower(pc.utf8_trim_whitespace(array)).to_pandas()
     trimmed = trimmed.replace({"true": "1", "false": "0", "": None})
-    found = pd.to_numeric(trimmed, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    values = pd.to_numeric(trimmed, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     stated = trimmed.notna().to_numpy() & (trimmed != "nan").fillna(False).to_numpy(bool)
-    refuse(columns, name, np.isnan(found) & stated, ", no number")
-    return np.asarray(found, dtype=np.float64)
+    refuse(columns, name, np.isnan(values) & stated, ", no number")
+    return np.asarray(values, dtype=np.float64)

@@ -173,7 +173,7 @@ def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> C
     from pyarrow import json as arrow_json
 
     try:
-        schema, found = _json_schema(_first_bytes(path, _HEAD), texts, numbers)
+        schema, present = _json_schema(_first_bytes(path, _HEAD), texts, numbers)
         with opened(path) as file:
             table = arrow_json.read_json(
                 file,
@@ -186,9 +186,9 @@ def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> C
     arrays = {
         name: table[name]
         for name in schema.names
-        if name in found or table[name].null_count < table.num_rows
+        if name in present or table[name].null_count < table.num_rows
     }
-    return Columns(path, tuple(dict.fromkeys([*found, *arrays])), arrays, table.num_rows)
+    return Columns(path, tuple(dict.fromkeys([*present, *arrays])), arrays, table.num_rows)
 
 
 def _json_schema(
@@ -229,14 +229,14 @@ def _parquet(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Colu
 
     try:
         with pq.ParquetFile(path) as file:
-            found = file.schema_arrow.names
-            wanted = [name for name in dict.fromkeys(found) if name in texts | numbers]
+            present = file.schema_arrow.names
+            wanted = [name for name in dict.fromkeys(present) if name in texts | numbers]
             for name in wanted:
-                if found.count(name) > 1:
+                if present.count(name) > 1:
                     raise ScoreFileError(f"{path} names column {name!r} twice.")
             table = file.read(columns=wanted)
             return Columns(
-                path, tuple(found), {n: table[n] for n in wanted}, file.metadata.num_rows
+                path, tuple(present), {n: table[n] for n in wanted}, file.metadata.num_rows
             )
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]

@@ -27,8 +27,8 @@ def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[Scor
     Raises:
         ScoreFileError: it cannot be used, or ``log`` says how to read a log and it is none.
     """
-    if (found := read_log(path, replace(log, scale=scale))) is not None:
-        return [found]
+    if (records := read_log(path, replace(log, scale=scale))) is not None:
+        return [records]
     if log != LogOptions(tokenizer=log.tokenizer):
         raise ScoreFileError(
             f"{path} is no log of another tool: --metric, --score, --documents and --partial say "
@@ -100,9 +100,9 @@ def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
 
 
 def chosen(
-    path: Path, found: Sequence[T], *, model: str | None, by_model: bool
+    path: Path, tables: Sequence[T], *, model: str | None, by_model: bool
 ) -> list[tuple[str, T]]:
-    """Those of ``found`` to analyse, each with its name.
+    """Those of ``tables`` to analyse, each with its name.
 
     ``model`` picks one of the file's models, or names the one of a file that names none. A file of
     one model needs neither that nor ``by_model``; without any name it is called as the file.
@@ -110,33 +110,33 @@ def chosen(
     Raises:
         ScoreFileError: there are several and none was chosen, or the chosen one is not there.
     """
-    names = [str(item.model) for item in found if item.model is not None]
+    names = [str(item.model) for item in tables if item.model is not None]
     if not names:
         if by_model:
             raise ScoreFileError(
                 f"{path} has no column 'model' to go by; leave --by model out, or name its one "
                 "model with --model NAME."
             )
-        return [(model or stem(path), found[0])]
+        return [(model or stem(path), tables[0])]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     if model is not None and model not in names:
         raise ScoreFileError(f"{path} has no model {model!r}; it has {listed}.")
     if model is not None:
-        return [(model, found[names.index(model)])]
+        return [(model, tables[names.index(model)])]
     if len(names) > 1 and not by_model:
         raise ScoreFileError(
             f"{path} holds {len(names)} models ({listed}): choose one with --model NAME, or take "
             "each by itself with --by model."
         )
-    return list(zip(names, found, strict=True))
+    return list(zip(names, tables, strict=True))
 
 
-def need_two_lengths(path: Path, found: ScoreRecords | MeansTable) -> None:
+def need_two_lengths(path: Path, scores: ScoreRecords | MeansTable) -> None:
     """Raises:
     ScoreFileError: there is no score at all, or only at one length.
     """
-    seen = found.measured_lengths
-    of_model = "" if found.model is None else f" of model {found.model!r}"
+    seen = scores.measured_lengths
+    of_model = "" if scores.model is None else f" of model {scores.model!r}"
     if not len(seen):
         raise ScoreFileError(f"{path}: no row{of_model} has a score, so nothing can be analysed.")
     if (seen == seen[0]).all():

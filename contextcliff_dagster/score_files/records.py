@@ -139,10 +139,10 @@ def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
         return {"length_tokens": lengths(columns)}
     names = [name for name in TEXT_FIELDS if name in columns.arrays]
     if not names:
-        found = ", ".join(columns.found) or "none"
+        present = ", ".join(columns.found) or "none"
         raise ScoreFileError(
             f"{columns.path} has no column of texts whose tokens --tokenizer could count (one of "
-            f"{', '.join(TEXT_FIELDS)}); columns found: {found}."
+            f"{', '.join(TEXT_FIELDS)}); columns found: {present}."
         )
     rows = zip(*(texts(columns, name).to_pylist() for name in names), strict=True)
     whole = [max((text for text in row if text), key=len, default="") for row in rows]

@@ -109,15 +109,15 @@ def read_objects(
         ScoreFileError: an item is not an object.
     """
     values: dict[str, list[Any]] = {name: [] for name in wanted}
-    found: dict[str, None] = {}
+    present: dict[str, None] = {}
     rows = 0
     for rows, item in enumerate(items, start=1):
         if not isinstance(item, dict):
             raise ScoreFileError(
                 f"{path}, row {rows} is not a JSON object with named fields such as length_tokens."
             )
-        found.update(dict.fromkeys(item))
+        present.update(dict.fromkeys(item))
         for name, column in values.items():
             column.append(item.get(name))
-    arrays = {name: as_array(values[name]) for name in wanted if name in found}
-    return tuple(found), arrays, rows
+    arrays = {name: as_array(values[name]) for name in wanted if name in present}
+    return tuple(present), arrays, rows

@@ -28,12 +28,12 @@ def chosen_letter(answer: str) -> str | None:
     """
     if whole := _ALONE.fullmatch(answer):
         return whole[1].upper()
-    stated = [found for found in _STATED.finditer(answer) if not _is_word(answer, found)]
-    found = stated[-1] if stated else _LEADING.match(answer)
-    if found is None or _ANOTHER.match(answer, found.end(1)):
+    stated = [match for match in _STATED.finditer(answer) if not _is_word(answer, match)]
+    match = stated[-1] if stated else _LEADING.match(answer)
+    if match is None or _ANOTHER.match(answer, match.end(1)):
         return None
-    return found[1]
+    return match[1]
 
 
-def _is_word(answer: str, found: re.Match[str]) -> bool:
-    return found[1] in "AI" and _GOES_ON.match(answer, found.end(1)) is not None
+def _is_word(answer: str, match: re.Match[str]) -> bool:
+    return match[1] in "AI" and _GOES_ON.match(answer, match.end(1)) is not None

@@ -2,7 +2,7 @@
 
 RULER (Hsieh et al. 2024, `string_match_part`) and NoLiMa (Modarressi et al. 2025) ask whether the
 answer is a substring of the output, in lower case. So do we, with whole words and whole numbers:
-"12" does not stand in "112" nor in "12.5", nor "no" in "I do not know", which a substring search
+"12" is not in "112" nor in "12.5", nor "no" in "I do not know", which a substring search
 would call right. Letters next to digits are a boundary ("937915kg" holds "937915"), and in scripts
 without spaces between words every character is one.
 

@@ -44,7 +44,7 @@ class ScoringRules:
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
         max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of
             so many tokens was cut by it.
-        answer_prefix: how the recipe began the reply (``{question}`` may stand in it); removed
+        answer_prefix: how the recipe began the reply (it may contain ``{question}``); removed
             where a server repeats it.
     """
 

@@ -32,7 +32,7 @@ def _is_punctuation(character: str) -> bool:
 
 
 def remove_punctuation(text: str) -> str:
-    """`text` without punctuation; what stood on both sides of it joins, as in SQuAD."""
+    """`text` without punctuation; what was on both sides of it joins, as in SQuAD."""
     if text.isascii():
         return text.translate(_ASCII_DELETIONS)
     return "".join(c for c in text if not _is_punctuation(c))

@@ -13,7 +13,7 @@ exceeds the other two.
   leaf is there.
 
 Any other name is an entry point of the group `contextcliff.scorers`: a callable
-`(answer: str, accepted: Sequence[str]) -> float | Scores`, where a float stands for all three.
+`(answer: str, accepted: Sequence[str]) -> float | Scores`, where a float is the value of all three.
 
 Left out on purpose: executing code that a model wrote. That needs a sandbox, which this project
 does not have; score such answers elsewhere and bring the scores (`contextcliff analyze`).
@@ -85,7 +85,7 @@ def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 
 
 def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-    """JSON by value. What is no JSON, output or accepted answer, stands for that string."""
+    """JSON by value. An output or accepted answer that is no JSON counts as that string."""
     if parsed.text is None:
         return Scores(0.0, 0.0, 0.0)
     value = parsed.value if parsed.value is not None else _json_or_string(parsed.text)
@@ -123,7 +123,7 @@ def open_scorer(name: str) -> Scorer:
         function = custom[name].load()
     except Exception as error:
         raise StudyError(
-            f"Scorer {name!r} ({custom[name].value}) cannot be imported: {error}; mend or "
+            f"Scorer {name!r} ({custom[name].value}) cannot be imported: {error}; fix or "
             "reinstall its package."
         ) from error
     return _custom_scorer(name, function)
@@ -139,7 +139,7 @@ def _custom_scorer(name: str, function: Callable[[str, Sequence[str]], Any]) -> 
         except Exception as error:
             raise StudyError(
                 f"Scorer {name!r} failed on the answer {parsed.text[:60]!r}: "
-                f"{type(error).__name__}: {error}; mend it, no call is repeated."
+                f"{type(error).__name__}: {error}; fix it, no call is repeated."
             ) from error
         if not all(0.0 <= value <= 1.0 for value in scores):
             raise StudyError(

@@ -38,7 +38,7 @@ OFF_TOPIC_MIN_WORDS = 6
 REFUSAL_WINDOW = 300
 """Characters at both ends of the output in which a refusing phrase counts."""
 QUOTE_MIN_WORDS = 4
-"""So many words that stand in the document one after the other are a quotation, not a refusal."""
+"""So many consecutive words of the document are a quotation, not a refusal."""
 
 _LENGTH_REASONS = frozenset({"length", "max_tokens", "max_output_tokens"})
 _FILTER_REASONS = frozenset({"content_filter", "refusal", "safety"})

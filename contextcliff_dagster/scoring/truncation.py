@@ -100,39 +100,39 @@ def _at_ceiling(rows: Sequence[Row]) -> list[Row]:
     return tied if differ and most <= _TOKENS_PER_TOKEN * shortest else []
 
 
-def refusal(found: Truncation, study: str) -> str:
+def refusal(seen: Truncation, study: str) -> str:
     """What was cut, where, and what to do: for a model with `Truncation.too_many`."""
-    cut, ceiling = found.marked + found.at_ceiling, ""
-    if found.ceiling_tokens is not None:
-        ceiling = f" (longer prompts are all read as {found.ceiling_tokens:,} tokens)"
+    cut, ceiling = seen.marked + seen.at_ceiling, ""
+    if seen.ceiling_tokens is not None:
+        ceiling = f" (longer prompts are all read as {seen.ceiling_tokens:,} tokens)"
     return (
-        f"The server of model {found.model!r} read less than was sent in {cut:,} of "
-        f"{found.calls:,} calls of study {study!r} ({found.share:.1%}; limit "
-        f"{TRUNCATED_SHARE_LIMIT:.0%}), from documents of {found.from_tokens or 0:,} tokens "
+        f"The server of model {seen.model!r} read less than was sent in {cut:,} of "
+        f"{seen.calls:,} calls of study {study!r} ({seen.share:.1%}; limit "
+        f"{TRUNCATED_SHARE_LIMIT:.0%}), from documents of {seen.from_tokens or 0:,} tokens "
         f"on{ceiling}, without saying so: let the server take longer prompts, or set "
         "window_tokens in models.yaml to what it takes, then measure again under a new model "
         f"name or with `contextcliff campaign new {study}`."
     )
 
 
-def unchecked(found: Truncation) -> list[str]:
+def unchecked(seen: Truncation) -> list[str]:
     """Sentences for the report where a cut might have gone unnoticed, or did not matter."""
     sentences = []
-    answers = found.calls - found.marked
-    if found.without_usage:
+    answers = seen.calls - seen.marked
+    if seen.without_usage:
         sentences.append(
-            f"The server of {found.model} reported no prompt tokens for {found.without_usage:,} of "
+            f"The server of {seen.model} reported no prompt tokens for {seen.without_usage:,} of "
             f"{answers:,} answers: whether it cut those prompts silently is unknown."
         )
-    if found.without_own_count:
+    if seen.without_own_count:
         sentences.append(
-            f"For {found.without_own_count:,} of {answers:,} answers there is no token count of "
+            f"For {seen.without_own_count:,} of {answers:,} answers there is no token count of "
             "our own (tokenizer in models.yaml): only a cut at one fixed length would be noticed."
         )
-    if found.at_ceiling:
+    if seen.at_ceiling:
         sentences.append(
-            f"{found.at_ceiling:,} of {answers:,} answers are to prompts that the server all read "
-            f"as {found.ceiling_tokens or 0:,} tokens, though the documents differ in length: "
+            f"{seen.at_ceiling:,} of {answers:,} answers are to prompts that the server all read "
+            f"as {seen.ceiling_tokens or 0:,} tokens, though the documents differ in length: "
             "probably cut, and scored all the same."
         )
     return sentences

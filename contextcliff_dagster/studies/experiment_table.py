@@ -114,5 +114,5 @@ def check_sections(
 
 
 def _within(error: ValidationError, *loc: str) -> list[Any]:
-    found = error.errors(include_url=False)
-    return [{"ctx": {}, **one, "loc": (*loc, *one["loc"])} for one in found]
+    errors = error.errors(include_url=False)
+    return [{"ctx": {}, **one, "loc": (*loc, *one["loc"])} for one in errors]

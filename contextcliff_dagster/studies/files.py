@@ -64,16 +64,16 @@ def load_studies() -> dict[str, Study]:
 
 
 def _studies_in(folder: Path) -> dict[str, tuple[Path, Study]]:
-    found: dict[str, tuple[Path, Study]] = {}
+    studies: dict[str, tuple[Path, Study]] = {}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         study = load_study(path)
-        if study.name in found:
+        if study.name in studies:
             raise StudyError(
-                f"{found[study.name][0]} and {path} both name their study {study.name!r}; "
+                f"{studies[study.name][0]} and {path} both name their study {study.name!r}; "
                 "rename one."
             )
-        found[study.name] = path, study
-    return found
+        studies[study.name] = path, study
+    return studies
 
 
 def own_study(name: str) -> tuple[Path, Study] | None:

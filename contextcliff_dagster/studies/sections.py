@@ -82,7 +82,7 @@ class SamplingSection(Section):
 
 
 class TargetedSection(Section):
-    """Pilot, then rounds where a token tells most; ``samples_per_bin`` is the most a bin gives."""
+    """Pilot, then rounds where a token is most informative; ``samples_per_bin``: a bin's most."""
 
     pilot: int = Field(default=5, ge=1, description="Examples per bin before anything is aimed at")
     until: str = Field(
@@ -100,7 +100,7 @@ class PromptSection(Section):
     template: str | None = Field(default=None, description="File with {document} and {question}")
     system: str | None = Field(default=None, description="File with the system text")
     answer_prefix: str | None = Field(
-        default=None, description="The beginning of the answer; {question} may stand in it"
+        default=None, description="The beginning of the answer; may contain {question}"
     )
     instructions: str | None = Field(
         default=None, description="File with one wording of the instruction per line"
@@ -109,7 +109,7 @@ class PromptSection(Section):
     max_output_tokens: int = Field(default=32, ge=1)
     prefix_cache: bool = Field(
         default=True,
-        description="off: calls of one document stand apart and engines reuse nothing; for TTFT",
+        description="off: calls of one document are kept apart and engines reuse nothing; for TTFT",
     )
     output_schema: dict[str, Any] | None = None
 
@@ -184,7 +184,7 @@ class CronSection(Section):
         try:
             ZoneInfo(self.timezone)
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError("'timezone' is none; write e.g. UTC or Europe/Zurich") from error
+            raise ValueError("'timezone' is unknown; write e.g. UTC or Europe/Zurich") from error
         return self
 
 

@@ -104,7 +104,7 @@ def test_recall_is_called_so_everywhere(tmp_path: Path, contextcliff_home: Path)
     assert any("not how far it reasons" in warning for warning in cliffs["warnings"])
     report = contextcliff_home / study / "report" / "latest" / "report.md"
     assert report.read_text(encoding="utf-8").startswith("# Verbatim recall of ")
-    # The study stands by its name, too, and is not drawn again.
+    # The study is found by its name, too, and is not drawn again.
     again = call("prepare", study)
     assert again.code == 0, again
     assert again.out.splitlines()[-1] == first.out.splitlines()[-1]
@@ -168,8 +168,8 @@ def test_the_table_may_lie_elsewhere_or_be_named_itself(tmp_path: Path) -> None:
     _, corpus = prepared("--data", str(docs), "--questions", str(elsewhere))
     assert corpus["examples"] == 12
     lines = [dict(zip(("document", "question", "answer"), row, strict=True)) for row in asked]
-    beside = write_lines(docs / "asked.jsonl", lines)
-    _, corpus = prepared("--data", str(beside))
+    questions = write_lines(docs / "asked.jsonl", lines)
+    _, corpus = prepared("--data", str(questions))
     assert corpus["examples"] == 12
 
 

@@ -81,8 +81,8 @@ def test_what_broke_is_said_before_that_it_was_interrupted(
             raise StoreError("The ledger is gone.")
         except StoreError as inner:
             raise KeyboardInterrupt from inner
-    except KeyboardInterrupt as fault:
-        code, _ = outcome(wrapped(fault), capsys)
+    except KeyboardInterrupt as error:
+        code, _ = outcome(wrapped(error), capsys)
     assert code == 2
 
 

@@ -55,7 +55,7 @@ def test_on_a_terminal_the_bar_moves_while_a_step_of_dagster_runs(tmp_path: Path
     gate = Gate(tmp_path / "gate")
     gate.let(7)
     ours, theirs = pty.openpty()
-    said = b""
+    screen = b""
     with reference_server(gate=gate) as url:
         entry = {"engine": "openai", "model_id": "reference-short", "base_url": url}
         served = {**entry, "concurrency": 1}
@@ -71,12 +71,12 @@ def test_on_a_terminal_the_bar_moves_while_a_step_of_dagster_runs(tmp_path: Path
         os.close(theirs)
         while True:
             try:
-                said += os.read(ours, 65536)
+                screen += os.read(ours, 65536)
             except OSError:  # how a terminal says that the other side has gone
                 break
-            if b"7/15" in said:
+            if b"7/15" in screen:
                 gate.open()
-        assert process.wait(120) == 0, said
-    seen = {int(done) for done in re.findall(rb"(\d+)/15", said)}
+        assert process.wait(120) == 0, screen
+    seen = {int(done) for done in re.findall(rb"(\d+)/15", screen)}
     assert {7, 15} <= seen
-    assert b" left" in said
+    assert b" left" in screen

@@ -1,4 +1,4 @@
-"""What stands is printed at once; what is gone or changed is made again, without a call."""
+"""What is current is printed at once; what is gone or changed is made again, without a call."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def test_what_is_gone_or_changed_is_rebuilt_without_a_call(
     spoil(store)
     ended = call(*PROFILE, "--store", str(store), "--json")
     assert ended.code == 0, ended.err
-    said = json.loads(ended.out)
-    assert said["calls"]["reference-short"]["sent"] == 0
-    assert said["cliffs"][0]["n"] == 15
+    result = json.loads(ended.out)
+    assert result["calls"]["reference-short"]["sent"] == 0
+    assert result["cliffs"][0]["n"] == 15
     assert files(store) == before
 
 

@@ -32,8 +32,8 @@ EVERY = pytest.mark.parametrize("file", RESULT_FILES, ids=lambda file: file.name
 
 def written(name: str) -> dict[str, Any]:
     """A result that version 0.1.0 wrote when results were not declared yet (lists cut to two)."""
-    found: dict[str, Any] = json.loads((WRITTEN / f"{name}.json").read_bytes())
-    return found
+    result: dict[str, Any] = json.loads((WRITTEN / f"{name}.json").read_bytes())
+    return result
 
 
 @EVERY

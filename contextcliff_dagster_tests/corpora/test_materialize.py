@@ -79,7 +79,7 @@ def test_a_bad_row_leaves_an_earlier_corpus_whole(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="a file stands where a folder is needed"):
+    with pytest.raises(StoreError, match="a file is where a folder is needed"):
         materialize_corpus(ReferenceCorpus({"documents": 3}), tmp_path / "file" / "out")
 
 

@@ -142,12 +142,12 @@ def test_paths_of_parts_are_those_beside_the_study_and_another_seed_reseeds_them
         tmp_path,
         [{"kind": "squad", "path": "dev.json"}, {"kind": "python-source", "path": "code"}],
     )
-    found = load_study(path)
-    assert [part["path"] for part in found.corpus_options["parts"]] == [
+    loaded = load_study(path)
+    assert [part["path"] for part in loaded.corpus_options["parts"]] == [
         str(tmp_path / "dev.json"),
         str(tmp_path / "code"),
     ]
-    again = found.with_seed(3).corpus_options["parts"]
+    again = loaded.with_seed(3).corpus_options["parts"]
     assert "seed" not in again[0]
     assert again[1]["seed"] == 3
 

@@ -30,16 +30,16 @@ def published(kind: str, folder: Path) -> Path:
 @pytest.mark.parametrize("kind", WHOLE)
 def test_a_benchmark_is_known_by_its_records(kind: str, tmp_path: Path) -> None:
     path = published(kind, tmp_path / "data")
-    found = recognise(path)
-    assert (found.kind, found.options) == (kind, {"path": str(path)})
-    assert open_corpus(found.kind, found.options).name == kind
-    # As it is downloaded: in a folder, beside what makers put there.
+    recognised = recognise(path)
+    assert (recognised.kind, recognised.options) == (kind, {"path": str(path)})
+    assert open_corpus(recognised.kind, recognised.options).name == kind
+    # As it is downloaded: in a folder, next to other published files.
     write(path.parent / "README.md", "About this data set.\n")
     write(path.parent / "LICENSE", "Do as you like.\n")
     (path.parent / "second").mkdir()
     shutil.copy(path, path.parent / "second" / f"other{path.suffix}")
-    found = recognise(path.parent)
-    assert (found.kind, found.options) == (kind, {"path": str(path.parent)})
+    recognised = recognise(path.parent)
+    assert (recognised.kind, recognised.options) == (kind, {"path": str(path.parent)})
 
 
 def test_rows_of_squad_are_squad_and_other_rows_a_table(tmp_path: Path) -> None:
@@ -60,10 +60,10 @@ def test_the_table_of_narrativeqa_means_its_folder(tmp_path: Path) -> None:
 
 def test_two_benchmarks_of_one_format_are_asked_about(tmp_path: Path) -> None:
     path = write_json(tmp_path / "dev.json", [hotpot(type="comparison", level=...)])
-    with pytest.raises(CorpusError) as fault:
+    with pytest.raises(CorpusError) as caught:
         recognise(path)
     for word in ("2wikimultihopqa or hotpotqa", "corpus: {kind:", str(path)):
-        assert word in str(fault.value)
+        assert word in str(caught.value)
 
 
 def test_files_of_several_benchmarks_in_one_folder(tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ def test_what_cannot_be_recognised_is_a_table_with_a_fault(
     path = tmp_path / name
     if content is not None:
         write(path, content)
-    found = recognise(path)
-    assert found.kind == "file"
+    recognised = recognise(path)
+    assert recognised.kind == "file"
     with pytest.raises(CorpusError, match=name):
-        list(open_corpus(found.kind, found.options).entries())
+        list(open_corpus(recognised.kind, recognised.options).entries())
 
 
 @pytest.mark.parametrize("name", ["paper.pdf", "notes.txt", "book.epub", "page.html", "main.rs"])

@@ -1,4 +1,4 @@
-"""Pilot, then targeted: rounds where a token tells most, by sensor or in one process."""
+"""Pilot, then targeted: rounds where a token is most informative, by sensor or in one process."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_predictions_are_partitioned_by_model_and_tokens(location: dg.Definition
     key = dg.AssetKey(["quick", "predictions"])
     partitions = location.resolve_asset_graph().get(key).partitions_def
     assert isinstance(partitions, dg.MultiPartitionsDefinition)
-    # Alphabetical order decides plots and backfills: model must stand first.
+    # Alphabetical order decides plots and backfills: model must come first.
     assert list(partitions.partition_dimension_names) == ["model", "tokens"]
     assert partitions.get_partition_keys()[0] == "reference-short|b00"
 

@@ -165,17 +165,17 @@ def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: St
         column = table.column_names.index("recipe_hash")
         other = pc.replace_substring(table["recipe_hash"], table["recipe_hash"][0].as_py(), "x")
         write_table(target, table.set_column(column, "recipe_hash", other), EVAL_RECORDS)
-    found = judge_regression(study, store, manifest, "other")
-    assert found.shrunk == []
-    assert "its requests differ" in found.unjudged["reference-short"]
+    judgement = judge_regression(study, store, manifest, "other")
+    assert judgement.shrunk == []
+    assert "its requests differ" in judgement.unjudged["reference-short"]
     store.baseline_file(study.name).write_text("{")
     with pytest.raises(Exception, match="pin the baseline again"):
         read_baseline(study, store)
 
 
 def shrunk() -> Regression:
-    found = Shrink(True, 1e-5, 1e-3, 100, 200, 20, 15, 14, 1, 60, 0.9, 0.6)
-    return Regression("then", "now", {"m": found})
+    shrink = Shrink(True, 1e-5, 1e-3, 100, 200, 20, 15, 14, 1, 60, 0.9, 0.6)
+    return Regression("then", "now", {"m": shrink})
 
 
 def test_a_webhook_that_fails_is_named_without_its_secret_and_told_later(

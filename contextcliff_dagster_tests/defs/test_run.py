@@ -251,9 +251,9 @@ def test_an_unreachable_endpoint_is_one_sentence_and_loses_nothing(
 ) -> None:
     (tmp_path / "models.yaml").write_text(UNREACHABLE)
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(tmp_path / "models.yaml"))
-    with pytest.raises(EngineError) as fault:
+    with pytest.raises(EngineError) as caught:
         profile_study(study, models=["reference-short", "far"])
-    assert "\n" not in str(fault.value)
+    assert "\n" not in str(caught.value)
     assert rebuild_report(study).cliffs[0].n == 12
 
 

@@ -27,8 +27,8 @@ DOCKERFILE = (DOCKER / "Dockerfile").read_text("utf-8")
 
 
 def test_the_dockerfile_passes_hadolint() -> None:
-    beside = Path(sys.executable).parent / "hadolint"
-    hadolint = str(beside) if beside.exists() else shutil.which("hadolint")
+    own = Path(sys.executable).parent / "hadolint"
+    hadolint = str(own) if own.exists() else shutil.which("hadolint")
     if hadolint is None:
         pytest.skip("needs hadolint, of the test extra")
     done = subprocess.run(
@@ -80,7 +80,7 @@ def test_studies_and_models_of_ones_own_reach_the_code_location(
     variable: str, loaded: str, tmp_path: Path
 ) -> None:
     """The variable names the mount inside; outside, a file or folder that is there by default and
-    can be read as what it stands for, from another place than its own."""
+    can be read as what it means, from another place than its own."""
     code = COMPOSE["services"]["code"]
     (mount,) = (m for m in code["volumes"] if m.startswith("${" + variable + ":-"))
     found = re.fullmatch(r"\$\{\w+:-(?P<here>[^}]+)\}:(?P<inside>/[^:]+):ro", mount)
@@ -118,8 +118,8 @@ def test_steps_in_containers_are_offered_what_the_code_location_has() -> None:
 
 
 def test_the_file_beside_compose_starts_runs_over_the_docker_executor() -> None:
-    beside = yaml.safe_load((DOCKER / "executors" / "compose.docker.yaml").read_text("utf-8"))
-    code = beside["services"]["code"]
+    compose = yaml.safe_load((DOCKER / "executors" / "compose.docker.yaml").read_text("utf-8"))
+    code = compose["services"]["code"]
     inside = code["environment"]["CONTEXTCLIFF_EXECUTOR_CONFIG"]
     (mount,) = (m for m in code["volumes"] if f":{inside}:" in m)
     assert (DOCKER / mount.split(":")[0]).samefile(DOCKER / "executors" / "docker.yaml")
@@ -203,8 +203,8 @@ def until(seconds: float, question: str, logs: list[Path], check: Any) -> Any:
         try:
             if found := check():
                 return found
-        except OSError as fault:
-            last = fault
+        except OSError as error:
+            last = error
         time.sleep(1.0)
     said = "\n".join(f"--- {log.name}\n{log.read_text('utf-8', 'replace')[-3000:]}" for log in logs)
     raise AssertionError(f"After {seconds:.0f} s still not so: {question} ({last})\n{said}")

@@ -7,7 +7,7 @@ import runpy
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 STRUCTURE = {
-    "circles of modules",
+    "import cycles",
     "inner rooms of inference",
     "inner rooms of analysis",
     "files in the largest folder",

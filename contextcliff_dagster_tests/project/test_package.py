@@ -105,7 +105,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 @pytest.mark.slow
 def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
-    # Installed beside the dependencies that are here already: what is missing in it shows.
+    # Installed next to the dependencies that are here already: what is missing in it shows.
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     site = tmp_path / "site"

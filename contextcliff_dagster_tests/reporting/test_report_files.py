@@ -38,8 +38,8 @@ from contextcliff_dagster_tests.support.records.reports import (
 
 def schema() -> dict[str, Any]:
     text = resources.files("contextcliff_dagster").joinpath("schemas/cliffs.schema.json")
-    found: dict[str, Any] = json.loads(text.read_text(encoding="utf-8"))
-    return found
+    result: dict[str, Any] = json.loads(text.read_text(encoding="utf-8"))
+    return result
 
 
 def test_our_samples_keep_the_contract() -> None:

@@ -36,45 +36,45 @@ def audit(
     bins = cut_bins(
         [r["length_tokens"] for r in rows], [r["document_id"] for r in rows], BinSpec(count=count)
     )
-    found = audit_lengths(table, examples, bins, Requirements(starved_below, target, window))
-    assert found.advice.endswith(".")
-    assert "\n" not in found.advice
-    json.dumps(asdict(found), allow_nan=False)
-    return found
+    report = audit_lengths(table, examples, bins, Requirements(starved_below, target, window))
+    assert report.advice.endswith(".")
+    assert "\n" not in report.advice
+    json.dumps(asdict(report), allow_nan=False)
+    return report
 
 
 SPREAD = [round(100 * 1.03**n) for n in range(200)]
 
 
 def test_a_corpus_that_spans_the_target_is_fine() -> None:
-    found = audit(SPREAD, target=(100, 36_000), window=128_000)
-    assert (found.verdict, found.coverage, found.starved_bins) == ("ok", 1.0, ())
-    assert "support this study" in found.advice
+    report = audit(SPREAD, target=(100, 36_000), window=128_000)
+    assert (report.verdict, report.coverage, report.starved_bins) == ("ok", 1.0, ())
+    assert "support this study" in report.advice
 
 
 @pytest.mark.parametrize("target", [None, (100, 5_000)])
 def test_a_corpus_of_one_length_is_refused(target: tuple[int, int] | None) -> None:
-    found = audit([700] * 50, target=target)
-    assert found.verdict == "refuse"
-    assert "all documents are 700 tokens long" in found.advice
-    assert "add documents of other lengths" in found.advice
+    report = audit([700] * 50, target=target)
+    assert report.verdict == "refuse"
+    assert "all documents are 700 tokens long" in report.advice
+    assert "add documents of other lengths" in report.advice
 
 
 @pytest.mark.parametrize("target", [(100, 128_000), (1, 36_000), (10_000, 50_000)])
 def test_a_corpus_that_does_not_span_the_target_is_refused(target: tuple[int, int]) -> None:
     lengths = [n for n in SPREAD if n > 2_500]
-    found = audit(lengths, target=target)
-    assert found.verdict == "refuse"
-    assert "do not span the target range" in found.advice
+    report = audit(lengths, target=target)
+    assert report.verdict == "refuse"
+    assert "do not span the target range" in report.advice
 
 
 def test_a_corpus_of_extremes_only_is_refused_for_its_gap() -> None:
-    found = audit([*range(100, 150), *range(9_950, 10_000)], target=(100, 10_000))
-    assert found.verdict == "refuse"
-    assert found.coverage < 0.2
+    report = audit([*range(100, 150), *range(9_950, 10_000)], target=(100, 10_000))
+    assert report.verdict == "refuse"
+    assert report.coverage < 0.2
     # 5 % of the way from 100 to 10,000.
-    assert found.uncovered[0][0] == 595
-    assert "none at 595 to" in found.advice
+    assert report.uncovered[0][0] == 595
+    assert "none at 595 to" in report.advice
 
 
 def test_without_a_target_a_narrow_corpus_is_warned_about() -> None:
@@ -83,18 +83,18 @@ def test_without_a_target_a_narrow_corpus_is_warned_about() -> None:
 
 
 def test_starved_bins_are_named() -> None:
-    found = audit([100, 5_000, 36_000], starved_below=2, count=3)
-    assert found.starved_bins == ("b00", "b01", "b02")
-    assert found.documents_per_bin == {"b00": 1, "b01": 1, "b02": 1}
-    assert "3 of 3 bins hold fewer than 2 distinct documents (b00, b01, b02)" in found.advice
+    report = audit([100, 5_000, 36_000], starved_below=2, count=3)
+    assert report.starved_bins == ("b00", "b01", "b02")
+    assert report.documents_per_bin == {"b00": 1, "b01": 1, "b02": 1}
+    assert "3 of 3 bins hold fewer than 2 distinct documents (b00, b01, b02)" in report.advice
     assert audit([100, 200, 300], starved_below=5).verdict == "refuse"
 
 
 def test_documents_longer_than_the_window_are_counted() -> None:
-    found = audit(SPREAD, window=10_000)
-    assert found.over_window == sum(n > 10_000 for n in SPREAD)
-    assert found.verdict == "warn"
-    assert "context_overflow" in found.advice
+    report = audit(SPREAD, window=10_000)
+    assert report.over_window == sum(n > 10_000 for n in SPREAD)
+    assert report.verdict == "warn"
+    assert "context_overflow" in report.advice
     assert audit(SPREAD, window=50).verdict == "refuse"
     assert audit(SPREAD).over_window is None
 
@@ -106,9 +106,9 @@ def test_repeated_questions_about_a_document_are_duplicates() -> None:
             "question": ["Who is it?", " who is\tit? ", "Why?", "Who is it?"],
         }
     )
-    found = audit(SPREAD, examples=examples)
-    assert found.duplicates == 1
-    assert found.verdict == "warn"
+    report = audit(SPREAD, examples=examples)
+    assert report.duplicates == 1
+    assert report.verdict == "warn"
 
 
 @given(
@@ -118,13 +118,13 @@ def test_repeated_questions_about_a_document_are_duplicates() -> None:
 def test_the_histogram_counts_every_document_and_example_once(
     lengths: list[int], questions: int
 ) -> None:
-    found = audit(lengths, questions=questions)
-    bars = found.histogram
-    assert sum(bar.documents for bar in bars) == found.documents == len(lengths)
-    assert sum(bar.examples for bar in bars) == found.examples == len(lengths) * questions
+    report = audit(lengths, questions=questions)
+    bars = report.histogram
+    assert sum(bar.documents for bar in bars) == report.documents == len(lengths)
+    assert sum(bar.examples for bar in bars) == report.examples == len(lengths) * questions
     assert all(bar.low < bar.high for bar in bars)
     assert all(a.high == b.low for a, b in pairwise(bars))
     assert bars[0].low == min(lengths)
     assert bars[-1].high == max(lengths) + 1
-    assert 0 <= found.coverage <= 1
-    assert found.min_tokens <= found.p05_tokens <= found.median_tokens <= found.p95_tokens
+    assert 0 <= report.coverage <= 1
+    assert report.min_tokens <= report.p05_tokens <= report.median_tokens <= report.p95_tokens

@@ -88,9 +88,9 @@ def test_answers_to_another_question_are_left_out_by_name(
     assert [result["model"] for result in machine["models"]] == [SHORT]
     assert machine["notes"] == [note]
     print_profiled(done, as_json=False)
-    said = capsys.readouterr().out
-    assert note in said.splitlines()
-    assert LONG not in said.replace(note, "")
+    output = capsys.readouterr().out
+    assert note in output.splitlines()
+    assert LONG not in output.replace(note, "")
 
 
 @pytest.mark.slow(reason="three measurements")

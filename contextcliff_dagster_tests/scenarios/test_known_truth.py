@@ -31,8 +31,8 @@ def claim(script: str, *options: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_swapping_the_two_weight_files_swaps_the_caps() -> None:
-    said = claim("swapped_weights.py", "--study", "quick", "--samples-per-bin", "6")
-    caps = [line.split()[1:3] for line in said.splitlines() if line.startswith("reference-")]
+    output = claim("swapped_weights.py", "--study", "quick", "--samples-per-bin", "6")
+    caps = [line.split()[1:3] for line in output.splitlines() if line.startswith("reference-")]
     (short, short_renamed), (long, long_renamed) = caps
     assert (short_renamed, long_renamed) == (short, long)
     assert 0 < int(short) < int(long)
@@ -41,5 +41,5 @@ def test_swapping_the_two_weight_files_swaps_the_caps() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_shuffled_lengths_of_a_finished_study_show_no_cliff() -> None:
-    said = claim("shuffled_lengths.py", "--study", "quick", "--shuffles", "8")
-    assert said.count("as measured cliff") == 2
+    output = claim("shuffled_lengths.py", "--study", "quick", "--shuffles", "8")
+    assert output.count("as measured cliff") == 2

@@ -88,7 +88,7 @@ def test_a_real_model_is_profiled_and_what_is_measured_is_never_asked_again(
     assert len(said) > 16
     assert all(0 < row["ttft_ms"] <= row["duration_ms"] for row in said)
     assert all(row["prompt_tokens"] == row["own_prompt_tokens"] for row in sent)
-    # Questions over one document stand together: the second and third find it read already.
+    # Questions over one document follow each other: for the second and third it is cached.
     reused = [row for row in sent if row["cached_tokens"] > row["length_tokens"] / 2]
     assert len(reused) >= 2 * 8
 

@@ -130,11 +130,11 @@ def test_files_become_questions_answers_and_a_loss_where_the_model_stops(
 
 
 def test_preparing_says_what_became_of_the_files(study: Study, tmp_path: Path) -> None:
-    said = call("prepare", str(tmp_path / "mine.yaml"))
-    assert said.code == 0
-    assert f"{FILES + 1} Python files read, {FILES} used; left out: 1 not Python" in said.out
-    told = json.loads(call("prepare", str(tmp_path / "mine.yaml"), "--json").out)
-    assert told["corpus"]["account"]["files"]["skipped"] == {"not_python": 1}
+    output = call("prepare", str(tmp_path / "mine.yaml"))
+    assert output.code == 0
+    assert f"{FILES + 1} Python files read, {FILES} used; left out: 1 not Python" in output.out
+    result = json.loads(call("prepare", str(tmp_path / "mine.yaml"), "--json").out)
+    assert result["corpus"]["account"]["files"]["skipped"] == {"not_python": 1}
     assert "python-source" in call("studies").out
 
 

@@ -1,7 +1,7 @@
-"""A key in a header, in an address or echoed by a server stands in nothing that is produced.
+"""A key in a header, in an address or echoed by a server is in nothing that is produced.
 
 Three random secrets go out: a bearer key, another header, and the user, password and query of an
-address. The server echoes all of it, in every shape of fault. Then every file of the store, of
+address. The server echoes all of it, in every shape of error. Then every file of the store, of
 Dagster's home and of the temporary folder, and all that was printed, is searched for them, as they
 are and in the forms that addresses, headers and JSON give them.
 """

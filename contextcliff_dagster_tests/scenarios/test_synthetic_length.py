@@ -52,10 +52,10 @@ def test_padded_documents_are_refused(study: Path, command: str) -> None:
 
 
 def test_allowed_they_are_measured_under_another_name_and_named_in_the_audit(study: Path) -> None:
-    told = call("prepare", str(study), "--allow-synthetic-length", "--json")
-    assert told.code == 0
-    assert "the lengths of 'qa1' were manufactured" in told.err
-    prepared = json.loads(told.out)
+    output = call("prepare", str(study), "--allow-synthetic-length", "--json")
+    assert output.code == 0
+    assert "the lengths of 'qa1' were manufactured" in output.err
+    prepared = json.loads(output.out)
     assert prepared["study"] == "padded-synthetic-length"
     assert prepared["audit"]["verdict"] == "warn"
     assert "'qa1' were manufactured" in prepared["audit"]["advice"]

@@ -22,8 +22,8 @@ ROWS = pd.DataFrame(
 
 def read(path: Path, **options: object) -> ScoreRecords:
     given = LogOptions(tokenizer="small", open_tokenizer=small_tokenizer, **options)  # type: ignore[arg-type]
-    (found,) = read_scores(path, given)
-    return found
+    (records,) = read_scores(path, given)
+    return records
 
 
 def written(rows: pd.DataFrame, path: Path) -> Path:
@@ -38,18 +38,20 @@ def written(rows: pd.DataFrame, path: Path) -> Path:
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_lengths_are_those_of_the_texts_whatever_the_file_says(ending: str, tmp_path: Path) -> None:
-    found = read(written(ROWS, tmp_path / f"scores.{ending}"))
+    records = read(written(ROWS, tmp_path / f"scores.{ending}"))
     small = small_tokenizer("small")
-    assert found.frame["length_tokens"].tolist() == [small.count(text) for text in ROWS["context"]]
-    assert found.tokenizer == "small"
-    first, second, third = found.frame["document_id"]
+    assert records.frame["length_tokens"].tolist() == [
+        small.count(text) for text in ROWS["context"]
+    ]
+    assert records.tokenizer == "small"
+    first, second, third = records.frame["document_id"]
     assert first != second == third
 
 
 def test_documents_keep_the_names_that_the_file_gives_them(tmp_path: Path) -> None:
     rows = ROWS.drop(columns="length_tokens").assign(document_id=["a", "b", "c"])
-    found = read(written(rows, tmp_path / "scores.csv"))
-    assert found.frame["document_id"].tolist() == ["a", "b", "c"]
+    records = read(written(rows, tmp_path / "scores.csv"))
+    assert records.frame["document_id"].tolist() == ["a", "b", "c"]
 
 
 def test_what_document_id_leaves_open_the_texts_tell(tmp_path: Path) -> None:
@@ -62,17 +64,19 @@ def test_what_document_id_leaves_open_the_texts_tell(tmp_path: Path) -> None:
 
 def test_the_longest_text_of_a_row_is_its_document(tmp_path: Path) -> None:
     rows = ROWS.rename(columns={"context": "text"}).assign(document="a.pdf", context=None)
-    found = read(written(rows, tmp_path / "scores.jsonl"))
+    records = read(written(rows, tmp_path / "scores.jsonl"))
     small = small_tokenizer("small")
-    assert found.frame["length_tokens"].tolist() == [small.count(text) for text in ROWS["context"]]
+    assert records.frame["length_tokens"].tolist() == [
+        small.count(text) for text in ROWS["context"]
+    ]
 
 
 def test_texts_of_many_lines_and_any_length(tmp_path: Path) -> None:
     long = 'line, "quoted"\n' * 20_000
-    found = read(
+    records = read(
         written(ROWS.assign(context=[long + str(n) for n in range(3)]), tmp_path / "s.csv")
     )
-    assert (found.frame["length_tokens"] > 20_000).all()
+    assert (records.frame["length_tokens"] > 20_000).all()
 
 
 def test_half_a_surrogate_pair_is_counted_like_a_question_mark(tmp_path: Path) -> None:
@@ -82,9 +86,9 @@ def test_half_a_surrogate_pair_is_counted_like_a_question_mark(tmp_path: Path) -
 
 
 def test_without_a_tokenizer_the_file_s_own_lengths_stand(tmp_path: Path) -> None:
-    (found,) = read_scores(written(ROWS, tmp_path / "scores.csv"), LogOptions())
-    assert found.frame["length_tokens"].tolist() == [900, 900, 900]
-    assert found.tokenizer is None
+    (records,) = read_scores(written(ROWS, tmp_path / "scores.csv"), LogOptions())
+    assert records.frame["length_tokens"].tolist() == [900, 900, 900]
+    assert records.tokenizer is None
 
 
 def test_what_cannot_be_counted_is_said(tmp_path: Path) -> None:

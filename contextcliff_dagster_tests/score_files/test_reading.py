@@ -17,8 +17,8 @@ from contextcliff_dagster.score_files import ScoreFileError, read_records, read_
 
 
 def read(path: Path, **options: Any) -> pd.DataFrame:
-    (found,) = read_records(path, **options)
-    return found.frame
+    (records,) = read_records(path, **options)
+    return records.frame
 
 
 def scores(path: Path) -> list[float]:
@@ -102,9 +102,9 @@ def test_packed_files_and_rows_longer_than_a_block(tmp_path: Path) -> None:
 def test_names_stay_as_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("length_tokens,score,document_id,model\n1,1,007,1.0\n2,1,7,1.0\n", "utf-8")
-    (found,) = read_records(path)
-    assert list(found.frame["document_id"]) == ["007", "7"]
-    assert found.model == "1.0"
+    (records,) = read_records(path)
+    assert list(records.frame["document_id"]) == ["007", "7"]
+    assert records.model == "1.0"
 
 
 def test_models_are_told_apart_and_keep_the_order_of_their_rows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An answer is contained where it stands as whole words and whole numbers."""
+"""An answer is contained where it occurs as whole words and whole numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One randomised trial of a budget: several processes, faults, kills, and a server that bills.
+"""One randomised trial of a budget: several processes, errors, kills, and a server that bills.
 
 What may be exceeded, and by how much, is what `inference.spending.budget.Budget` states.
 """
@@ -105,7 +105,7 @@ def context() -> ForkServerContext:
 
 
 def _measure(path: Path, url: str, trial: Trial, budget: Budget) -> None:
-    """In a process of its own; how it ended stands in its exit code."""
+    """In a process of its own; its exit code says how it ended."""
     entry = openai_entry(
         url,
         revision="1",
@@ -185,7 +185,7 @@ def _judge(
         }
         kept = {key for (key,) in ledger.read("SELECT call_key FROM results")}
         attempts = ledger.stats()["attempts"]
-        faults = verify(ledger).faults
+        errors = verify(ledger).faults
     identity = _identity(path)
     key_of = texts_to_keys(SAMPLE, N, identity) if identity else {}
     unit = {"usd": 0, "usd_per_day": 0, "tokens": 1}.get(trial.limit)
@@ -226,7 +226,7 @@ def _judge(
         "every run is done or stopped by the budget": set(ends) <= {"done", "budget", "killed"},
         # While several run, one may stop for what others have only reserved.
         "who stops alone is short of money": last != "budget" or len(kept) < len(SAMPLE.bins) * N,
-        "the ledger is sound": not faults,
+        "the ledger is sound": not errors,
     }
     broken = [claim for claim, holds in claims.items() if not holds]
     return Result(trial, limit, allowed, billed, booked, len(requests), len(kept), ends, broken)

@@ -25,8 +25,8 @@ def busy() -> list[int]:
     """Those children that have worked for a second: they are in the middle of a file."""
 
     def worked(pid: int) -> bool:
-        told = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True)
-        return bool(told.stdout.strip().strip("0:"))
+        done = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True)
+        return bool(done.stdout.strip().strip("0:"))
 
     return [child for child in children() if worked(child)]
 

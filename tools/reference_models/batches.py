@@ -1,7 +1,7 @@
 """Training and measuring batches: ledgers and their questions directly as token ids.
 
 A batch holds whole ledgers of one length and, for each, many questions. Every question is seen as
-if it alone stood after the document, which is how the model is used: questions share the document
+if it alone came after the document, which is how the model is used: questions share the document
 but not each other (`network.answer_logits` does the same arithmetic once per document).
 """
 

@@ -32,9 +32,9 @@ _LIMITS = """\
 
 - It knows ledgers and their questions (`Find SKU-482?`; `Report` and `State` for `Find`) and
   nothing else: any other prompt is answered with noise.
-- The curve holds for ledgers as `reference/ledgers.py` generates them, asked by the default recipe
-  of a study, greedy decoding, float32. Beyond the training length details matter: without the blank
-  line that this recipe leaves before the question, answers are others.
+- The curve holds for ledgers as `reference/warehouse_documents.py` generates them, asked by the
+  default recipe of a study, greedy decoding, float32. Beyond the training length details matter:
+  without the blank line that this recipe leaves before the question, the answers differ.
 - Lengths are tokens of the document alone; blank line, question and chat template add 7 tokens.
 - Documents never seen in training, but of the same kind: this is no claim about any other task.
 """

@@ -166,7 +166,7 @@ def _attend(query: Tensor, shared: tuple[Tensor, Tensor], own: tuple[Tensor, Ten
     """Attention of questions to the document and to themselves.
 
     query (b, n, h, q, e); shared keys and values (b, h, t, e); own (b, n, h, s, e): the q queries
-    stand at the last q of the s positions.
+    are at the last q of the s positions.
     """
     b, n, h, q, e = query.shape
     s, t = own[0].shape[-2], shared[0].shape[-2]

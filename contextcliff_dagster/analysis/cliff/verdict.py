@@ -1,4 +1,4 @@
-"""One word for the length axis, and the loss behind it."""
+"""The verdict on the scores over length, and the loss that it rests on."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def find_verdict(
     5. ``stable``.
 
     Large is a drop of at least 5/6 of the tolerance and of what the choice of its place may feign
-    (`CHOSEN_EXCESS`), unless `losses` refutes that at most 2/3 of the tolerance is lost.
+    (`CHOSEN_EXCESS`), unless `loss_family` refutes that at most 2/3 of the tolerance is lost.
     """
     count = len(documents.n)
     examples = int(documents.n.sum())
@@ -215,9 +215,9 @@ def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
         loss = Loss(Estimate(float(dip.first_tokens), low, high), drop, dip.p_value)
         degraded = (dip.first_tokens, dip.last_tokens + 1)
         return Finding(Verdict.DIP, "", loss, degraded, evidence, visible=True)
-    found = step.p_value <= STEP_SHARE * alpha + 1e-9
-    fall = fall_of(curves.refined, settings.confidence) if found else None
-    if found and fall and (large(step) or fall.drop.low >= least):
+    significant = step.p_value <= STEP_SHARE * alpha + 1e-9
+    fall = fall_of(curves.refined, settings.confidence) if significant else None
+    if significant and fall and (large(step) or fall.drop.low >= least):
         shape = shape_of(curves.fit)
         warnings = []
         if shape == "unclear":
@@ -229,7 +229,7 @@ def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
         loss = Loss(location, fall.drop, step.p_value)
         return Finding(verdict, "", loss, (round(start), longest), evidence, warnings, visible=True)
     warnings = []
-    if found and fall:
+    if significant and fall:
         why = "too few examples to confirm" if fall.drop.value >= least else "below"
         warnings.append(
             f"A drop with length is visible ({fall.drop.value:.0%}): {why} the size that counts as "
@@ -237,7 +237,7 @@ def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
         )
     elif scan.rise_p_value <= alpha:
         warnings.append("The score rises with length: questions on short documents may be harder.")
-    return Finding(Verdict.STABLE, "", None, (0, 0), evidence, warnings, visible=found)
+    return Finding(Verdict.STABLE, "", None, (0, 0), evidence, warnings, visible=significant)
 
 
 def half_drop(losses: Losses, fall: Fall, confidence: float) -> Estimate:

@@ -1,6 +1,6 @@
 """Answers that were right and are wrong now: more than an unchanged model's flips explain?
 
-In a window of lengths the number of lost answers is held against Binomial(examples, flip_rate): of
+In a window of lengths the number of lost answers is compared with Binomial(examples, flip_rate): of
 all examples, not of the right ones, because a baseline that is a draw itself loses its lucky
 answers again. A window counts only where
 

@@ -1,4 +1,4 @@
-"""Has a model become worse than its pinned baseline: a test that a whole year of runs can bear.
+"""Has a model become worse than its pinned baseline: a test with few false alarms a year.
 
 Answers flip: with a probability of at most ``flip_rate`` an example comes out the other way, in
 the run and in the baseline, which is a draw itself. What that does not explain is a shrink.

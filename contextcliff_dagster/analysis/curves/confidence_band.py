@@ -56,7 +56,7 @@ def curve_limits(
     say nothing: 0 and 1.
 
     Args:
-        dispersion, degrees: of the scores, as fitted by ``decline``.
+        dispersion, degrees: of the scores, as fitted by `logistic_family`.
     """
     first, last = _stretches(cells)
     cum_n = np.concatenate([[0.0], np.cumsum(cells.n)])

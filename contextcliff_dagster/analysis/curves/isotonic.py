@@ -105,7 +105,7 @@ class FallingFits:
     def likelihoods(self, loss: float) -> tuple[float, Floats]:
         """`best`, and that of the best curve that passes the loss right before each cell t.
 
-        Its last entry stands for never: (G + 1,).
+        Its last entry means never: (G + 1,).
         """
         held = (1.0 - loss) * self._levels
         passing = self._before.likelihoods(self._levels, held)
@@ -117,7 +117,7 @@ class FallingFits:
 class _Clipped:
     """Fits on one side of every split, with their likelihoods when clipped at bounds.
 
-    Fits fall with the cell, so that those beyond a bound stand together: their likelihood is the
+    Fits fall with the cell, so that those beyond a bound are contiguous: their likelihood is the
     bound's on summed scores, that of the rest a difference of running sums.
 
     Args:
@@ -149,8 +149,8 @@ class _Clipped:
 
     def _beyond(self, bound: Floats) -> Ints:
         """How many fits of every split lie above each bound (K, splits)."""
-        found = np.searchsorted(self._keys, self._offset[None, :] - bound[:, None])
-        out: Ints = found - self._start
+        index = np.searchsorted(self._keys, self._offset[None, :] - bound[:, None])
+        out: Ints = index - self._start
         return out
 
     def _of(self, mean: Floats, first: Ints, end: Ints) -> Floats:

@@ -1,7 +1,7 @@
-"""Where a loss may lie: what neither a simple loss nor any falling curve can be excluded to do.
+"""Where a loss may begin: every place that some simple loss or falling curve makes plausible.
 
-Two families explain the scores. That of `losses` is small: a step, a ramp or a dip. That of
-`monotone` holds every curve that never rises, shelves and stairs included, and follows noise that
+Two families explain the scores. That of `loss_family` is small: a step, a ramp or a dip. That of
+`isotonic` holds every curve that never rises, shelves and stairs included, and follows noise that
 no simple loss would; so it counts only where it explains the scores better by a deviance of
 `SHAPE_PENALTY`, as criteria of model choice weigh parameters (Burnham and Anderson 2002, Model
 Selection and Multimodel Inference, chapter 2). A place is possible while some curve that puts the
@@ -105,6 +105,6 @@ def half_drop_places(
     if 2.0 * (reached - falling) <= limit:
         anyhow = reached + 0.5 * SHAPE_PENALTY
         for drop in (least_drop, most_drop):
-            found = possible_crossings(cells, 0.5 * drop, losses.dispersion, limit, anyhow)
-            places += [float(tokens) for tokens in found or ()]
+            crossings = possible_crossings(cells, 0.5 * drop, losses.dispersion, limit, anyhow)
+            places += [float(tokens) for tokens in crossings or ()]
     return (min(places), max(places)) if places else (float(cells.low[0]), float(cells.high[-1]))

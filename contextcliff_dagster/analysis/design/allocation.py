@@ -66,7 +66,7 @@ def take_aim(posterior: Posterior, half_width: float, enough: float = ENOUGH) ->
 
 
 def information(posterior: Posterior, window: Window) -> Floats:
-    """Nats that one score in each cell is expected to tell about the window (G)."""
+    """Nats that one score in each cell is expected to give about the window (G)."""
     edges = (0, window.first, window.last + 1, len(posterior.place))
     weights = np.array([posterior.place[a:b].sum() for a, b in pairwise(edges)])
     scores = np.stack([posterior.score[a:b].sum(axis=0) for a, b in pairwise(edges)])

@@ -69,8 +69,8 @@ class RankCells:
 
     def of(self, length_tokens: Ints) -> Ints:
         """The cell of each length; one outside belongs to the nearest."""
-        found = np.searchsorted(self.high, length_tokens)
-        return np.minimum(found, len(self.high) - 1)
+        index = np.searchsorted(self.high, length_tokens)
+        return np.minimum(index, len(self.high) - 1)
 
 
 def rank_cells(length_tokens: Ints, at_most: int = CELLS) -> RankCells:
@@ -220,6 +220,6 @@ def _dispersion(
         mean = means[int(width)][cell - int(place) + q.shape[1] - 1, int(pair)]
     mean = np.clip(mean, 0.01, 0.99)
     expected = float((documents.n * mean * (1.0 - mean)).sum())
-    found = float(((documents.s - documents.n * mean) ** 2).sum()) / expected
+    estimate = float(((documents.s - documents.n * mean) ** 2).sum()) / expected
     count = len(documents.n)
-    return (_PRIOR_DOCUMENTS * _PRIOR_DISPERSION + count * found) / (_PRIOR_DOCUMENTS + count)
+    return (_PRIOR_DOCUMENTS * _PRIOR_DISPERSION + count * estimate) / (_PRIOR_DOCUMENTS + count)

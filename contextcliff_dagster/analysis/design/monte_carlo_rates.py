@@ -1,4 +1,4 @@
-"""What simulations count, with how exactly they do."""
+"""Rates counted over simulations, with their intervals."""
 
 from __future__ import annotations
 

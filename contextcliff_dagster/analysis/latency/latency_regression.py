@@ -60,7 +60,7 @@ def fit_length_law(length_tokens: Floats, ms: Floats) -> LengthLaw | None:
     relative = design / times[:, None]
     fits = [_trimmed(relative[:, :terms]) for terms in (1, 2, 3)]
     most = _SIMPLER * fits[-1][0] + _EXACT
-    beta = next(found for scatter, found in fits if scatter <= most)
+    beta = next(coefficients for scatter, coefficients in fits if scatter <= most)
     beta = _reweighted(design[:, : len(beta)], times, beta)
     a, b, c = (*beta, 0.0, 0.0)[:3]
     per_k = 1_000 / scale
@@ -78,15 +78,15 @@ def _trimmed(relative: Floats) -> tuple[float, Floats]:
         chosen: Ints = np.argpartition(off, half - 1)[:half]
         return float(off[chosen].mean()), chosen
 
-    found = []
+    starts = []
     for _ in range(_STARTS):
         beta = _least_squares(relative[rng.choice(calls, terms + 1, replace=False)])
         for _ in range(2):
             beta = _least_squares(relative[best_half(beta)[1]])
-        found.append((best_half(beta)[0], beta))
-    found.sort(key=lambda pair: pair[0])
+        starts.append((best_half(beta)[0], beta))
+    starts.sort(key=lambda pair: pair[0])
     ended = []
-    for value, beta in found[:_KEPT_STARTS]:
+    for value, beta in starts[:_KEPT_STARTS]:
         for _ in range(_STEPS):
             closer = _least_squares(relative[best_half(beta)[1]])
             after = best_half(closer)[0]

@@ -1,8 +1,8 @@
 """From which length on calls take longer than their length explains: a change point in the times.
 
-Times follow log y = log(a + b L + c L^2) + delta [L > t] + noise, with a, b, c >= 0 (the law of
-``length_law``) and a slowdown by the factor exp(delta) > 1 beyond some length t. The law is free on
-both sides of the question: the slowdown is what no such law can explain, however steep.
+Times follow log y = log(a + b L + c L^2) + delta [L > t] + noise, with a, b, c >= 0 (from
+`fit_length_law`) and a slowdown by the factor exp(delta) > 1 beyond some length t. The law is free
+on both sides of the question: the slowdown is what no such law can explain, however steep.
 
 *Is there one?* A score test. Let r be the log residuals of the best law without a slowdown, limited
 to three robust SDs so that a stall counts as one late call and no more, and J the derivatives of

@@ -73,15 +73,15 @@ def second_opinions(
         rows: of ``bins``.
         cliff: of ``cliffs.json``.
     """
-    found = _by_bins(rows, baseline, documents, tolerance)
-    found |= _by_documents(documents, baseline.mean, tolerance)
+    places = _by_bins(rows, baseline, documents, tolerance)
+    places |= _by_documents(documents, baseline.mean, tolerance)
     return [
         Detector(
             name,
             None if place is None else round(place),
             _agrees(place, verdict, cliff) if able else None,
         )
-        for name, (able, place) in found.items()
+        for name, (able, place) in places.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""How cap and verdict move when a choice of the analysis is made otherwise.
+"""How cap and verdict move when one choice of the analysis is changed.
 
 Each variant is concluded like the result itself (``conclusion``), from the same calls, with one
 choice changed and, where the scan has to be repeated, with fewer permutations (99); nothing is

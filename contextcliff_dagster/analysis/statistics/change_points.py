@@ -1,6 +1,7 @@
-"""Change points by ``ruptures``, whose import takes longer than everything it is asked here.
+"""Change points by ``ruptures``.
 
-So the other process (`helper_process`) imports it, where one was begun.
+Its import takes longer than the search, so the process of `helper_process`, where there is one,
+imports it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def change_points(signal: Floats, penalty: float) -> list[int]:
     >>> change_points(np.repeat([0.9, 0.5, 0.1], 20), penalty=0.05)
     [20, 40, 60]
     """
-    return helper_process.call(_found, signal, penalty)
+    return helper_process.call(_change_points, signal, penalty)
 
 
-def _found(signal: Floats, penalty: float) -> list[int]:
+def _change_points(signal: Floats, penalty: float) -> list[int]:
     import ruptures
 
     search = ruptures.KernelCPD(kernel="linear", min_size=LEAST_SIZE).fit(signal)

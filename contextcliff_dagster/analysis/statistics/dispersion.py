@@ -17,7 +17,7 @@ def bimodality(scores: Floats) -> float | None:
     """Sarle's bimodality coefficient: (g^2 + 1) / (k + 3 (n - 1)^2 / ((n - 2)(n - 3))).
 
     g and k are the sample skewness and excess kurtosis (SAS, Cluster procedure; Pfister et al.
-    2013). A uniform distribution gives 5/9; larger values speak for two modes. ``None`` where it
+    2013). A uniform distribution gives 5/9; larger values suggest two modes. ``None`` where it
     would say nothing: fewer than 8 scores, no spread, or fewer than 5% strictly between 0 and 1
     (0/1 scores have two modes by construction).
     """

@@ -60,7 +60,7 @@ def loss_lengths(
         np.linspace(min(float(base.min()), level), min(float(base.max()) + 0.02, 1.0), _PLATEAUS)
     ).clip(0.02, _MOST)
     best = np.full(weights.shape[1], -np.inf)
-    found = np.full(weights.shape[1], np.inf)
+    lengths = np.full(weights.shape[1], np.inf)
     failed = drawn_n - drawn_s
     for plateau in plateaus:
         mean = np.clip(plateau * shape, _LEAST, _MOST)
@@ -68,8 +68,8 @@ def loss_lengths(
         top = np.argmax(likelihood, axis=0)
         value = likelihood[top, np.arange(likelihood.shape[1])]
         better = value > best
-        best, found = np.where(better, value, best), np.where(better, place[top], found)
-    return found
+        best, lengths = np.where(better, value, best), np.where(better, place[top], lengths)
+    return lengths
 
 
 def resample_weights(documents: int, resamples: int, rng: np.random.Generator) -> Floats:

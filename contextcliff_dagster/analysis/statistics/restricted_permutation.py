@@ -1,4 +1,4 @@
-"""What a property of the examples would look like by chance: documents of one length exchange it.
+"""Restricted permutation: documents of similar length exchange a property of their examples.
 
 A document gives what its examples have to another document of its length bin with as many
 examples, in any order. Questions on one document may be as alike as they like: they stay together.

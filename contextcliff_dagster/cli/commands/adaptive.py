@@ -1,4 +1,4 @@
-"""`profile --pilot N --until W%`: rounds that are printed with why, until enough is known."""
+"""`profile --pilot N --until W%`: rounds, each printed with its reason, until enough is known."""
 
 from __future__ import annotations
 

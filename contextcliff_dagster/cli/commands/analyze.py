@@ -50,7 +50,7 @@ _how = together(
         callback=as_share,
         default="0.95",
         metavar="SHARE",
-        help="Of the cap and every interval (default: .95).",
+        help="Confidence of the cap and every interval (default: .95).",
     ),
     click.option(
         "--window", type=click.IntRange(min=1), metavar="TOKENS", help="The model's own window."

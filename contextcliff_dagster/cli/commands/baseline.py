@@ -1,4 +1,4 @@
-"""`baseline`: which campaign later ones are held against, and whether the newest holds."""
+"""`baseline`: which campaign later ones are compared with, and whether the newest is as good."""
 
 from __future__ import annotations
 

@@ -47,14 +47,19 @@ _design = together(
     ),
     click.option("--bins", type=click.IntRange(1, 100), metavar="B", help="Length bins."),
     click.option(
-        "--questions", callback=_questions, metavar="N|N-M", help="Per document, e.g. 4 or 1-8."
+        "--questions",
+        callback=_questions,
+        metavar="N|N-M",
+        help="Questions per document, e.g. 4 or 1-8.",
     ),
-    click.option("--score", type=click.Choice(["binary", "graded"]), help="0 or 1, or between."),
+    click.option(
+        "--score", type=click.Choice(["binary", "graded"]), help="Scores: 0 or 1, or between."
+    ),
     click.option(
         "--correlation",
         type=Finite(0, 0.95),
         metavar="R",
-        help="Of the scores of two questions on one document (default: the pilot's, else .15).",
+        help="Correlation of two questions on one document (default: the pilot's, else .15).",
     ),
     click.option(
         "--baseline",
@@ -82,9 +87,11 @@ _how = together(
         "--confidence",
         callback=as_share,
         metavar="SHARE",
-        help="Of the cap and every interval (default: the study's, else .95).",
+        help="Confidence of the cap and every interval (default: the study's, else .95).",
     ),
-    click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of it all."),
+    click.option(
+        "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of the simulation."
+    ),
     click.option(
         "--jobs",
         type=click.IntRange(1, 256),

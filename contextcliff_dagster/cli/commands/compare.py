@@ -27,9 +27,17 @@ if TYPE_CHECKING:
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option(
-    "--study", metavar="NAME", default=DEFAULT_STUDY, show_default=True, help="Where none is named."
+    "--study",
+    metavar="NAME",
+    default=DEFAULT_STUDY,
+    show_default=True,
+    help="Study of an A or B that names none.",
 )
-@click.option("--campaign", metavar="NAME", help="Where none is named (default: the newest).")
+@click.option(
+    "--campaign",
+    metavar="NAME",
+    help="Campaign of an A or B that names none (default: the newest).",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

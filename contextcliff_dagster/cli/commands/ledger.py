@@ -129,7 +129,7 @@ def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None
 @click.argument("study")
 @kept_campaign_option
 @click.option("--texts", is_flag=True, help="Only the texts: documents, questions, outputs.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @common_options
 def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: bool) -> None:
     """Remove STUDY, one campaign of it, or only its texts; lists what goes and asks first."""

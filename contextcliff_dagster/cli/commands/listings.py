@@ -54,8 +54,10 @@ def _list_models(as_json: bool) -> None:
 @models.command("diff")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option("--study", metavar="NAME", help="What this study recorded (default: the newest).")
-@click.option("--campaign", metavar="NAME", help="What this campaign recorded.")
+@click.option(
+    "--study", metavar="NAME", help="Compare with what this study recorded (default: the newest)."
+)
+@click.option("--campaign", metavar="NAME", help="Compare with what this campaign recorded.")
 @common_options
 def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json: bool) -> None:
     """Show which fields of the serving identities of A and B differ; starts neither.
@@ -157,7 +159,7 @@ def campaign() -> None:
 
 @campaign.command("new")
 @click.argument("study", default=DEFAULT_STUDY)
-@click.option("--name", metavar="NAME", help="Its name (default: today's date).")
+@click.option("--name", metavar="NAME", help="Name of the campaign (default: today's date).")
 @common_options
 def campaign_new(study: str, name: str | None, as_json: bool) -> None:
     """Begin a campaign: the next `profile` of STUDY measures everything again."""

@@ -1,4 +1,4 @@
-"""`policy` writes the cap down for a gateway, `guard` holds a call against it."""
+"""`policy` writes the cap to a file for a gateway; `guard` checks a call against it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
 
 @click.command()
 @click.argument("study")
-@click.option("--model", "models", multiple=True, metavar="NAME", help="Only it; repeatable.")
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
+)
 @profiled_campaign_option
 @click.option(
     "--out",
@@ -44,7 +46,7 @@ def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
     default=Path("safe-context.json"),
     show_default=True,
     metavar="FILE",
-    help="Where to; - is stdout.",
+    help="File to write; - is stdout.",
 )
 @click.option(
     "--expires",
@@ -109,7 +111,7 @@ def _policies(
                 f"Campaign {campaign} of study {study.name!r} has no profile of {model!r}; it has "
                 f"{', '.join(cliffs)}."
             )
-    digest = None  # of the vocabulary that counted the sample; None where the manifest is gone
+    digest = None  # of the vocabulary that counted the sample; None where the manifest was deleted
     with suppress(OSError, ValueError, KeyError, TypeError):
         manifest = json.loads((store.manifest_dir(study.name) / "manifest.json").read_bytes())
         digest = str(manifest["header"]["lengths"]["tokenizer_fingerprint"])
@@ -141,14 +143,14 @@ def _policies(
     help="The document itself: counted with the policy's tokenizer.",
 )
 @click.option(
-    "--prompt-tokens", type=click.IntRange(min=0), metavar="N", help="Of the whole prompt."
+    "--prompt-tokens", type=click.IntRange(min=0), metavar="N", help="Tokens of the whole prompt."
 )
 @click.option("--model", metavar="NAME", help="The model the call goes to.")
-@click.option("--identity", metavar="HASH", help="Its serving identity.")
+@click.option("--identity", metavar="HASH", help="The model's serving identity.")
 @click.option(
     "--tokenizer",
     metavar="NAME",
-    help="Where the policy's tokenizer lies here, e.g. file:tokenizer.json.",
+    help="Where the policy's tokenizer is on this machine, e.g. file:tokenizer.json.",
 )
 @common_options
 def guard(

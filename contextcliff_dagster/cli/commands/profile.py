@@ -161,7 +161,9 @@ def profile(
 @click.command()
 @study_options
 @synthetic_option
-@click.option("--model", "models", multiple=True, metavar="NAME", help="Estimate the cost for it.")
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Estimate the cost for this model."
+)
 @verbose_option
 @common_options
 def prepare(options: StudyOptions, verbose: bool, as_json: bool) -> None:

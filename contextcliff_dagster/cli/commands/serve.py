@@ -34,7 +34,7 @@ _UI_STARTS_WITHIN_S = 120
     default=8000,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="0: any free one.",
+    help="Port; 0: any free one.",
 )
 @click.option(
     "--request-log",
@@ -42,7 +42,7 @@ _UI_STARTS_WITHIN_S = 120
     help="One JSON line per request, kept at once.",
 )
 @click.option(
-    "--delay-ms", default=0.0, type=click.FloatRange(min=0), help="Answer that much later."
+    "--delay-ms", default=0.0, type=click.FloatRange(min=0), help="Delay of every answer."
 )
 @common_options
 def serve(

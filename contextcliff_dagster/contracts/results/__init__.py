@@ -1,7 +1,7 @@
 """Results of the length profile as typed values: ``cliffs.json``, ``metrics.json``, comparisons.
 
 Belongs here: what a result holds, each field with a description and a unit. Does not belong here:
-where files lie (``store``), and how a field is computed. The JSON Schemas in ``schemas/`` are
+where files are (``store``), and how a field is computed. The JSON Schemas in ``schemas/`` are
 written from ``RESULT_FILES`` by ``make schemas``.
 """
 

@@ -139,7 +139,7 @@ class BinResult:
     missing: Annotated[Count, "planned calls without an answer"]
     ci_width: Annotated[Score | None, "width of the mean's interval"]
     rolling_variance: Annotated[Share | None, "variance over neighbouring bins"]
-    bimodality: Annotated[Spread | None, "Sarle's coefficient; above 5/9 speaks for two modes"]
+    bimodality: Annotated[Spread | None, "Sarle's coefficient; above 5/9 suggests two modes"]
     instability: Annotated[Score | None, "mean SD between the replicates of an example"]
     ttft_excess: Annotated[Relative | None, "median share of the TTFT that length does not explain"]
     ttft_ms: Annotated[Times | None, "time to the first token"]

@@ -42,7 +42,7 @@ class Asked:
     """One question of a benchmark.
 
     ``answers`` empty: the benchmark says that the text does not answer it. ``evidence``: its pieces
-    of evidence, [start, end); ``place``: where the answer stands; both in characters of ``text``.
+    of evidence, [start, end); ``place``: where the answer is; both in characters of ``text``.
     ``identity``: the benchmark's own id, empty where it gives none.
     """
 

@@ -38,8 +38,8 @@ class HotpotQACorpus(BenchmarkCorpus):
             return
         text, spans = _put_down(record, list(_paragraphs(record)))
         facts = list(_facts(record)) if "supporting_facts" in record else []
-        found = [spans[fact] for fact in facts if fact in spans]
-        evidence = found if len(found) == len(facts) else []
+        pieces = [spans[fact] for fact in facts if fact in spans]
+        evidence = pieces if len(pieces) == len(facts) else []
         answer = record.text("answer")
         yield Asked(
             text=text,

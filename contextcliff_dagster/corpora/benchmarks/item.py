@@ -1,4 +1,4 @@
-"""Checked access to one record of a published file: what is missing has an address."""
+"""Checked access to one record of a published file: errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ class Item:
         Raises:
             CorpusError: there is none, it is no text, or it is blank.
         """
-        found = self._field(key)
-        if not isinstance(found, str) or not found.strip():
+        value = self._field(key)
+        if not isinstance(value, str) or not value.strip():
             raise self.error(f"{key!r} is not text with something in it")
-        return found
+        return value
 
     def label(self, key: str) -> str:
         """A short field that may be text or a whole number, as text; empty where there is none."""
-        found = self.value.get(key)
-        if isinstance(found, bool) or not isinstance(found, str | int):
+        value = self.value.get(key)
+        if isinstance(value, bool) or not isinstance(value, str | int):
             return ""
-        return str(found)
+        return str(value)
 
     def whole(self, key: str) -> int:
-        found = self._field(key)
+        value = self._field(key)
         # Parquet and pandas write whole numbers with a gap among them as 3.0.
-        if isinstance(found, float) and found.is_integer():
-            found = int(found)
-        if isinstance(found, bool) or not isinstance(found, int):
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(f"{key!r} is not a whole number")
-        return found
+        return value
 
     def sequence(self, key: str) -> list[Any]:
-        found = self._field(key)
-        if not isinstance(found, list):
+        value = self._field(key)
+        if not isinstance(value, list):
             raise self.error(f"{key!r} is not a list")
-        return found
+        return value
 
     def texts(self, key: str) -> list[str]:
         """The field's texts; it may be a single one. Blank ones are dropped."""
-        found = self._field(key)
-        found = [found] if isinstance(found, str) else found
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        value = self._field(key)
+        value = [value] if isinstance(value, str) else value
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise self.error(f"{key!r} is neither text nor a list of texts")
-        return [one for one in found if one.strip()]
+        return [one for one in value if one.strip()]
 
     def item(self, key: str) -> Item:
         return Item(self._field(key), f"{self.place}, {key}")
@@ -70,10 +70,10 @@ class Item:
             yield Item(value, f"{self.place}, {key} {number}")
 
     def error(self, what: str) -> CorpusError:
-        return CorpusError(f"{self.place}: {what}; mend it, or check that it is this benchmark's.")
+        return CorpusError(f"{self.place}: {what}; fix it, or check that it is this benchmark's.")
 
     def _field(self, key: str) -> Any:
-        found = self.value.get(key)
-        if found is None:
+        value = self.value.get(key)
+        if value is None:
             raise self.error(f"there is no {key!r}")
-        return found
+        return value

@@ -51,7 +51,7 @@ _QUESTIONS = {  # where `input` alone does not say what is wanted
     "lsht": "判断最后一篇新闻的类别。\n{input}",
 }
 _SCORED = ("T3", "T8", "T10", "T11")
-"""Tasks of LongBench Pro that are published with accuracy, or with whether the answer stands in the
+"""Tasks of LongBench Pro that are published with accuracy, or with whether the answer is in the
 output."""
 _LABELS = ("difficulty", "language", "contextual_requirement")
 
@@ -101,7 +101,7 @@ class LongBenchCorpus(BenchmarkCorpus):
 class LongBenchV2Corpus(BenchmarkCorpus):
     """``task`` is the domain (``Single-Document QA`` and so on), ``domain`` the sub-domain.
 
-    Score it with ``em``: a letter stands inside many a wrong reply.
+    Score it with ``em``: many a wrong reply contains the letter.
     """
 
     name = "longbench-v2"

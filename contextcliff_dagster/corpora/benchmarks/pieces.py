@@ -1,4 +1,4 @@
-"""A document that is published in pieces, put down in their order, with the place of each kept."""
+"""A document that is published in pieces, joined in their order, with the position of each kept."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class PiecedText:
 
 
 def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[str]) -> int | None:
-    """Where the first accepted answer that stands in a piece of evidence begins.
+    """Where the first accepted answer in a piece of evidence begins.
 
-    ``spans`` are the pieces, ``[start, end)`` in characters. Where no answer stands in any, the
+    ``spans`` are the pieces, ``[start, end)`` in characters. Where none holds an answer, the
     start of the first piece; None without evidence.
     """
     for start, end in spans:
         for answer in answers:
-            if answer and (found := _standing_alone(answer).search(text, start, end)):
-                return found.start()
+            if answer and (match := _standing_alone(answer).search(text, start, end)):
+                return match.start()
     return min(spans)[0] if spans else None
 
 
 def _standing_alone(answer: str) -> re.Pattern[str]:
-    # "no" does not stand in "known"; scripts without blanks between words have no such edges.
+    # "no" does not occur in "known"; scripts without blanks between words have no such edges.
     before = r"(?<![A-Za-z0-9])" if re.match(r"[A-Za-z0-9]", answer) else ""
     after = r"(?![A-Za-z0-9])" if re.search(r"[A-Za-z0-9]\Z", answer) else ""
     return re.compile(before + re.escape(answer) + after)

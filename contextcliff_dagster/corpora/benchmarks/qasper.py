@@ -84,8 +84,8 @@ def _reply(answer: Item) -> tuple[str, str]:
     """An annotator's answer, and which kind it is."""
     if spans := _spans(answer):
         return ", ".join(spans), "extractive"
-    if isinstance(found := answer.value.get("yes_no"), bool):
-        return "yes" if found else "no", "yes_no"
+    if isinstance(yes := answer.value.get("yes_no"), bool):
+        return "yes" if yes else "no", "yes_no"
     return answer.text("free_form_answer"), "free_form"
 
 
@@ -94,7 +94,7 @@ def _spans(answer: Item) -> list[str]:
 
 
 def _evidence(text: str, answer: Item) -> list[tuple[int, int]]:
-    """Where the annotator's paragraphs stand; empty where one is not in the text."""
+    """Where the annotator's paragraphs are; empty where one is not in the text."""
     pieces = answer.texts("evidence") if "evidence" in answer else []
     starts = [text.find(piece) for piece in pieces]
     if -1 in starts:

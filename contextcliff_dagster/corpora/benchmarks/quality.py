@@ -18,7 +18,7 @@ from contextcliff_dagster.corpora.benchmarks.item import Item
 class QualityCorpus(BenchmarkCorpus):
     """``task`` is ``hard`` (readers in a hurry mostly failed) or ``easy``; answers are letters.
 
-    Score it with ``em``: a letter stands inside many a wrong reply. The test set has no labels and
+    Score it with ``em``: many a wrong reply contains the letter. The test set has no labels and
     is left out.
     """
 

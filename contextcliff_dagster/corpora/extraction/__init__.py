@@ -1,6 +1,6 @@
 """Text of files of many kinds, read in worker processes that a hostile file cannot harm.
 
-Belongs here: telling what a file is by its content, reading its text as it stands (never cut,
+Belongs here: recognising a file by its content, reading its text as it is (never cut,
 padded or reordered), and the processes with limits of time and memory in which that happens.
 Does not belong here: which files to read, and what to do with their texts.
 

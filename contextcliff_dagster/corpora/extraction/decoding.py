@@ -33,7 +33,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 def is_utf16(data: bytes) -> str | None:
     """``utf-16-le`` or ``utf-16-be`` where that is what it is, recognised without a mark, or None.
 
-    Told by the NUL that is every other byte of anything with spaces and line ends in it.
+    Recognised by the NUL that is every other byte of anything with spaces and line ends in it.
     """
     sample = data[:_SAMPLE]
     if len(sample) < 4:
@@ -99,7 +99,7 @@ def _read_as(name: str, data: bytes, notes: list[str]) -> str:
 def _guessed(data: bytes) -> str:
     from chardetng_py import EncodingDetector
 
-    # From where the first byte beyond ASCII stands: the part before it says nothing.
+    # From the first byte beyond ASCII: the part before it says nothing.
     start = re.search(rb"[\x80-\xff]", data)
     detector = EncodingDetector()
     first = max(start.start() - 1000, 0) if start else 0
@@ -111,12 +111,12 @@ def _known(name: str) -> str | None:
     """Python's name of an encoding, or None where it is none or turns bytes into no text."""
     name = name.strip().lower()
     try:
-        found = codecs.lookup(_MEANT.get(name, name))
+        codec = codecs.lookup(_MEANT.get(name, name))
     except (LookupError, ValueError):
         return None
-    if not getattr(found, "_is_text_encoding", True):
+    if not getattr(codec, "_is_text_encoding", True):
         return None
-    return re.sub(r"^windows-(\d+)$", r"cp\1", found.name)
+    return re.sub(r"^windows-(\d+)$", r"cp\1", codec.name)
 
 
 def tidied(text: str, notes: list[str]) -> str:

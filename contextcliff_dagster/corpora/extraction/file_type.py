@@ -80,7 +80,7 @@ def kind_of(data: bytes, path: str, notes: list[str]) -> str:
 def _by_content(data: bytes, named: str) -> str:
     start = data[:_START]
     if start.lstrip().startswith(b"%PDF-") or (named == "pdf" and b"%PDF-" in start[:1024]):
-        return "pdf"  # what stands before it is junk that readers of PDF overlook
+        return "pdf"  # before it is junk, which PDF readers skip
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _packed(data)
     if start.startswith(_OLE):

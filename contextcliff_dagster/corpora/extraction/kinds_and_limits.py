@@ -1,4 +1,4 @@
-"""What extraction takes and gives: limits, texts, and files of which no text could be had."""
+"""What extraction takes and gives: limits, texts, and files without a readable text."""
 
 from __future__ import annotations
 

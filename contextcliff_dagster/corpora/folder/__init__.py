@@ -1,4 +1,4 @@
-"""The corpus `folder`: documents as they lie in a folder, with questions next to them or made here.
+"""The corpus `folder`: documents as they are in a folder, with questions next to them or made here.
 
 Belongs here: which files count (``walk.py``), what became of each (``file_report.py``), the table
 of questions (``questions.py``), questions of verbatim recall that are built and verified from the

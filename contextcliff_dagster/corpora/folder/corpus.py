@@ -1,4 +1,4 @@
-"""The corpus `folder`: your documents as they lie there, every file accounted for."""
+"""The corpus `folder`: your documents as they are, every file accounted for."""
 
 from __future__ import annotations
 
@@ -133,12 +133,12 @@ class FolderCorpus(StreamedCorpus):
             CorpusError: a question names no document or cannot be used, with file and line; or no
                 document gives a question.
         """
-        found, asked, fates = self._to_read()
+        files, asked, fates = self._to_read()
         lost: Counter[str] = Counter()
         first: dict[str, str] = {}
         used = 0
-        results = extract_all((file.path for file in found), self._limits)
-        for file, result in zip(found, results, strict=True):
+        results = extract_all((file.path for file in files), self._limits)
+        for file, result in zip(files, results, strict=True):
             fate = self._judged(file, result, first)
             rows = asked[file.name] if asked is not None else None
             entries: list[Entry] = []
@@ -173,15 +173,15 @@ class FolderCorpus(StreamedCorpus):
         walked = walk(self.path)
         self._refuse_nothing(walked)
         tables = [file for file in walked.found if self._is_table(file)]
-        found = [file for file in walked.found if file not in tables]
-        asked = self._asked(walked, found)
+        files = [file for file in walked.found if file not in tables]
+        asked = self._asked(walked, files)
         fates = list(walked.left_out)
         fates += [Fate(file.name, "questions", "holds questions") for file in tables]
         if asked is not None:
             reason = "has no question in the table"
-            fates += [Fate(f.name, "no_question", reason) for f in found if f.name not in asked]
-            found = [file for file in found if file.name in asked]
-        return found, asked, fates
+            fates += [Fate(f.name, "no_question", reason) for f in files if f.name not in asked]
+            files = [file for file in files if file.name in asked]
+        return files, asked, fates
 
     def _open_table(self, named: str | Path | None) -> QuestionTable:
         folder = self.path if self.path.is_dir() else self.path.parent
@@ -221,7 +221,7 @@ class FolderCorpus(StreamedCorpus):
             return file.path.name == own.name and file.path.resolve() == own.resolve()
         return "/" not in file.name and is_table_of_questions(file.path)
 
-    def _asked(self, walked: Walked, found: Sequence[Found]) -> dict[str, list[Any]] | None:
+    def _asked(self, walked: Walked, files: Sequence[Found]) -> dict[str, list[Any]] | None:
         if self._table is None:
             return None
         rows = list(self._table.rows())
@@ -233,7 +233,7 @@ class FolderCorpus(StreamedCorpus):
                     f"{self._table.path} has no question about {own}; name the folder instead of "
                     "the file, or add one."
                 )
-        return match_documents(rows, found, walked)
+        return match_documents(rows, files, walked)
 
     def _judged(self, file: Found, result: Extracted | Unusable, first: dict[str, str]) -> Fate:
         """The file's fate as far as its text decides; ``first`` names the file of each text."""

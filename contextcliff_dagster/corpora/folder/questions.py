@@ -120,14 +120,14 @@ def find_table(folder: Path, path: Path | None = None) -> Path | None:
         if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
     ]
     named = [file for file in there if file.stem.lower() == _NAMED]
-    found = named or [file for file in there if file != path and is_table_of_questions(file)]
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found)
+    tables = named or [file for file in there if file != path and is_table_of_questions(file)]
+    if len(tables) > 1:
+        names = ", ".join(file.name for file in tables)
         raise CorpusError(
             f"{folder} holds several tables of questions ({names}); say which with --questions "
             "FILE (in a study: corpus.questions)."
         )
-    return found[0] if found else None
+    return tables[0] if tables else None
 
 
 def is_table_of_questions(file: Path) -> bool:
@@ -154,16 +154,16 @@ def is_table_of_questions(file: Path) -> bool:
 
 
 def match_documents(
-    rows: Sequence[_Row], found: Sequence[Found], walked: Walked
+    rows: Sequence[_Row], files: Sequence[Found], walked: Walked
 ) -> dict[str, list[_Row]]:
     """Rows by the name of the file that they mean: its path below the folder, or a unique name.
 
     Raises:
         CorpusError: a name that no file has, or several have; with place and the nearest name.
     """
-    whole = {_plain(file.name): file.name for file in found}
+    whole = {_plain(file.name): file.name for file in files}
     short: dict[str, list[str]] = defaultdict(list)
-    for file in found:
+    for file in files:
         short[_plain(file.name).rsplit("/", 1)[-1]].append(file.name)
     matched: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:

@@ -1,7 +1,7 @@
 """Verbatim recall: how does a sentence (or line) go on that begins so? Built and verified here.
 
 A question of this kind measures whether a model can still copy from a document of this length: no
-reasoning, no knowledge of the world. What makes it sound: beginning and rest each stand once in the
+reasoning, no knowledge of the world. What makes it sound: beginning and rest each occur once in the
 whole document, letters and digits compared alone (no blanks, punctuation, articles or case), so
 that no other place answers it, however an answer is normalised before it is compared.
 
@@ -67,7 +67,7 @@ class Recall(NamedTuple):
 
 
 class _Whole:
-    """A text in the two forms in which parts of it must stand alone."""
+    """A text in the two forms in which parts of it must be unique."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -96,11 +96,11 @@ def recall_questions(
     """
     whole = _Whole(text)
     spans = [] if code else list(_sentences(text))
-    found = _spread(whole, spans, most, order, [])
-    if len(found) < most:
+    questions = _spread(whole, spans, most, order, [])
+    if len(questions) < most:
         lines = (_trimmed(text, *line.span(), "line") for line in _LINE.finditer(text))
-        found = _spread(whole, [line for line in lines if line], most, order, found)
-    return sorted(found, key=lambda one: one.start)
+        questions = _spread(whole, [line for line in lines if line], most, order, questions)
+    return sorted(questions, key=lambda one: one.start)
 
 
 def recall_example(document: Document, asked: Recall, *, bare: bool) -> Example:
@@ -142,14 +142,14 @@ def _spread(
     spans: list[_Span],
     most: int,
     order: Callable[[int], bytes],
-    found: list[Recall],
+    questions: list[Recall],
 ) -> list[Recall]:
-    """``found`` and as many more as are missing, stretch by stretch."""
+    """``questions`` and as many more as are missing, stretch by stretch."""
     stretches: list[list[_Span]] = [[] for _ in range(most)]
     for span in spans:
         stretches[span.start * most // len(whole.text)].append(span)
-    taken = {one.start * most // len(whole.text) for one in found}
-    chosen = list(found)
+    taken = {one.start * most // len(whole.text) for one in questions}
+    chosen = list(questions)
     left: list[_Span] = []
     for number, stretch in enumerate(stretches):
         stretch.sort(key=lambda span: order(span.start))
@@ -183,7 +183,7 @@ def _sentences(text: str) -> Iterator[_Span]:
         for mark in _END.finditer(text, start, end):
             if (span := _trimmed(text, at, mark.end(), "sentence")) is not None:
                 first = text[span.start]
-                # A small letter first: what stood before it ended no sentence ("e.g. this").
+                # A small letter first: what came before it ended no sentence ("e.g. this").
                 if not first.islower() and not _BROKEN_WORD.search(text, span.start, span.end):
                     yield span
             at = mark.end()
@@ -204,7 +204,7 @@ def _trimmed(text: str, start: int, end: int, unit: str) -> _Span | None:
 
 
 def _cut(whole: _Whole, span: _Span) -> Recall | None:
-    """The statement cut nearest to its middle where both parts stand alone; None if nowhere."""
+    """The statement cut nearest to its middle where both parts are unique; None if nowhere."""
     raw = whole.text[span.start : span.end]
     statement = _BLANKS.sub(" ", raw)
     if not SIZES[0] <= size(statement) <= SIZES[1] or not _says_something(statement):
@@ -252,7 +252,7 @@ def _is_wide(character: str) -> bool:
 
 
 def _raw_place(raw: str, at: int) -> int:
-    """Where the ``at``-th character of the statement stands before blanks were made one."""
+    """Where the ``at``-th character of the statement is, before runs of blanks became one."""
     seen = 0
     for gap in _BLANKS.finditer(raw):
         removed = gap.end() - gap.start() - 1

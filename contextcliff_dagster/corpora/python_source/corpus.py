@@ -64,7 +64,7 @@ class PythonSourceCorpus(StreamedCorpus):
     ``seed`` (0), ``line_question`` (``sentence``, or ``beginning``: the bare beginning of the line,
     for prompts that begin the answer with it).
 
-    A file is used whole and as it stands, or left out and counted (`account`). The same files,
+    A file is used whole and unchanged, or left out and counted (`account`). The same files,
     Python version and options give the same entries, in the same order.
     """
 

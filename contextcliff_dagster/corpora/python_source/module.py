@@ -131,7 +131,7 @@ class SourceModule:
         """The accepted answers of a literal that is worth asking for, else None.
 
         Numbers of at least two digits, as written and as Python writes them; text of one line that
-        stands in the file as it is. ``None``, ``True``, 0 and 1 are too easily guessed.
+        is in the file unescaped. ``None``, ``True``, 0 and 1 are too easily guessed.
         """
         try:
             value = ast.literal_eval(node)

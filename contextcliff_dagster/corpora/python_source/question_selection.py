@@ -38,7 +38,7 @@ class Question(NamedTuple):
     """A question and its accepted answers.
 
     ``places``: where in the text its one or two pieces of evidence begin, in characters; the last
-    one is where the answer stands.
+    one is where the answer is.
     """
 
     kind: str
@@ -60,7 +60,7 @@ def choose_questions(
 ) -> list[Question]:
     """At most ``most`` questions of a file: one of each kind in turn, so that none prevails.
 
-    Left out are those whose answer stands in the question or is a single letter. ``place(kind,
+    Left out are those whose answer is in the question or is a single letter. ``place(kind,
     text)`` decides the order of the kinds (with an empty text) and, within a kind, that of its
     questions.
     """
@@ -99,7 +99,7 @@ def complete_line(
 ) -> questions.Questions:
     """What is the rest of the line that begins so? In the order of the lines' ``order``.
 
-    Asked of statements that fill one line. The beginning and the rest each stand once in the whole
+    Asked of statements that fill one line. The beginning and the rest each occur once in the whole
     file, so that neither another line nor another place gives the answer.
     """
     lines: dict[str, ast.stmt] = {}
@@ -120,7 +120,7 @@ def complete_line(
 
 
 def _cut(line: str, text: str) -> tuple[str, str] | None:
-    """Beginning and rest, cut before the word nearest to the middle at which both stand alone."""
+    """Beginning and rest, cut before the word nearest to the middle at which both are unique."""
     starts = [match.start() for match in _WORD.finditer(line)]
     for at in sorted(starts, key=lambda start: (abs(2 * start - len(line)), start)):
         beginning, rest = line[:at].rstrip(), line[at:]

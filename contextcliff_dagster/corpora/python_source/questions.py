@@ -20,7 +20,7 @@ Questions = Iterator[tuple[str, tuple[str, ...], Sequence[Located]]]
 
 
 class Reference(NamedTuple):
-    """A name that the file uses, and the expression that it stands in."""
+    """A name that the file uses, and the expression that it occurs in."""
 
     name: str
     node: ast.expr

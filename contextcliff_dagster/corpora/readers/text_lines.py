@@ -1,4 +1,4 @@
-"""UTF-8 text of a file, by lines or by chunks, read as bytes so that a bad byte has an address."""
+"""UTF-8 text of a file, by lines or chunks, read as bytes so that errors name the line."""
 
 from __future__ import annotations
 

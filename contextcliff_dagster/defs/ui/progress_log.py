@@ -1,4 +1,4 @@
-"""Telling Dagster how far the calls have come: log lines and observations, never too many."""
+"""Progress of the calls for Dagster: log lines and observations, at a limited rate."""
 
 from __future__ import annotations
 

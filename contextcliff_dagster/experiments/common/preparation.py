@@ -153,7 +153,7 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
         if summary.tokenizer_fingerprint == tokenizer.fingerprint:
             return summary
     summary = build_length_map(corpus_dir(study, store), tokenizer, path)
-    # Written after the map it vouches for.
+    # Written after the map, as the sign that it is complete.
     write_json(note, {"corpus": corpus, "summary": asdict(summary)})
     return summary
 

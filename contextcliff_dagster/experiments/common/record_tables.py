@@ -1,4 +1,4 @@
-"""Tables of a campaign, as they lie in the store."""
+"""Tables of a campaign, read from the store."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Controls(Experiment):
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
         """Return records with the id and length of the whole document, not of the control's text.
 
-        So they can be held against the records of the same questions.
+        So they can be compared with the records of the same questions.
         """
         if not rows:
             return []

@@ -77,7 +77,7 @@ class LengthProfile(Experiment):
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
-        """Profile each model; hold the campaign against the baseline; plan the next round."""
+        """Profile each model; compare the campaign with the baseline; plan the next round."""
         from contextcliff_dagster.experiments.length_profile.adaptive_rounds import next_rounds
         from contextcliff_dagster.experiments.length_profile.profile_and_report import (
             profile_campaign,

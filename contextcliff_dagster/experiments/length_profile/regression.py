@@ -28,7 +28,7 @@ LEAST_EXAMPLES = 30
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The campaign that later ones are held against. ``models``: model -> serving identity."""
+    """The campaign that later ones are compared with. ``models``: model -> serving identity."""
 
     study: str
     campaign: str
@@ -120,7 +120,7 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
 
 
 def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: str) -> Regression:
-    """Hold ``campaign`` against the pinned baseline, model by model, paired by example.
+    """Compare ``campaign`` with the pinned baseline, model by model, paired by example.
 
     Raises:
         StoreError: the campaign has no records, or the baseline's file is damaged.

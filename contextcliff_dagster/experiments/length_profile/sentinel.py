@@ -1,4 +1,4 @@
-"""A sentinel: a few examples at the cap, asked anew and held against the pinned baseline.
+"""A sentinel: a few examples at the cap, asked again and compared with the pinned baseline.
 
 Cheap enough for every day, and blind to everything but a loss near the cap. It works on the ledger
 alone: a campaign of its own (``sentinel-...``), no asset, no report.

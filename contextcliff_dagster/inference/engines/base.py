@@ -1,4 +1,4 @@
-"""What an engine is: start, say who you are, count a prompt, stream one answer, stop."""
+"""What an engine is: start, give its identity, count a prompt, stream one answer, stop."""
 
 from __future__ import annotations
 

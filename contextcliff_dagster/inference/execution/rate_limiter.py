@@ -66,7 +66,7 @@ class Bucket:
     def wait_s(self, amount: float, now: float) -> float:
         """Seconds until ``amount`` may be taken; 0 where it may be at once."""
         self._fill(now)
-        # A nanosecond of slack: a timer that rings exactly in time must not ring in vain.
+        # A nanosecond of slack: a timer that fires exactly on time must not fire too early.
         missing = min(amount, self.size) - self._level
         return 0.0 if missing <= self.rate * 1e-9 else missing / self.rate
 

@@ -1,4 +1,4 @@
-"""What bounds a run of calls, and what its caller hears while it goes on."""
+"""What bounds a run of calls, and what its caller is notified of."""
 
 from __future__ import annotations
 

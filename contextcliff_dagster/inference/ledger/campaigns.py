@@ -116,7 +116,7 @@ def record_identity(
     An identity under which nothing was measured yet may be replaced: a setting was corrected.
 
     Raises:
-        EngineError: the name stood for something else before in this campaign.
+        EngineError: the name meant something else before in this campaign.
     """
     before = recorded_identity(ledger, study, campaign, model)
     if before is not None and before.hash == identity.hash:

@@ -1,4 +1,4 @@
-"""Which process has claimed a call: owners whose life the kernel vouches for.
+"""Which process has claimed a call: owners whose existence the kernel confirms.
 
 An owner is one open ledger of one process. It holds an exclusive `flock` on a file of its own;
 when the process ends, however it ends, the kernel frees the lock, and any other process can see

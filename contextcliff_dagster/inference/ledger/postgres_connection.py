@@ -98,7 +98,7 @@ class PostgresRows:
 class PostgresConnection:
     """A `backend.Database` over psycopg2, in autocommit mode: transactions are BEGIN and COMMIT.
 
-    psycopg2, because it comes with dagster-postgres; sending statements together stands in for the
+    psycopg2, because it comes with dagster-postgres; sending statements together replaces the
     pipelines of psycopg 3.
 
     Raises:

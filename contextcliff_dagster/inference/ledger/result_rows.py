@@ -1,4 +1,4 @@
-"""A call's outcome as a row of the table ``results``, and the checksum that vouches for the row."""
+"""A call's outcome as a row of the table ``results``, and the row's checksum."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     Raises:
         StoreError: the ledger cannot be read at all.
     """
-    faults = [*ledger.backend.integrity_errors(), *_sums(ledger)]
-    faults += [
+    errors = [*ledger.backend.integrity_errors(), *_sums(ledger)]
+    errors += [
         f"the answer to call {call_key[:12]} is not what its checksum says"
         for call_key, noted, value in computed_checksums(ledger.read)
         if value != noted
@@ -51,7 +51,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     for name, body in ledger.read("SELECT recipe_hash, body FROM recipes"):
         recipes[name] = Recipe.from_dict(json.loads(body))
         if recipes[name].hash != name:
-            faults.append(f"recipe {name[:12]} is not what its hash says")
+            errors.append(f"recipe {name[:12]} is not what its hash says")
     documents = [row[0] for row in ledger.read("SELECT document_id FROM documents ORDER BY 1")]
     prompts = pruned = 0
     for document_id in documents:
@@ -61,7 +61,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
             (document_id,),
         )
         text, wrong = _text(ledger, document_id)
-        faults += wrong
+        errors += wrong
         if text is None:
             pruned += 0 if wrong else len(calls)
             continue
@@ -74,10 +74,10 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
             elif not question:  # pruned, and its document came back with a later call
                 pruned += 1
             else:
-                faults.append(f"call {call_key[:12]} does not give back the prompt that was sent")
+                errors.append(f"call {call_key[:12]} does not give back the prompt that was sent")
         if progress:
             progress(prompts)
-    return Verified(prompts, len(documents), pruned, len(faults), tuple(faults[:_SHOWN]))
+    return Verified(prompts, len(documents), pruned, len(errors), tuple(errors[:_SHOWN]))
 
 
 def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:

@@ -45,8 +45,7 @@ def resolved(model: str, written: str) -> str:
         names_a_host = False
     if not names_a_host:
         raise EngineError(
-            f"Model {model!r}: `base_url` names no host, or a port that there is not; correct "
-            "models.yaml."
+            f"Model {model!r}: `base_url` has no host, or no valid port; correct models.yaml."
         )
     return url
 

@@ -144,10 +144,10 @@ def engine_spec(name: str) -> EngineSpec:
         spec = point.load()
     except Exception as error:
         raise EngineError(
-            f"{where} cannot be imported: {error}; mend or reinstall its package."
+            f"{where} cannot be imported: {error}; fix or reinstall its package."
         ) from error
     if not isinstance(spec, EngineSpec) or spec.name != point.name:
-        raise EngineError(f"{where} is no EngineSpec of that name; mend its package.")
+        raise EngineError(f"{where} is no EngineSpec of that name; fix its package.")
     return spec
 
 

@@ -1,4 +1,4 @@
-"""Weights on this machine: where they lie, what they hash to, what a GGUF header says.
+"""Weights on this machine: where they are, their hashes, what a GGUF header says.
 
 Does not belong here: running them (`engines`).
 """

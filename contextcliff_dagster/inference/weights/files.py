@@ -1,4 +1,4 @@
-"""Weights of your own on this machine: where they lie, and which they are.
+"""Weights of your own on this machine: where they are, and their hashes.
 
 A relative path in models.yaml is one from that file's folder. A bare name is also looked for where
 `make local-model` keeps models: ``data/models`` of the checkout, or ``models`` in the store.
@@ -20,7 +20,7 @@ from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.store import PACKAGE, checkout_root, store_root, write_json
 
 LOCAL_MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-"""What `make local-model` fetches (see `local_model`)."""
+"""What `make local-model` fetches (see `tools/fetch_local_model.py`)."""
 
 _PARTS = {
     "weights": "*.safetensors *.bin *.pt *.gguf *.index.json",

@@ -1,4 +1,4 @@
-"""The picture about the questions: small panels, each with the score against one thing it may be.
+"""The picture about the questions: small panels, each with the score against one property.
 
 The curve at an equal mix next to the one as measured, the position and the distance of the
 evidence, levels side by side, and the controls; a block of panels per model.

@@ -1,4 +1,4 @@
-"""How far the result depends on how one looks: other detectors, other choices, more data."""
+"""How far the result depends on the method: other detectors, other choices, more data."""
 
 from __future__ import annotations
 

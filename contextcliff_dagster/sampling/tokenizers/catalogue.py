@@ -1,4 +1,4 @@
-"""What a tokenizer may be called, and what is meant by a name that is none."""
+"""The names of tokenizers, and suggestions for a name that is unknown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Texts on which tokenizers that mean the same have differed: scripts, spaces, digits, joints.
 
-Small on purpose: a fast counter is held against its reference library on them whenever it is
+Small on purpose: a fast counter is compared with its reference library on them whenever it is
 loaded. Written for this purpose, none is quoted from anywhere.
 """
 

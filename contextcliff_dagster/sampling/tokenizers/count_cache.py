@@ -36,21 +36,21 @@ class TokenCounts:
 
     def get(self, tokenizer: str, digests: Sequence[bytes]) -> dict[bytes, int]:
         """Digest -> tokens, of those that are known."""
-        found: dict[bytes, int] = {}
+        counts: dict[bytes, int] = {}
         if not self._path.exists():
-            return found
+            return counts
         with suppress(sqlite3.Error, OSError), self._opened() as database:
             for at in range(0, len(digests), _AT_ONCE):
                 some = digests[at : at + _AT_ONCE]
                 marks = ",".join("?" * len(some))
-                found.update(
+                counts.update(
                     database.execute(
                         "SELECT text_sha256, tokens FROM counts WHERE tokenizer = ? "
                         f"AND text_sha256 IN ({marks})",
                         (tokenizer, *some),
                     )
                 )
-        return found
+        return counts
 
     def put(self, tokenizer: str, digest: bytes, tokens: int) -> None:
         """Keep one count."""

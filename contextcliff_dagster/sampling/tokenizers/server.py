@@ -7,7 +7,7 @@ tools/server/README.md, POST /tokenize)::
     {"content": TEXT, "add_special": false, "parse_special": true} -> {"tokens": [...]}
 
 The text alone is counted, without special tokens around it; one that is spelled out in the text
-counts as that token, as it does in a prompt. What was counted is kept (`token_counts`), and
+counts as that token, as it does in a prompt. What was counted is kept (`count_cache`), and
 nothing is ever counted here in the server's place.
 """
 
@@ -226,13 +226,13 @@ def _checked(name: str, url: str) -> str:
         host = None
     if not host or parts.scheme not in ("http", "https"):
         raise StudyError(
-            f"Tokenizer {name.partition(':')[0]}: the address names no host, or a port that there "
-            "is not; write it as server:http://HOST:PORT."
+            f"Tokenizer {name.partition(':')[0]}: the address has no host, or no valid port; "
+            "write it as server:http://HOST:PORT."
         )
     if "@" in parts.netloc or parts.query:
         raise StudyError(
             f"Tokenizer server:{parts.scheme}://{host}: an address with a user, password or query "
-            "would stand in every report; write the server into models.yaml, its key by "
+            "would be in every report; write the server into models.yaml, its key by "
             "`api_key_env`, and name it as server:<model>."
         )
     return url.partition("#")[0].rstrip("/").removesuffix("/v1")

@@ -86,8 +86,8 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
 
 def _packed(encoding: str) -> Path | None:
     """Where the installed bpe-openai has the rank file; None where that is not installed."""
-    found = importlib.util.find_spec("bpe_openai")
-    for folder in (found and found.submodule_search_locations) or ():
+    spec = importlib.util.find_spec("bpe_openai")
+    for folder in (spec and spec.submodule_search_locations) or ():
         packed = Path(folder) / "data" / f"{encoding}.tiktoken.gz"
         if packed.is_file():
             return packed

@@ -2,7 +2,7 @@
 
 Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``), which makes the
 first of them; all others ``fastokens`` makes, five to sixty times faster
-(``benchmarks/length_map.py``) and held against it before it counts (`cross_checked_counter`). What
+(``benchmarks/length_map.py``) and compared with it before it counts (`cross_checked_counter`). What
 that does not read (WordPiece, Unigram) ``tokenizers`` counts itself. Counts are of the text alone:
 no special tokens, truncation or padding. One thread counts, text by text: every thread of fastokens
 keeps a cache of 35 MB, and the length map is to stay small on machines of many cores.

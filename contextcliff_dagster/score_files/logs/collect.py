@@ -110,9 +110,9 @@ def _chosen(
     log: Log, options: LogOptions, table: pd.DataFrame, scores: pd.DataFrame
 ) -> tuple[str, bool, Floats]:
     """The score's name, whether it is ours, and its value in every row (NaN: none)."""
-    found = [n for n in scores.columns if log.score_names is None or n in log.score_names]
-    names = ", ".join(sorted(found)) or "none"
-    own = options.own_score or (None if found or options.metric else log.default_score)
+    candidates = [n for n in scores.columns if log.score_names is None or n in log.score_names]
+    names = ", ".join(sorted(candidates)) or "none"
+    own = options.own_score or (None if candidates or options.metric else log.default_score)
     if own is not None:
         if table[own].isna().all():
             raise ScoreFileError(
@@ -122,15 +122,15 @@ def _chosen(
         return own, True, table[own].to_numpy()
     if options.metric is not None:
         metric = options.metric.removesuffix(",none")
-        whole = [n for n in found if n == metric]
-        found = whole or [n for n in found if n.partition(",")[0] == metric]
-    if len(found) != 1:
-        what = f"no score {options.metric!r}" if not found else f"{len(found)} scores"
+        whole = [n for n in candidates if n == metric]
+        candidates = whole or [n for n in candidates if n.partition(",")[0] == metric]
+    if len(candidates) != 1:
+        what = f"no score {options.metric!r}" if not candidates else f"{len(candidates)} scores"
         raise ScoreFileError(
             f"{log.path} has {what}; found: {names}. Choose one with --metric NAME, or score the "
             "answers here with --score em, f1 or contained."
         )
-    return found[0], False, scores[found[0]].to_numpy()
+    return candidates[0], False, scores[candidates[0]].to_numpy()
 
 
 def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:

@@ -54,7 +54,7 @@ def _answers(log: Log) -> Iterator[Answer]:
 def _answer(item: Mapping[str, Any], set_to: float | None) -> Answer:
     tokens = number(item.get("input_len"))
     prompt, question = item.get("input_text"), item.get("question")
-    name = next((found for key in _NAMES if (found := name_of(item.get(key)))), None)
+    name = next((text for key in _NAMES if (text := name_of(item.get(key)))), None)
     if name is None and isinstance(question, str):
         name = digest(question)
     return Answer(

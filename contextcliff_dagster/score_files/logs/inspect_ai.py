@@ -153,8 +153,8 @@ def _prompt(sample: Mapping[str, Any]) -> str:
     given = sample.get("input")
     text = given if isinstance(given, str) else chat_text(given)
     if text.startswith(_ATTACHMENT):
-        found = mapping(sample.get("attachments")).get(text.removeprefix(_ATTACHMENT))
-        return found if isinstance(found, str) else ""
+        attached = mapping(sample.get("attachments")).get(text.removeprefix(_ATTACHMENT))
+        return attached if isinstance(attached, str) else ""
     return text
 
 
@@ -163,8 +163,8 @@ def _scores(sample: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         value = score.get("value") if isinstance(score, dict) else score
         values = value.items() if isinstance(value, dict) else [("", value)]
         for key, one in values:
-            if (found := _score(one)) is not None:
-                yield (f"{scorer}/{key}" if key else str(scorer)), found
+            if (number := _score(one)) is not None:
+                yield (f"{scorer}/{key}" if key else str(scorer)), number
 
 
 def _score(value: Any) -> float | None:

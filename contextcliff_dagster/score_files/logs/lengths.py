@@ -71,8 +71,8 @@ class Lengths:
             self._tokenizer = self._open(self.name)
         if not text.isascii():  # half a surrogate pair is no text to any tokenizer
             text = text.encode("utf-8", "replace").decode()
-        found = self._counts[document] = self._tokenizer.count(text)
-        return found
+        count = self._counts[document] = self._tokenizer.count(text)
+        return count
 
     def of_documents(self, path: Path, wanted: set[str]) -> dict[str, tuple[str, int]]:
         """(digest, tokens) of the documents in ``path`` whose names are ``wanted``.
@@ -80,19 +80,19 @@ class Lengths:
         Raises:
             ScoreFileError: the file cannot be read, or none of them is in it.
         """
-        found: dict[str, tuple[str, int]] = {}
+        counted: dict[str, tuple[str, int]] = {}
         try:
             for row in rows(path):
                 name = name_of(row.get("_id")) or name_of(row.get("id"))
                 text = longest_text(row)
                 if name in wanted and name is not None and text is not None:
                     document = digest(text)
-                    found[name] = document, self.count(text, document)
+                    counted[name] = document, self.count(text, document)
         except OSError as error:
             raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-        if not found:
+        if not counted:
             raise ScoreFileError(
                 f"{path} has none of the log's documents: it needs one object a document, with "
                 "'_id' (or 'id') as in the log and 'context'."
             )
-        return found
+        return counted

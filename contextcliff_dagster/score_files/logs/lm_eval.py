@@ -65,14 +65,14 @@ def _answer(row: Mapping[str, Any]) -> Answer:
 def _scores(row: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     named = row.get("metrics")
     names = named if isinstance(named, list) else [n for n in row if n not in _NO_SCORES]
-    found = {str(n): value for n in names if (value := number(row.get(n))) is not None}
+    scores = {str(n): value for n in names if (value := number(row.get(n))) is not None}
     # RULER's tasks have a score a length, named by it, and -1 in all but the document's own.
-    if found and all(name.isdigit() for name in found):
-        own = found.get(str(document.get("max_length")))
+    if scores and all(name.isdigit() for name in scores):
+        own = scores.get(str(document.get("max_length")))
         if own is not None and own >= 0:
             yield RULER, own
         return
-    yield from found.items()
+    yield from scores.items()
 
 
 def _prompt(arguments: Any) -> str:

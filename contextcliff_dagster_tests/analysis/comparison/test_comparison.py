@@ -43,15 +43,15 @@ def compared(a: pd.DataFrame, b: pd.DataFrame, **more: object) -> Comparison:
 def test_a_halved_cliff_is_found_where_it_is() -> None:
     a = plant(ramp(1_600), 1)
     b = other_answers(a, plant(ramp(800), 1).score.to_numpy())
-    found = compared(a, b)
-    assert found.paired
-    assert found.n == 200
-    sure = [row.bin for row in found.bins if row.p_value <= 0.05]
+    comparison = compared(a, b)
+    assert comparison.paired
+    assert comparison.n == 200
+    sure = [row.bin for row in comparison.bins if row.p_value <= 0.05]
     assert sure
     assert set(sure) <= {"b05", "b06", "b07", "b08"}
-    shift = found.loss_shift
+    shift = comparison.loss_shift
     assert shift.ci_low < 0.5 < shift.ci_high < 1
-    assert "B scores lower than A" in found.sentence
+    assert "B scores lower than A" in comparison.sentence
 
 
 def test_the_order_of_rows_and_the_side_do_not_matter() -> None:
@@ -67,34 +67,34 @@ def test_the_order_of_rows_and_the_side_do_not_matter() -> None:
 
 def test_the_same_answers_differ_nowhere() -> None:
     a = plant(step(900, 0.95, 0.2), 2)
-    found = compared(a, a)
-    assert found.overall.difference == 0
-    assert {row.p_value for row in found.bins} == {1.0}
-    assert found.loss_shift.ratio == 1
-    assert "No difference" in found.sentence
+    comparison = compared(a, a)
+    assert comparison.overall.difference == 0
+    assert {row.p_value for row in comparison.bins} == {1.0}
+    assert comparison.loss_shift.ratio == 1
+    assert "No difference" in comparison.sentence
     # Seen in no document is not excluded: no interval is a point.
-    assert all(row.ci_low < 0 < row.ci_high for row in found.bins)
+    assert all(row.ci_low < 0 < row.ci_high for row in comparison.bins)
 
 
 def test_without_a_shared_example_it_says_unpaired() -> None:
     a, b = plant(flat(0.9), 1), plant(flat(0.4), 2)
     b["example_id"], b["document_id"] = "other " + b["example_id"], "other " + b["document_id"]
-    found = compared(a, b)
-    assert not found.paired
-    assert found.n is None
-    assert found.overall.p_value <= 0.001
-    assert any("Unpaired" in warning for warning in found.warnings)
-    assert found.loss_shift.ratio is None
+    comparison = compared(a, b)
+    assert not comparison.paired
+    assert comparison.n is None
+    assert comparison.overall.p_value <= 0.001
+    assert any("Unpaired" in warning for warning in comparison.warnings)
+    assert comparison.loss_shift.ratio is None
 
 
 def test_only_what_both_answered_is_compared() -> None:
     a = plant(flat(0.9), 1)
     b = a.iloc[20:].copy()
     b.loc[b.index[:5], ["score", "failure"]] = [None, "transport_error"]
-    found = compared(a, b)
-    assert found.n == 175
-    assert found.a.left_out == 25
-    assert any("25 examples of A" in warning for warning in found.warnings)
+    comparison = compared(a, b)
+    assert comparison.n == 175
+    assert comparison.a.left_out == 25
+    assert any("25 examples of A" in warning for warning in comparison.warnings)
 
 
 def test_a_side_without_answers_is_refused() -> None:
@@ -129,9 +129,9 @@ def test_the_length_of_a_loss_is_found() -> None:
     a = plant(step(1_000, 0.9, 0.3), 5, per_bin=100)
     side = pair_records(a, a, bins_of(a)).a
     weights = resample_weights(len(side.n), 100, rng)
-    found = loss_lengths(side.length_tokens, side.n, side.s, weights, 0.3)
-    assert np.exp(found[0]) == pytest.approx(1_000, rel=0.15)
-    assert np.quantile(found[1:], 0.025) <= np.log(1_000) <= np.quantile(found[1:], 0.975)
+    lengths = loss_lengths(side.length_tokens, side.n, side.s, weights, 0.3)
+    assert np.exp(lengths[0]) == pytest.approx(1_000, rel=0.15)
+    assert np.quantile(lengths[1:], 0.025) <= np.log(1_000) <= np.quantile(lengths[1:], 0.975)
     stable = loss_lengths(side.length_tokens, side.n, 0.9 * side.n, weights, 0.3)
     assert np.isinf(stable).all()
 

@@ -42,25 +42,25 @@ def test_an_unchanged_model_that_flips_passes(curve: Curve) -> None:
     sample = plant(flat(0.5), 3)
     pinned = answers(sample, curve, 0)
     for run in range(8):
-        found = find_shrink(paired(pinned, answers(sample, curve, run, 0.05)), ALPHA)
-        assert not found.shrunk, found
+        shrink = find_shrink(paired(pinned, answers(sample, curve, run, 0.05)), ALPHA)
+        assert not shrink.shrunk, shrink
 
 
 def test_the_same_answers_are_no_shrink() -> None:
     pinned = answers(plant(flat(0.5), 3), ramp(1_600), 0)
-    found = find_shrink(paired(pinned, pinned), ALPHA)
-    assert (found.shrunk, found.p_value, found.lost) == (False, 1.0, 0)
+    shrink = find_shrink(paired(pinned, pinned), ALPHA)
+    assert (shrink.shrunk, shrink.p_value, shrink.lost) == (False, 1.0, 0)
 
 
 def test_a_halved_cap_is_found_at_once_and_placed() -> None:
     sample = plant(flat(0.5), 3)
     pinned = answers(sample, ramp(1_600), 0, 0.05)
-    found = find_shrink(paired(pinned, answers(sample, ramp(800), 1, 0.05)), ALPHA)
-    assert found.shrunk
-    assert found.from_tokens is not None
-    assert found.to_tokens is not None
-    assert 300 < found.from_tokens < found.to_tokens < 3_000
-    assert found.lost > found.gained
+    shrink = find_shrink(paired(pinned, answers(sample, ramp(800), 1, 0.05)), ALPHA)
+    assert shrink.shrunk
+    assert shrink.from_tokens is not None
+    assert shrink.to_tokens is not None
+    assert 300 < shrink.from_tokens < shrink.to_tokens < 3_000
+    assert shrink.lost > shrink.gained
 
 
 def test_a_model_that_became_better_passes() -> None:

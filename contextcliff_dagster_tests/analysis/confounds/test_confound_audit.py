@@ -151,13 +151,13 @@ def test_one_category_is_the_curve_as_measured(seed: int, questions: int) -> Non
     document = np.repeat(np.arange(40), questions)
     score = rng.random(len(group))
     cells = cells_of(group, np.zeros_like(group), document, score, (3, 1))
-    found = standardise(cells, np.ones(1), 2)
+    standardised = standardise(cells, np.ones(1), 2)
     for i in range(3):
         if cells.documents[i, 0] >= 2:
-            assert found.mean[i] == pytest.approx(score[group == i].mean())
-            assert found.covered[i] == 1
+            assert standardised.mean[i] == pytest.approx(score[group == i].mean())
+            assert standardised.covered[i] == 1
         else:
-            assert np.isnan(found.mean[i])
+            assert np.isnan(standardised.mean[i])
 
 
 def test_questions_of_one_document_that_agree_count_as_one() -> None:

@@ -1,4 +1,4 @@
-"""A place that loses answers is found, a flat curve is left alone; levels stand side by side."""
+"""A place that loses answers is found, a flat curve is left alone; levels have own rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAST = AnalysisSettings(resamples=100, permutations=199)
 def plant(
     seed: int, *, middle: float = 0.0, documents: int = 200, questions: int = 1, shared: float = 0.0
 ) -> pd.DataFrame:
-    """Scores fall with length, by ``middle`` where the evidence stands in the middle fifth, and
+    """Scores fall with length, by ``middle`` where the evidence is in the middle fifth, and
     with a luck of each document that its questions share."""
     rng = np.random.default_rng(seed)
     lengths = np.sort(np.exp(rng.uniform(np.log(40), np.log(6_000), documents)).astype(np.int64))
@@ -49,9 +49,9 @@ def plant(
 
 
 def curve_of(records: pd.DataFrame, axis: Any = "evidence_position") -> EvidenceCurve:
-    found = evidence_curve(clean_records(records, []), axis, FAST)
-    assert found is not None
-    return found
+    curve = evidence_curve(clean_records(records, []), axis, FAST)
+    assert curve is not None
+    return curve
 
 
 def test_what_is_lost_in_the_middle_is_found_with_its_size() -> None:
@@ -60,9 +60,9 @@ def test_what_is_lost_in_the_middle_is_found_with_its_size() -> None:
     assert all(curve.group == 2 for curve in found)
     errors = [(curve.difference or 0.0) + 0.4 for curve in found]
     assert abs(np.median(errors)) < 0.06
-    said = evidence_sentence(found[0], 0.95)
-    assert said is not None
-    assert "from 40% to 60% of the text, the score is lower" in said
+    sentence = evidence_sentence(found[0], 0.95)
+    assert sentence is not None
+    assert "from 40% to 60% of the text, the score is lower" in sentence
 
 
 @pytest.mark.parametrize(("documents", "questions"), [(200, 1), (80, 3)])
@@ -99,20 +99,20 @@ def test_the_distance_of_two_pieces_has_a_curve_of_groups_of_equal_size() -> Non
     rng = np.random.default_rng(3)
     apart = np.floor(rng.uniform(0, 1, len(records)) * records["length_tokens"])
     records["inter_evidence_tokens"] = np.where(np.arange(len(records)) % 2, apart, np.nan)
-    found = curve_of(records, "inter_evidence_tokens")
-    assert (found.n, found.n_all) == (120, 240)
-    sizes = [group.n for group in found.groups]
+    curve = curve_of(records, "inter_evidence_tokens")
+    assert (curve.n, curve.n_all) == (120, 240)
+    sizes = [group.n for group in curve.groups]
     assert sum(sizes) == 120
     assert max(sizes) - min(sizes) <= 6
-    assert all(g.mean is not None and g.ci_low is not None for g in found.groups)
+    assert all(g.mean is not None and g.ci_low is not None for g in curve.groups)
 
 
 def test_too_few_examples_are_named_and_none_at_all_is_no_curve() -> None:
     few = plant(0, documents=25)
-    found = curve_of(few)
-    assert (found.groups, found.p_value) == ((), None)
-    assert found.refused_because is not None
-    assert "only 25 examples on 25 documents" in found.refused_because
+    curve = curve_of(few)
+    assert (curve.groups, curve.p_value) == ((), None)
+    assert curve.refused_because is not None
+    assert "only 25 examples on 25 documents" in curve.refused_because
     sample = clean_records(few.drop(columns="evidence_position"), [])
     assert evidence_curve(sample, "evidence_position", FAST) is None
     one_place = curve_of(plant(0).assign(evidence_position=0.5))

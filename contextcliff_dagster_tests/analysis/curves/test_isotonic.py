@@ -96,9 +96,9 @@ def test_the_places_of_a_loss_shrink_with_the_limit_and_move_out_with_the_loss(
     cells = merge_cells(Documents(lengths, np.ones(len(lengths)), scores, True))
     earlier, later = 50, 5_000
     for limit in (20.0, 5.4, 1.0, 0.0):
-        found = possible_crossings(cells, loss, 1.0, limit)
-        assert found is not None
-        first, last = found
+        places_found = possible_crossings(cells, loss, 1.0, limit)
+        assert places_found is not None
+        first, last = places_found
         assert earlier <= first < last <= later
         earlier, later = first, last
     crossings = [possible_crossings(cells, share, 1.0, 5.4) for share in (0.1, 0.3, 0.6, 0.9)]

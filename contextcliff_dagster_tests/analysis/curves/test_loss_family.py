@@ -57,8 +57,8 @@ def test_every_member_has_the_likelihood_of_its_best_plateau(seed: int, level: f
             mu = np.clip(plateau * h, 1e-3, 1 - 1e-3)
             return -float(s @ np.log(mu) + (n - s) @ np.log1p(-mu))
 
-        found = minimize_scalar(cost, bounds=(1e-3, 1 - 1e-3), method="bounded")
-        assert kind.q[place, column] == pytest.approx(-found.fun, abs=1e-2)
+        best = minimize_scalar(cost, bounds=(1e-3, 1 - 1e-3), method="bounded")
+        assert kind.q[place, column] == pytest.approx(-best.fun, abs=1e-2)
 
 
 @pytest.mark.parametrize("tolerance", [0.05, 0.1, 0.3, 0.5])

@@ -42,15 +42,15 @@ def test_newton_finds_the_likeliest_plateau_of_every_shape(seed: int, level: flo
         for j, depth in enumerate(DEPTHS):
             retained = 1.0 - depth * share[i]
             assert q[i, j] == pytest.approx(_likelihood(plateau[i, j], retained, n, s), abs=1e-9)
-            found = minimize_scalar(
+            best = minimize_scalar(
                 lambda m, h=retained: -_likelihood(m, h, n, s),
                 bounds=(MU_FLOOR, 1.0 - MU_FLOOR),
                 method="bounded",
                 options={"xatol": 1e-9},
             )
-            # Newton's steps do not mind the floor of tiny means, the search beside them does.
-            if (found.x * retained).min() > 2 * MU_FLOOR:
-                assert q[i, j] >= -found.fun - 1e-5
+            # Newton's steps do not mind the floor of tiny means, the search next to them does.
+            if (best.x * retained).min() > 2 * MU_FLOOR:
+                assert q[i, j] >= -best.fun - 1e-5
 
 
 def test_a_shape_that_never_was_at_its_plateau_may_have_one_beyond_one() -> None:

@@ -1,4 +1,4 @@
-"""Targeted sampling: where a token tells most, when to stop, and what rounds ask of which bin."""
+"""Targeted sampling: where a token is most informative, when to stop, and what rounds ask."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def test_before_any_score_the_prior_stands() -> None:
 def test_plenty_of_data_find_a_step_where_it_is(place: float) -> None:
     pool = pool_of(Curve("step", 0.7, 0.6, place), 1)
     cells = rank_cells(pool.length_tokens)
-    found = take_aim(locate_loss(sample(pool, 100), cells, 0.25), 0.05)
-    assert found.done == "located"
-    low, high = cells.starts[found.window.first], cells.starts[found.window.last + 1]
+    aim = take_aim(locate_loss(sample(pool, 100), cells, 0.25), 0.05)
+    assert aim.done == "located"
+    low, high = cells.starts[aim.window.first], cells.starts[aim.window.last + 1]
     assert low - 0.005 <= place <= high + 0.005
     assert high - low <= 0.10 + 1e-9
     inside = pool.length_tokens[int(place * len(pool.score))]
-    assert found.window.from_tokens * 0.98 <= inside <= found.window.to_tokens * 1.02
+    assert aim.window.from_tokens * 0.98 <= inside <= aim.window.to_tokens * 1.02
 
 
 def test_plenty_of_data_without_a_loss_say_so() -> None:
     pool = pool_of(Curve("flat", 0.9), 2)
-    found = take_aim(locate_loss(sample(pool, 150), rank_cells(pool.length_tokens), 0.25), 0.05)
-    assert found.done == "no_loss"
+    aim = take_aim(locate_loss(sample(pool, 150), rank_cells(pool.length_tokens), 0.25), 0.05)
+    assert aim.done == "no_loss"
 
 
 def test_a_ramp_is_located_by_the_middle_of_its_fall() -> None:
@@ -83,10 +83,10 @@ def test_whatever_the_scores_probabilities_sum_to_one(
     assert (posterior.place >= 0).all()
     # An expected score is one: between 0 and 1, given the place.
     assert (posterior.score <= posterior.place[:, None] + 1e-12).all()
-    told = information(posterior, posterior.window(0.05))
-    assert np.isfinite(told).all()
-    assert (told >= 0).all()
-    assert (told <= np.log(3.0)).all()
+    nats = information(posterior, posterior.window(0.05))
+    assert np.isfinite(nats).all()
+    assert (nats >= 0).all()
+    assert (nats <= np.log(3.0)).all()
 
 
 def test_a_score_tells_most_where_the_loss_may_lie_and_tokens_are_cheap() -> None:
@@ -94,9 +94,9 @@ def test_a_score_tells_most_where_the_loss_may_lie_and_tokens_are_cheap() -> Non
     cells = rank_cells(pool.length_tokens)
     posterior = locate_loss(sample(pool, 10), cells, 0.25)
     window = posterior.window(0.05)
-    told = information(posterior, window)
+    nats = information(posterior, window)
     near = slice(max(window.first - 10, 0), window.last + 11)
-    assert told[near].sum() > 0.6 * told.sum()
+    assert nats[near].sum() > 0.6 * nats.sum()
     weight = weigh(posterior, window, np.arange(len(cells.share)) * BINS // len(cells.share), BINS)
     assert weight.sum() == pytest.approx(1.0)
     assert weight[0] < 0.05  # what is known costs little, and tells nothing
@@ -140,10 +140,10 @@ def rounds_of(pool: Pool, target: Target, per_bin: int) -> tuple[list[int], list
 
 def test_the_pilot_is_the_same_for_each_bin_and_rounds_go_where_the_loss_is() -> None:
     pool = pool_of(Curve("step", 0.7, 0.5, 0.45), 5)
-    asked, said = rounds_of(pool, Target(5, 0.05, 10), 100)
-    assert said[0].startswith("Pilot: 50 examples in b00, b01, b02")
-    assert said[1].startswith("Round 2: 10 more examples in b0")
-    assert said[-1].startswith(f"Done after {sum(asked)} examples: the drop lies between ")
+    asked, reasons = rounds_of(pool, Target(5, 0.05, 10), 100)
+    assert reasons[0].startswith("Pilot: 50 examples in b00, b01, b02")
+    assert reasons[1].startswith("Round 2: 10 more examples in b0")
+    assert reasons[-1].startswith(f"Done after {sum(asked)} examples: the drop lies between ")
     assert min(asked) >= 5
     # Around the loss, and where a token is cheap; next to nothing far beyond it.
     assert asked[4] + asked[5] >= 40
@@ -152,9 +152,9 @@ def test_the_pilot_is_the_same_for_each_bin_and_rounds_go_where_the_loss_is() ->
 
 def test_a_small_sample_ends_with_itself() -> None:
     pool = pool_of(Curve("flat", 0.5), 6, Design(binary=True))
-    asked, said = rounds_of(pool, Target(5, 0.05, 20), 8)
+    asked, reasons = rounds_of(pool, Target(5, 0.05, 20), 8)
     assert sum(asked) == 80
-    assert said[-1].startswith("All 80 examples are measured")
+    assert reasons[-1].startswith("All 80 examples are measured")
 
 
 def test_rounds_cost_less_than_asking_every_bin_alike() -> None:

@@ -27,12 +27,12 @@ def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
 
 def test_large_samples_find_deep_steps_and_where_they_are() -> None:
     plan = Plan(Design(bins=5, per_bin=40, binary=True), 0.9)
-    found = calibrate(plan, SETTINGS, simulations=20)
-    assert (found.power.hits, found.power.runs) == (5, 5)
-    assert found.held.value is not None
-    assert found.held.value >= 0.6
+    calibration = calibrate(plan, SETTINGS, simulations=20)
+    assert (calibration.power.hits, calibration.power.runs) == (5, 5)
+    assert calibration.held.value is not None
+    assert calibration.held.value >= 0.6
     # Flat curves lose nothing, so no cap of theirs is unsafe.
-    of = {row.kind: row for row in found.planted}
+    of = {row.kind: row for row in calibration.planted}
     assert of["flat"].unsafe.runs == 0
     assert of["step"].unsafe.runs == 5
     assert of["step"].cap.median is not None
@@ -41,9 +41,13 @@ def test_large_samples_find_deep_steps_and_where_they_are() -> None:
 
 def test_samples_too_small_to_judge_raise_no_alarm_and_have_no_cap() -> None:
     plan = Plan(Design(bins=5, per_bin=4, pool=200, binary=True), 0.9)
-    found = calibrate(plan, SETTINGS, simulations=20)
-    assert (found.false_alarms.hits, found.power.hits, found.unsafe.hits) == (0, 0, 0)
-    assert all(row.without_cap.value == 1.0 for row in found.planted)
+    calibration = calibrate(plan, SETTINGS, simulations=20)
+    assert (calibration.false_alarms.hits, calibration.power.hits, calibration.unsafe.hits) == (
+        0,
+        0,
+        0,
+    )
+    assert all(row.without_cap.value == 1.0 for row in calibration.planted)
 
 
 def test_a_drawn_sample_is_simulated_as_it_is() -> None:
@@ -155,11 +159,11 @@ def test_donners_estimator_on_equal_groups_is_the_textbook_one() -> None:
     score = rng.random((12, 2)) + rng.random((12, 1))
     msb = 2 * score.mean(axis=1).var(ddof=1)
     msw = float((np.diff(score, axis=1) ** 2 / 2).mean())
-    found = intraclass_correlation(
+    estimate = intraclass_correlation(
         np.repeat(np.arange(12), 2), score.ravel(), np.zeros(24, np.int64)
     )
-    assert found is not None
-    assert found.value == pytest.approx((msb - msw) / (msb + msw))
+    assert estimate is not None
+    assert estimate.value == pytest.approx((msb - msw) / (msb + msw))
 
 
 def test_rates_have_wilson_limits_and_nothing_counted_has_none() -> None:

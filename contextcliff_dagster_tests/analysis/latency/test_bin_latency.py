@@ -68,9 +68,9 @@ def test_a_slow_tail_is_its_own_excess_and_nobody_elses(
 ) -> None:
     lengths = np.exp(np.random.default_rng(seed).uniform(np.log(40), np.log(8_000), 200))
     slow = lengths > np.quantile(lengths, 1 - share)
-    found = excess(lengths, server(cost, lengths) * np.where(slow, factor, 1.0))
-    assert np.median(found[slow]) == pytest.approx(factor - 1, rel=0.02)
-    assert np.median(np.abs(found[~slow])) < 0.01
+    estimate = excess(lengths, server(cost, lengths) * np.where(slow, factor, 1.0))
+    assert np.median(estimate[slow]) == pytest.approx(factor - 1, rel=0.02)
+    assert np.median(np.abs(estimate[~slow])) < 0.01
 
 
 @given(seeds, costs, st.floats(0.01, 100))
@@ -115,9 +115,9 @@ def test_the_interval_of_a_bins_median_covers() -> None:
     for n in (6, 7, 20, 21):
         hits = 0
         for _ in range(2_000):
-            found = spread_of(rng.normal(0, 1, n))
-            assert found is not None
-            low, high = found.ci_low, found.ci_high
+            estimate = spread_of(rng.normal(0, 1, n))
+            assert estimate is not None
+            low, high = estimate.ci_low, estimate.ci_high
             assert low is not None
             assert high is not None
             hits += low <= 0 <= high
@@ -166,10 +166,10 @@ def test_calls_from_a_cache_and_calls_that_waited_are_left_out() -> None:
     records.loc[queued, ["queue_ms", "ttft_ms"]] = [500, 400]
     records.loc[lagging, ["loop_lag_ms", "ttft_ms"]] = [500, 400]
     profile = profile_of(records)
-    found = profile.metrics.latency.ttft
-    assert found.excluded == ExcludedCalls(len(cached), len(queued), len(lagging))
-    assert found.calls == len(records) - len(odd)
-    law, before = asdict(found.law), asdict(plain.metrics.latency.ttft.law)
+    latency = profile.metrics.latency.ttft
+    assert latency.excluded == ExcludedCalls(len(cached), len(queued), len(lagging))
+    assert latency.calls == len(records) - len(odd)
+    law, before = asdict(latency.law), asdict(plain.metrics.latency.ttft.law)
     assert law == pytest.approx(before, rel=0.1)
     beyond = [row for row in profile.metrics.bins if row.min_tokens > SLOW_BEYOND]
     assert beyond

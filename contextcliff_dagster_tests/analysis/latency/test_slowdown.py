@@ -130,10 +130,10 @@ def test_a_slow_server_limits_the_joint_cap_of_a_profile() -> None:
     cap = plain.cliffs.safe_cap_tokens
     assert cap is not None
     assert plain.cliffs.joint_cap == JointCap(cap, "accuracy")
-    found = limited.metrics.slowdown.ttft.slowdown
-    assert found.last_normal_tokens == pytest.approx(1_000, rel=0.1)
+    slowdown = limited.metrics.slowdown.ttft.slowdown
+    assert slowdown.last_normal_tokens == pytest.approx(1_000, rel=0.1)
     joint = limited.cliffs.joint_cap
-    assert joint.tokens == min(cap, found.earliest_tokens)
+    assert joint.tokens == min(cap, slowdown.earliest_tokens)
     assert limited.cliffs.safe_cap_tokens == cap
     assert any("time to first token is higher" in w for w in limited.cliffs.warnings)
     if joint.limited_by == "latency":

@@ -41,10 +41,10 @@ def concluded(table: MeansTable, seed: int = 0) -> Conclusion:
 def test_what_is_said_of_a_table_is_concluded_from_its_answers(curve: Curve) -> None:
     table = table_of(curve, 60, 1)
     said = profile_table(table, QUICK, ProfileContext("m"))
-    found = concluded(table)
+    conclusion = concluded(table)
     assert (said.verdict, said.safe_cap_tokens) == (
-        found.finding.verdict.value,
-        found.cap.tokens,
+        conclusion.finding.verdict.value,
+        conclusion.cap.tokens,
     )
 
 
@@ -62,9 +62,13 @@ def test_caps_of_tables_stay_before_a_planted_loss() -> None:
     unsafe, reached = 0, []
     for seed in range(40):
         place = rng.uniform(0.2, 0.85)
-        found = concluded(table_of(Curve("step", 0.65, 0.6, place), 50, seed), seed)
+        conclusion = concluded(table_of(Curve("step", 0.65, 0.6, place), 50, seed), seed)
         last_safe = int(np.ceil(place * 10 - 1e-9)) - 1
-        cap = -1 if found.cap.tokens is None else int(np.searchsorted(LENGTHS, found.cap.tokens))
+        cap = (
+            -1
+            if conclusion.cap.tokens is None
+            else int(np.searchsorted(LENGTHS, conclusion.cap.tokens))
+        )
         unsafe += cap > last_safe
         reached.append((cap + 1) / (last_safe + 1))
     assert unsafe <= 2

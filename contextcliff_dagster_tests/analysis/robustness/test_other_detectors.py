@@ -57,19 +57,19 @@ def exact(means: list[float]) -> tuple[Documents, list[BinResult]]:
 def opinions(means: list[float], cliff: Cliff | None, **how: Any) -> dict[str, Any]:
     documents, rows = exact(means)
     verdict = how.get("verdict", Verdict.CLIFF if cliff else Verdict.STABLE)
-    found = second_opinions(documents, rows, BASELINE, 0.3, verdict, cliff)
-    assert tuple(d.name for d in found) == NAMES
-    return {d.name: (d.location_tokens, d.agrees) for d in found}
+    places = second_opinions(documents, rows, BASELINE, 0.3, verdict, cliff)
+    assert tuple(d.name for d in places) == NAMES
+    return {d.name: (d.location_tokens, d.agrees) for d in places}
 
 
 def test_every_detector_places_a_clean_step_by_its_own_rule() -> None:
-    found = opinions([0.8] * 5 + [0.3] * 4, CLIFF)
-    assert found["gradient"] == (round(np.sqrt(1_600 * 3_200)), True)
-    assert found["second_derivative"] == (800, False)  # smoothing bends the bin before
-    assert found["binned_statistics"] == (90 * 32, True)
-    assert found["percentile_threshold"] == (3_200, True)
-    assert found["ruptures"][0] == pytest.approx(np.sqrt((1_600 + 64 * 9) * 3_200), abs=1)
-    place, agrees = found["sliding_window"]
+    places = opinions([0.8] * 5 + [0.3] * 4, CLIFF)
+    assert places["gradient"] == (round(np.sqrt(1_600 * 3_200)), True)
+    assert places["second_derivative"] == (800, False)  # smoothing bends the bin before
+    assert places["binned_statistics"] == (90 * 32, True)
+    assert places["percentile_threshold"] == (3_200, True)
+    assert places["ruptures"][0] == pytest.approx(np.sqrt((1_600 + 64 * 9) * 3_200), abs=1)
+    place, agrees = places["sliding_window"]
     assert 2_000 <= place <= 3_400
     assert agrees == (place <= 3_300)
 
@@ -79,25 +79,25 @@ def test_a_flat_curve_gives_none_a_place_and_all_agree_with_stable() -> None:
 
 
 def test_a_place_where_the_verdict_is_stable_is_disagreement() -> None:
-    found = opinions([0.8] * 5 + [0.3] * 4, None)
-    assert not any(agrees for _, agrees in found.values())
+    places = opinions([0.8] * 5 + [0.3] * 4, None)
+    assert not any(agrees for _, agrees in places.values())
 
 
 def test_nothing_to_agree_with_is_null() -> None:
     for verdict in (Verdict.FLOOR, Verdict.INSUFFICIENT_DATA):
-        found = opinions([0.8] * 5 + [0.3] * 4, None, verdict=verdict)
-        assert {agrees for _, agrees in found.values()} == {None}
+        places = opinions([0.8] * 5 + [0.3] * 4, None, verdict=verdict)
+        assert {agrees for _, agrees in places.values()} == {None}
     few = opinions([0.8, 0.3], None)
     assert few["gradient"] == (None, None)
 
 
 def test_a_small_loss_is_below_every_rule() -> None:
-    found = opinions([0.8] * 5 + [0.72] * 4, None)
-    assert {place for place, _ in found.values()} == {None}
+    places = opinions([0.8] * 5 + [0.72] * 4, None)
+    assert {place for place, _ in places.values()} == {None}
 
 
 def seen(records: pd.DataFrame) -> list[Detector]:
-    """What the detectors say of the records, beside the verdict on them."""
+    """What the detectors say of the records, next to the verdict on them."""
     bins = bins_of(records)
     cliffs = profile_model(records, bins, QUICK, CONTEXT).cliffs
     documents = clean_records(records, bins).documents()

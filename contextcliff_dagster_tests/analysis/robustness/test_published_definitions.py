@@ -16,13 +16,13 @@ SCORES = [0.92, 0.90, 0.86, 0.70, 0.60]
 
 
 def test_each_definition_by_hand() -> None:
-    found, warnings = effective_lengths(LENGTHS, SCORES)
-    assert found.ruler_85_6 == EffectiveLength(4_000, None, 0.856)
-    assert found.nolima_0_85.tokens == 4_000  # .85 x .92 = .782
-    assert found.mecw_5pct.tokens == 2_000  # .95 x .92 = .874
-    assert found.drop_30pct.tokens == 8_000  # .70 x .92 = .644
+    definitions, warnings = effective_lengths(LENGTHS, SCORES)
+    assert definitions.ruler_85_6 == EffectiveLength(4_000, None, 0.856)
+    assert definitions.nolima_0_85.tokens == 4_000  # .85 x .92 = .782
+    assert definitions.mecw_5pct.tokens == 2_000  # .95 x .92 = .874
+    assert definitions.drop_30pct.tokens == 8_000  # .70 x .92 = .644
     assert warnings == []
-    longscore = found.longscore
+    longscore = definitions.longscore
     base = (0.92 + 0.90 + 0.86) / 3
     assert longscore.base == pytest.approx(base)
     assert longscore.base_tokens == [1_000, 2_000, 4_000]
@@ -36,16 +36,16 @@ def test_a_rule_met_nowhere_or_everywhere_is_censored() -> None:
 
 
 def test_a_shorter_length_that_fails_is_a_warning_for_rules_that_do_not_stop_there() -> None:
-    found, warnings = effective_lengths(LENGTHS, [0.92, 0.5, 0.9, 0.5, 0.5])
-    assert found.ruler_85_6.tokens == 4_000
-    assert found.drop_30pct.tokens == 1_000
+    definitions, warnings = effective_lengths(LENGTHS, [0.92, 0.5, 0.9, 0.5, 0.5])
+    assert definitions.ruler_85_6.tokens == 4_000
+    assert definitions.drop_30pct.tokens == 1_000
     assert any(w.startswith("ruler_85_6") for w in warnings)
 
 
 def test_no_lengths_give_no_definitions() -> None:
-    found, _ = effective_lengths([], [])
-    assert found.ruler_85_6 == EffectiveLength(None, None, None)
-    assert found.longscore.by_length == []
+    definitions, _ = effective_lengths([], [])
+    assert definitions.ruler_85_6 == EffectiveLength(None, None, None)
+    assert definitions.longscore.by_length == []
 
 
 def test_published_effective_lengths_are_reproduced() -> None:
@@ -59,13 +59,13 @@ def test_published_effective_lengths_are_reproduced() -> None:
         if claim is None or row.get("threshold") is None:
             continue
         relative = "relative" in (row.get("threshold_kind") or "")
-        found, _ = effective_lengths(
+        definitions, _ = effective_lengths(
             row["lengths"],
             [s / 100 for s in row["scores"]],
             base_score=row["base_score"] / 100 if row.get("base_score") else None,
             threshold=row["threshold"] / 100,
         )
-        result = found.nolima_0_85 if relative else found.ruler_85_6
+        result = definitions.nolima_0_85 if relative else definitions.ruler_85_6
         if result.censored == "<":
             said: str | int = f"<{row['lengths'][0]}"
         else:
@@ -79,6 +79,6 @@ def test_published_effective_lengths_are_reproduced() -> None:
 
 
 def test_a_base_of_nothing_is_said() -> None:
-    found, warnings = effective_lengths([4_000, 8_000], [0.0, 0.0])
-    assert found.nolima_0_85.threshold == 0.0
+    definitions, warnings = effective_lengths([4_000, 8_000], [0.0, 0.0])
+    assert definitions.nolima_0_85.threshold == 0.0
     assert any("base score is 0" in said for said in warnings)

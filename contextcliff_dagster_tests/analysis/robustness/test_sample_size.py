@@ -76,10 +76,10 @@ def test_the_expected_cap_is_near_the_median_of_data_sets_of_that_size() -> None
 
 
 def test_where_the_curve_itself_falls_no_n_is_named() -> None:
-    found = certified(ramp(800), 1)
-    assert found.n_needed is None
-    assert "more samples would not extend the cap" in found.reason
-    assert found.assumes == "fitted"
+    estimate = certified(ramp(800), 1)
+    assert estimate.n_needed is None
+    assert "more samples would not extend the cap" in estimate.reason
+    assert estimate.assumes == "fitted"
 
 
 def test_flat_data_are_taken_for_flat_and_a_cliff_is_not() -> None:
@@ -102,8 +102,8 @@ def test_a_null_cap_comes_with_the_n_for_one() -> None:
 
 
 def test_budgets_are_examples_at_their_measured_cost() -> None:
-    found = certified(flat(0.9), 1, cost_usd=0.02, prompt_tokens=2_000)
-    tokens, usd = sorted(found.more, key=lambda m: m.usd == 10.0)
+    estimate = certified(flat(0.9), 1, cost_usd=0.02, prompt_tokens=2_000)
+    tokens, usd = sorted(estimate.more, key=lambda m: m.usd == 10.0)
     assert (tokens.tokens, tokens.examples) == (1_000_000, 500)
     assert tokens.usd == pytest.approx(10.0)
     assert (usd.tokens, usd.examples, usd.usd) == (1_000_000, 500, 10.0)

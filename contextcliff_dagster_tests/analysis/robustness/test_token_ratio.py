@@ -69,10 +69,10 @@ def test_a_ratio_that_grows_with_length_is_a_warning(least: float) -> None:
     medians = [b.median for b in ratios.bins]
     assert medians[0] == pytest.approx(least, rel=0.01)
     assert medians[-1] == pytest.approx(1.25 * least, rel=0.01)
-    said = unequal_sentence(ratios, "tiktoken:o200k_base")
-    assert said is not None
-    assert f"For one token of tiktoken:o200k_base the server counts {least:.2f} in b0" in said
-    assert "more than 10% apart" in said
+    sentence = unequal_sentence(ratios, "tiktoken:o200k_base")
+    assert sentence is not None
+    assert f"For one token of tiktoken:o200k_base the server counts {least:.2f} in b0" in sentence
+    assert "more than 10% apart" in sentence
     assert unequal_sentence(found(calls(np.where(LENGTHS > 3_000, 1.05, 1.0))), "t") is None
 
 

@@ -50,12 +50,12 @@ def test_an_even_scatter_is_no_signal_also_where_the_mean_falls() -> None:
 
 def test_a_stretch_that_scatters_more_is_found_at_its_place() -> None:
     for seed in range(5):
-        found = signal(seed, uneven)
-        assert found.p_value <= 0.01
-        assert found.from_tokens < 900
-        assert 1_200 < found.to_tokens < 3_000
-        assert found.inside > 1.5 * found.outside
-        assert f"{found.from_tokens:,}" in str(variance_sentence(found))
+        tested = signal(seed, uneven)
+        assert tested.p_value <= 0.01
+        assert tested.from_tokens < 900
+        assert 1_200 < tested.to_tokens < 3_000
+        assert tested.inside > 1.5 * tested.outside
+        assert f"{tested.from_tokens:,}" in str(variance_sentence(tested))
 
 
 def test_questions_of_one_document_count_once() -> None:
@@ -66,10 +66,10 @@ def test_questions_of_one_document_count_once() -> None:
         own = np.clip(0.5 + 0.35 * rng.choice([-1.0, 1.0], len(lengths)), 0, 1)
         document = np.repeat(np.arange(len(lengths)), 6)
         scores = np.clip(own[document] + rng.normal(0, 0.02, len(document)), 0, 1)
-        found = variance_signal(
+        tested = variance_signal(
             document, lengths[document], scores, np.full(len(scores), 0.5), permutations=99, seed=0
         )
-        misses += found.p_value <= 0.05
+        misses += tested.p_value <= 0.05
     assert misses <= 5
 
 
@@ -77,12 +77,12 @@ def test_right_or_wrong_answers_are_refused_with_the_reason() -> None:
     records = plant(flat(0.6), 1)
     profile = profile_model(records, bins_of(records), QUICK, CONTEXT)
     assert_conforms(profile)
-    found = profile.metrics.variance_signal
-    assert found == profile.cliffs.variance_signal
-    assert found.p_value is None
-    assert "mean x (1 - mean)" in found.refused_because
+    test = profile.metrics.variance_signal
+    assert test == profile.cliffs.variance_signal
+    assert test.p_value is None
+    assert "mean x (1 - mean)" in test.refused_because
     assert "not tested" in str(scatter_sentence(profile.cliffs))
-    assert variance_sentence(found) is None
+    assert variance_sentence(test) is None
     near_one = signal(1, even, 0.95)
     assert "no room" in near_one.refused_because
     few = profile_model(records.head(5), [], QUICK, CONTEXT).metrics.variance_signal

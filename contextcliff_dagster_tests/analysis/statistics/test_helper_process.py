@@ -1,4 +1,4 @@
-"""The process beside gives the answer of the library in place, and is never needed."""
+"""The helper process gives the same answers as the library, and is never required."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_many_calls_come_back_in_order_and_some_were_made_there(tmp_path: Path) 
     helper_process.begin(__name__)
     helper_process.call(process_of, 0, os.getpid(), None)  # it has imported what it needs
     tasks = [(number, os.getpid(), tmp_path / "done there") for number in range(200)]
-    found = helper_process.call_all(process_of, tasks)
-    assert [number for number, _ in found] == list(range(200))
-    assert {process for _, process in found} == {os.getpid(), helper_process._running[0].pid}
+    results = helper_process.call_all(process_of, tasks)
+    assert [number for number, _ in results] == list(range(200))
+    assert {process for _, process in results} == {os.getpid(), helper_process._running[0].pid}
 
 
 def test_a_killed_process_costs_nothing_but_time() -> None:

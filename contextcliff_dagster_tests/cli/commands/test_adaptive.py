@@ -22,9 +22,9 @@ def test_each_round_says_why_and_the_end_says_what_is_known() -> None:
     assert said[0].startswith("reference-short: Pilot: ")
     assert "the drop lies between" in said[-1]
     assert "Done after" in said[-1] or "is asked" in said[-1]
-    found = json.loads(ended.out)
-    total = found["calls"]["reference-short"]["answered"]
-    assert found["cliffs"][0]["n"] == total
+    result = json.loads(ended.out)
+    total = result["calls"]["reference-short"]["answered"]
+    assert result["cliffs"][0]["n"] == total
     assert f"{total}" in said[-1]
 
     again = call(*STUDY, "--pilot", "3", "--until", "8%", "--round", "10", "--json")
@@ -114,9 +114,9 @@ def test_rounds_end_at_the_paid_budget_and_keep_what_it_bought(
         spent, sent, kept = money_of(store)
         assert 4 < spent <= 7
         assert 15 < sent == kept < 50  # more than the pilot, less than all; nothing paid twice
-        found = json.loads(ended.out)
-        assert found["cliffs"][0]["n"] == kept
-        assert found["calls"]["priced"]["cost_usd"] <= 7
+        result = json.loads(ended.out)
+        assert result["cliffs"][0]["n"] == kept
+        assert result["calls"]["priced"]["cost_usd"] <= 7
 
         # A larger budget goes on where the smaller one ended, and is kept to as well.
         more = call(*profile, "--budget", "8", env=env)

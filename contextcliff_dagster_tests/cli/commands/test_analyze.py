@@ -202,10 +202,10 @@ def test_places_distances_and_levels_of_a_file_are_analysed(tmp_path: Path) -> N
     )
     path, result = write(tmp_path / "places.csv", rows), tmp_path / "places.json"
     assert call("analyze", str(path), "--json", str(result)).code == 0
-    found = conforming(result)
-    assert found["by_position"]["n"] == len(rows)
-    assert found["by_distance"]["n"] == level.count(2)
-    assert [one["name"] for one in found["levels"]] == ["simple", "complex"]
+    checked = conforming(result)
+    assert checked["by_position"]["n"] == len(rows)
+    assert checked["by_distance"]["n"] == level.count(2)
+    assert [one["name"] for one in checked["levels"]] == ["simple", "complex"]
     bad = write(tmp_path / "bad.csv", rows.assign(inter_evidence_tokens=-1))
     ended = call(*QUICK, str(bad))
     assert ended.code == 2

@@ -30,8 +30,8 @@ def analyzed(path: Path, *options: str) -> dict[str, Any]:
     """The result of one table."""
     ended = call("analyze", "--quick", "--aggregated", str(path), "--json", "-", *options)
     assert ended.code == 0, ended.err
-    found: dict[str, Any] = json.loads(ended.out)
-    return found
+    result: dict[str, Any] = json.loads(ended.out)
+    return result
 
 
 def test_the_worked_examples_of_the_page_are_right(tmp_path: Path) -> None:
@@ -58,38 +58,38 @@ def test_the_worked_examples_of_the_page_are_right(tmp_path: Path) -> None:
 
 def test_without_n_there_is_neither_verdict_nor_interval(tmp_path: Path) -> None:
     for table in (means(None), means().drop(columns="n")):
-        found = analyzed(write(tmp_path / "t.csv", table))
-        assert (found["verdict"], found["safe_cap_tokens"], found["n"]) == (
+        result = analyzed(write(tmp_path / "t.csv", table))
+        assert (result["verdict"], result["safe_cap_tokens"], result["n"]) == (
             "insufficient_data", None, 0,
         )  # fmt: skip
-        assert "no n for 6 of its 6 lengths" in found["safe_cap_reason"]
-        assert [b["mean"] for b in found["bins"]] == list(means()["mean"])
-        assert all(b["ci_low"] is None and b["sd"] is None for b in found["bins"])
-        assert found["baseline"]["ci_low"] is None
-        assert found["definitions"]["ruler_85_6"]["tokens"] == 16_384
+        assert "no n for 6 of its 6 lengths" in result["safe_cap_reason"]
+        assert [b["mean"] for b in result["bins"]] == list(means()["mean"])
+        assert all(b["ci_low"] is None and b["sd"] is None for b in result["bins"])
+        assert result["baseline"]["ci_low"] is None
+        assert result["definitions"]["ruler_85_6"]["tokens"] == 16_384
 
 
 def test_with_n_at_some_lengths_those_have_an_interval(tmp_path: Path) -> None:
     table = means()
     table.loc[3, "n"] = None
-    found = analyzed(write(tmp_path / "t.parquet", table))
-    assert found["verdict"] == "insufficient_data"
-    assert "no n for 1 of its 6 lengths" in found["safe_cap_reason"]
-    assert [b["ci_low"] is None for b in found["bins"]] == [False] * 3 + [True] + [False] * 2
+    result = analyzed(write(tmp_path / "t.parquet", table))
+    assert result["verdict"] == "insufficient_data"
+    assert "no n for 1 of its 6 lengths" in result["safe_cap_reason"]
+    assert [b["ci_low"] is None for b in result["bins"]] == [False] * 3 + [True] + [False] * 2
 
 
 def test_with_n_there_is_a_verdict_and_what_it_assumes(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", means(200))
     result = tmp_path / "t.json"
     ended = call("analyze", "--aggregated", str(path), "--json", str(result))
-    found = conforming(result)
-    assert (found["verdict"], found["safe_cap_tokens"]) == ("cliff", 16_384)
-    assert found["cliff"]["ci_low"] >= 4_096
-    assert (found["n"], found["n_documents"]) == (1_200, None)
-    assert any("independent examples scored 0 or 1" in text for text in found["warnings"])
+    checked = conforming(result)
+    assert (checked["verdict"], checked["safe_cap_tokens"]) == ("cliff", 16_384)
+    assert checked["cliff"]["ci_low"] >= 4_096
+    assert (checked["n"], checked["n_documents"]) == (1_200, None)
+    assert any("independent examples scored 0 or 1" in text for text in checked["warnings"])
     assert "independent examples" in ended.out
     assert "RULER:                 16,384 tokens" in ended.out
-    first = found["bins"][0]
+    first = checked["bins"][0]
     assert first["ci_low"] < 0.94 < first["ci_high"]
     assert first["ci_width"] < 0.08
     small = analyzed(write(tmp_path / "s.csv", means(12)))["bins"][0]
@@ -97,9 +97,9 @@ def test_with_n_there_is_a_verdict_and_what_it_assumes(tmp_path: Path) -> None:
 
 
 def test_a_verdict_needs_enough_examples_here_too(tmp_path: Path) -> None:
-    found = analyzed(write(tmp_path / "t.csv", means(4)))
-    assert (found["verdict"], found["safe_cap_tokens"]) == ("insufficient_data", None)
-    assert found["bins"][0]["ci_low"] is not None
+    result = analyzed(write(tmp_path / "t.csv", means(4)))
+    assert (result["verdict"], result["safe_cap_tokens"]) == ("insufficient_data", None)
+    assert result["bins"][0]["ci_low"] is not None
 
 
 def test_flat_tables_are_seldom_called_anything_but_stable(tmp_path: Path) -> None:
@@ -120,12 +120,12 @@ def test_flat_tables_are_seldom_called_anything_but_stable(tmp_path: Path) -> No
 
 def test_base_score_and_threshold_take_the_place_of_the_usual_ones(tmp_path: Path) -> None:
     table = means().assign(base_score=[0.99, *[None] * 5], threshold=[None, 0.93, *[None] * 4])
-    found = analyzed(write(tmp_path / "t.csv", table))
-    definitions = found["definitions"]
+    result = analyzed(write(tmp_path / "t.csv", table))
+    definitions = result["definitions"]
     assert definitions["ruler_85_6"] == {"tokens": 16_384, "censored": None, "threshold": 0.93}
     assert definitions["nolima_0_85"]["threshold"] == pytest.approx(0.85 * 0.99)
     assert definitions["drop_30pct"]["threshold"] == pytest.approx(0.7 * 0.99)
-    assert any("base score 0.990" in text for text in found["warnings"])
+    assert any("base score 0.990" in text for text in result["warnings"])
 
 
 def test_repeated_lengths_are_pooled(tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ def test_repeated_lengths_are_pooled(tmp_path: Path) -> None:
 
 
 def test_a_huge_n_is_told_with_no_less_caution(tmp_path: Path) -> None:
-    found = analyzed(write(tmp_path / "t.csv", means(2_000_000)))
-    assert (found["n"], found["verdict"]) == (12_000_000, "cliff")
-    assert found["bins"][0]["ci_width"] < 0.001
+    result = analyzed(write(tmp_path / "t.csv", means(2_000_000)))
+    assert (result["n"], result["verdict"]) == (12_000_000, "cliff")
+    assert result["bins"][0]["ci_width"] < 0.001
 
 
 @settings(max_examples=5)

@@ -25,11 +25,11 @@ MEASURE = ("profile", "quick", *FEW, "--json")
 def results(ended: Ended) -> list[dict[str, Any]]:
     """The cliffs that a command printed, without the time they were computed at."""
     assert ended.code == 0, ended.err
-    found = json.loads(ended.out)["cliffs"]
-    for cliffs in found:
+    result = json.loads(ended.out)["cliffs"]
+    for cliffs in result:
         cliffs.pop("created_at")
         cliffs.pop("provenance")
-    return list(found)
+    return list(result)
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +212,8 @@ def test_an_imported_study_that_is_hidden_later_is_named(sent: Path, tmp_path: P
     assert call(*report).err == ""
     (tmp_path / "mine.yaml").write_text(OTHERWISE)
     kept = store / "_studies" / "elsewhere.yaml"
-    said = call(*report, env=env).err.splitlines()[0]
-    assert said.startswith(f"Note: study 'elsewhere' is {tmp_path / 'mine.yaml'}, not {kept} ")
+    output = call(*report, env=env).err.splitlines()[0]
+    assert output.startswith(f"Note: study 'elsewhere' is {tmp_path / 'mine.yaml'}, not {kept} ")
 
 
 def test_an_imported_study_that_takes_the_place_of_another_says_so(

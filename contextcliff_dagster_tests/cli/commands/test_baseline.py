@@ -107,6 +107,6 @@ def test_half_a_campaign_is_not_judged() -> None:
     do("baseline", "set", "watched")
     do("campaign", "new", "watched", "--name", "few")
     do("profile", "watched", "--samples-per-bin", "3")
-    found = json.loads(do("baseline", "check", "watched", "--json"))
-    assert found["models"] == {}
-    assert "15 of the baseline's 60" in found["unjudged"]["served"]
+    result = json.loads(do("baseline", "check", "watched", "--json"))
+    assert result["models"] == {}
+    assert "15 of the baseline's 60" in result["unjudged"]["served"]

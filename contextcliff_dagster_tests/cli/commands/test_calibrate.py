@@ -62,10 +62,10 @@ def report(home: Path) -> str:
 
 def test_a_design_is_judged_without_any_study(contextcliff_home: Path) -> None:
     options = ("calibrate", "--bins", "4", "--per-bin", "8", "--tolerance", "20%", *FEW)
-    found = json.loads(do(*options, "--json"))
-    assert (found["study"], found["kept"], found["tolerance"]) == (None, None, 0.2)
-    assert (found["design"]["examples"], found["simulations"]) == (32, 20)
-    assert sum(row["runs"] for row in found["planted"]) == 20
+    result = json.loads(do(*options, "--json"))
+    assert (result["study"], result["kept"], result["tolerance"]) == (None, None, 0.2)
+    assert (result["design"]["examples"], result["simulations"]) == (32, 20)
+    assert sum(row["runs"] for row in result["planted"]) == 20
     # Power is stated for half as much again as is tolerated.
     out = do(*options)
     assert "step 30%" in out
@@ -155,12 +155,12 @@ def test_a_pilot_tells_baseline_correlation_and_kind_of_scores() -> None:
     )
     nothing = pa.table({})
     manifest = Manifest({}, (), nothing, nothing)
-    found = pilot_of(records, manifest, AnalysisSettings(), "2026-11-21")
-    assert found is not None
-    assert (found.examples, found.binary, found.models) == (400, True, ("m",))
-    assert found.baseline == pytest.approx(0.8, abs=0.12)
-    assert found.correlation == pytest.approx(0.4, abs=0.15)
-    assert "100 documents" in found.correlation_words
+    pilot = pilot_of(records, manifest, AnalysisSettings(), "2026-11-21")
+    assert pilot is not None
+    assert (pilot.examples, pilot.binary, pilot.models) == (400, True, ("m",))
+    assert pilot.baseline == pytest.approx(0.8, abs=0.12)
+    assert pilot.correlation == pytest.approx(0.4, abs=0.15)
+    assert "100 documents" in pilot.correlation_words
     single = pilot_of(records.iloc[::4], manifest, AnalysisSettings(), "2026-11-21")
     assert single is not None
     assert single.correlation is None

@@ -40,10 +40,10 @@ def test_small_against_large_in_one_sentence_and_a_picture(store: str, tmp_path:
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "comparison.md").read_text()
     assert "| b02 |" in text
-    found = json.loads((tmp_path / "comparison.json").read_text())
-    schema("comparison").validate(found)
-    assert found["loss_shift"]["ratio"] > 2
-    assert json.loads(call(*args, "--json").out)["sentence"] == found["sentence"]
+    result = json.loads((tmp_path / "comparison.json").read_text())
+    schema("comparison").validate(result)
+    assert result["loss_shift"]["ratio"] > 2
+    assert json.loads(call(*args, "--json").out)["sentence"] == result["sentence"]
 
 
 def test_campaigns_of_one_model_are_compared_on_what_both_measured(store: str) -> None:
@@ -56,10 +56,10 @@ def test_campaigns_of_one_model_are_compared_on_what_both_measured(store: str) -
         *("--json", "--store", store),
     )
     assert ended.code == 0, ended.err
-    found = json.loads(ended.out)
-    assert (found["n"], found["overall"]["difference"]) == (20, 0)
-    assert found["a"]["name"] == f"reference-short@{first}"
-    assert found["a"]["left_out"] == 30
+    result = json.loads(ended.out)
+    assert (result["n"], result["overall"]["difference"]) == (20, 0)
+    assert result["a"]["name"] == f"reference-short@{first}"
+    assert result["a"]["left_out"] == 30
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_files_of_scores_are_compared_like_studies(
     b[columns].assign(model="m").to_json("after.jsonl", orient="records", lines=True)
     ended = call("compare", "before.csv", "after.jsonl:m", "--json")
     assert (ended.code, ended.err) == (0, "")
-    found = json.loads(ended.out)
-    assert found["paired"]
-    assert (found["a"]["name"], found["b"]["name"]) == ("before.csv", "after.jsonl:m")
-    assert found["loss_shift"]["ci_high"] < 1
+    result = json.loads(ended.out)
+    assert result["paired"]
+    assert (result["a"]["name"], result["b"]["name"]) == ("before.csv", "after.jsonl:m")
+    assert result["loss_shift"]["ci_high"] < 1
     assert Path("comparison/comparison.png").is_file()
     assert_one_sentence(call("compare", "before.csv", "after.jsonl:x"), "'x'", "after.jsonl")
 
@@ -104,8 +104,8 @@ def test_logs_of_other_tools_are_compared_too(
     command = ["compare", "before.eval", "after.eval", "--tokenizer", "reference", "--json"]
     ended = call(*command)
     assert (ended.code, ended.err) == (0, "")
-    found = json.loads(ended.out)
-    assert found["paired"]
-    assert found["n"] == 60
+    result = json.loads(ended.out)
+    assert result["paired"]
+    assert result["n"] == 60
     both = ["--metric", "x", "--score", "em"]
     assert_one_sentence(call(*command, *both), "--metric", "--score")

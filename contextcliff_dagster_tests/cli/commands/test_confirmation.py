@@ -56,15 +56,15 @@ def test_on_a_terminal_it_asks_and_no_means_no(priced: dict[str, str]) -> None:
     )
     os.close(theirs)
     os.write(ours, b"n\n")
-    said = b""
-    while process.poll() is None or said.count(b"contextcliff:") == 0:
+    screen = b""
+    while process.poll() is None or screen.count(b"contextcliff:") == 0:
         try:
-            said += os.read(ours, 4096)
+            screen += os.read(ours, 4096)
         except OSError:
             break
     assert process.wait(60) == 2
-    assert b"Go on? [y/N]" in said
-    assert b"nothing was sent" in said
+    assert b"Go on? [y/N]" in screen
+    assert b"nothing was sent" in screen
 
 
 def test_a_budget_stops_before_it_is_exceeded_and_keeps_what_it_bought(tmp_path: Path) -> None:
@@ -127,14 +127,14 @@ def test_on_a_terminal_the_estimate_is_said_even_where_nothing_is_asked() -> Non
         stdout=subprocess.DEVNULL,
     )
     os.close(theirs)
-    said = b""
+    screen = b""
     try:
         while part := os.read(ours, 4096):
-            said += part
+            screen += part
     except OSError:
         pass  # the other end is closed
     assert process.wait(60) == 0
-    assert b"To measure: 10 calls, about" in said.splitlines()[0]
+    assert b"To measure: 10 calls, about" in screen.splitlines()[0]
 
 
 def test_a_server_of_this_machine_is_measured_without_being_asked_for(tmp_path: Path) -> None:

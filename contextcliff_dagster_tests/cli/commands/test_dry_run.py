@@ -49,13 +49,13 @@ def test_what_is_frozen_and_measured_stays_and_counts(
     assert json.loads(same.out)["estimate"]["calls"] == 0
     assert Path(json.loads(same.out)["manifest"]).is_file()
     more = call(*measure, "4", "--dry-run", "--json", recorded=True)
-    told = json.loads(more.out)
-    assert (told["estimate"]["calls"], told["estimate"]["cached"]) == (10, 10)
-    assert told["manifest"] is None
+    result = json.loads(more.out)
+    assert (result["estimate"]["calls"], result["estimate"]["cached"]) == (10, 10)
+    assert result["manifest"] is None
     assert files(*kept, dagster_home) == before
     # What it said is what then happens.
     prepared = call("prepare", "quick", *MODEL, "--samples-per-bin", "4", "--json")
-    assert json.loads(prepared.out)["sha256"] == told["sha256"]
+    assert json.loads(prepared.out)["sha256"] == result["sha256"]
 
 
 def test_a_fault_is_the_same_sentence() -> None:

@@ -25,8 +25,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def study_of(store: Path) -> str:
-    said = json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)
-    return str(said["by_campaign"][0]["study"])
+    result = json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)
+    return str(result["by_campaign"][0]["study"])
 
 
 def a_document(store: Path) -> str:
@@ -37,21 +37,21 @@ def a_document(store: Path) -> str:
 
 
 def cliffs_of(store: Path, study: str) -> dict[str, dict[str, Any]]:
-    """What stands for each model of the study."""
+    """What is recorded for each model of the study."""
     files = (store / study / "profiles").rglob("cliffs.json")
     return {found["model"]: found for found in (json.loads(f.read_text()) for f in files)}
 
 
 def test_stats_count_what_was_measured(store: Path) -> None:
-    said = json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)
-    assert (said["calls"], said["answers"], said["attempts"], said["orphans"]) == (
+    result = json.loads(call("ledger", "stats", "--json", "--store", str(store)).out)
+    assert (result["calls"], result["answers"], result["attempts"], result["orphans"]) == (
         CALLS,
         CALLS,
         CALLS,
         0,
     )
-    assert said["documents"] == CALLS
-    assert said["bytes"] >= sum(said["table_bytes"].values()) > 0
+    assert result["documents"] == CALLS
+    assert result["bytes"] >= sum(result["table_bytes"].values()) > 0
     shown = call("ledger", "stats", "--store", str(store))
     assert shown.code == 0
     assert "reference-short" in shown.out

@@ -47,16 +47,16 @@ def change_weights(home: Path) -> None:
 
 
 def test_what_changes_no_output_makes_no_difference(home: Path) -> None:
-    code, told = diff("one", "two")
-    assert (code, told["same"], told["differences"]) == (0, True, [])
+    code, difference = diff("one", "two")
+    assert (code, difference["same"], difference["differences"]) == (0, True, [])
     assert "have the same serving identity" in call("models", "diff", "one", "two").out
     assert not (home / "store").exists(), "asking makes no store"
 
 
 def test_the_fields_that_differ_are_named_with_both_values(home: Path) -> None:
-    code, told = diff("one", "cut")
+    code, difference = diff("one", "cut")
     assert code == 3
-    assert told["differences"] == [{"field": "window_tokens", "a": 8192, "b": 512}]
+    assert difference["differences"] == [{"field": "window_tokens", "a": 8192, "b": 512}]
     ended = call("models", "diff", "one", "cut")
     assert ended.code == 3
     assert ended.out.splitlines()[1].split() == ["window_tokens", "8192", "512"]
@@ -80,12 +80,12 @@ def test_what_a_server_told_a_campaign_is_compared_too(home: Path) -> None:
         assert diff("far", "near")[1]["differences"], "near was never asked"
         run(ledger, load_models()["near"], n=1, study="t", campaign="c")
         assert diff("far", "near")[0] == 0
-    code, told = diff("far", "near", "--study", "s")
+    code, difference = diff("far", "near", "--study", "s")
     assert code == 3
-    fields = {row["field"] for row in told["differences"]}
+    fields = {row["field"] for row in difference["differences"]}
     assert "server_max_model_len" in fields
-    assert told["a"]["recorded"]["campaign"] == "c"
-    assert told["b"]["recorded"] is None, "study s has not measured it"
+    assert difference["a"]["recorded"]["campaign"] == "c"
+    assert difference["b"]["recorded"] is None, "study s has not measured it"
 
 
 def test_a_model_that_changed_since_its_campaign_says_so_and_how_to_go_on(home: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_model_that_changed_since_its_campaign_says_so_and_how_to_go_on(home: 
         run(ledger, load_models()["one"], n=1, study="s", campaign="c")
         assert diff("one", "two")[0] == 0
         change_weights(home)
-        code, told = diff("one", "two")
-        assert (code, told["differences"]) == (3, [])
-        changed = told["a"]["changed_since_recorded"]
+        code, difference = diff("one", "two")
+        assert (code, difference["differences"]) == (3, [])
+        changed = difference["a"]["changed_since_recorded"]
         assert [row["field"] for row in changed] == ["weights_sha256"]
         out = call("models", "diff", "one", "two").out
         assert "one: as declared. It differs from campaign c of study 's'" in out
@@ -109,8 +109,8 @@ def test_a_model_that_is_known_to_the_ledger_alone_is_compared_by_what_it_was(ho
     with Ledger.open(home / "store" / "state.db") as ledger:
         run(ledger, load_models()["one"], n=1, study="s", campaign="c")
     (home / "models.yaml").write_text(HERE.replace("  one:", "  new:"))
-    code, told = diff("one", "new")
-    assert (code, told["a"]["declared"]) == (0, None)
+    code, difference = diff("one", "new")
+    assert (code, difference["a"]["declared"]) == (0, None)
     assert "one: as recorded by campaign c" in call("models", "diff", "one", "new").out
 
 
@@ -121,8 +121,8 @@ def test_a_name_that_nobody_knows_is_one_sentence(home: Path) -> None:
 def test_nested_fields_are_named_one_by_one(home: Path) -> None:
     more = "  {}: {{engine: openai, base_url: 'http://h/v1', rope_scaling: {{type: yarn, factor: {}}}}}\n"  # noqa: E501
     (home / "models.yaml").write_text(HERE + more.format("x", 2) + more.format("y", 4))
-    told = diff("x", "y")[1]["differences"]
-    assert {row["field"] for row in told} == {"rope_scaling.factor", "model_id"}
+    difference = diff("x", "y")[1]["differences"]
+    assert {row["field"] for row in difference} == {"rope_scaling.factor", "model_id"}
 
 
 def test_a_campaign_that_nobody_recorded_is_one_sentence(home: Path) -> None:

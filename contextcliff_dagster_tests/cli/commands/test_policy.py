@@ -57,18 +57,18 @@ def test_a_file_is_counted_as_the_study_counts(store: Path, tmp_path: Path) -> N
     text.write_text("1 " * 5 * cap)
     ended = call("guard", str(file), "--file", str(text), "--json")
     assert ended.code == 4
-    found = json.loads(ended.out)
-    assert not found["within"]
-    assert found["tokens"] > cap
+    result = json.loads(ended.out)
+    assert not result["within"]
+    assert result["tokens"] > cap
     assert_one_sentence(call("guard", str(file), "--file", str(tmp_path / "no.txt")), "no.txt")
     assert_one_sentence(call("guard", str(file)), "tokens")
 
 
 def test_several_models_give_an_array(store: Path, tmp_path: Path) -> None:
     ended = call("policy", "quick", "--out", "-", "--store", str(store))
-    found = json.loads(ended.out)
-    schema("safe-context").validate(found)
-    assert [policy["model"] for policy in found] == ["reference-short", "reference-long"]
+    result = json.loads(ended.out)
+    schema("safe-context").validate(result)
+    assert [policy["model"] for policy in result] == ["reference-short", "reference-long"]
     file = tmp_path / "both.json"
     file.write_text(ended.out)
     assert_one_sentence(call("guard", str(file), "--tokens", "1"), "reference-short", "name one")

@@ -39,9 +39,9 @@ def received(log: Path) -> Counter[str]:
 def calls(ended: Ended, model: str = "served") -> dict[str, int]:
     """What the command says it did."""
     assert ended.code == 0, ended.err
-    found = json.loads(ended.out)["calls"][model]
-    assert isinstance(found, dict)
-    return found
+    result = json.loads(ended.out)["calls"][model]
+    assert isinstance(result, dict)
+    return result
 
 
 @pytest.mark.slow(reason="two processes that measure, and a server")

@@ -1,4 +1,4 @@
-"""Whatever stands where something else belongs: an example, or one sentence with the place."""
+"""Whatever a damaged record holds: an example, or one sentence with the place."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_a_damaged_record_gives_an_example_or_one_sentence(
     options = {"path": str(path), "allow_synthetic_length": True, "unanswerable": "ask"}
     try:
         entries = list(open_corpus(kind, options).entries())
-    except CorpusError as fault:
-        entries, said = [], str(fault)
+    except CorpusError as error:
+        entries, said = [], str(error)
     else:
         said = str(path)
     assert str(path) in said

@@ -82,7 +82,7 @@ def test_2wikimultihopqa_sentences_are_set_apart(tmp_path: Path) -> None:
     (entry,) = read("2wikimultihopqa", write_json(tmp_path / "dev.json", [row]))
     assert entry.document.text == "A\nOne. Two.\n\nB\nThree.\n\nC\nFour.\n\nD\nFive."
     assert [found.split(".")[0] for found in evidence(entry)] == ["Two", "Three", "Four", "Five"]
-    assert at(entry).startswith("Two.")  # "no" stands nowhere: the first piece of evidence
+    assert at(entry).startswith("Two.")  # "no" occurs nowhere: the first piece of evidence
     assert entry.example.metadata["answer_type"] == "yes_no"
     assert entry.example.metadata["level"] == 4
 
@@ -115,9 +115,9 @@ def test_a_test_set_without_answers_is_counted(tmp_path: Path) -> None:
 def test_a_broken_record_is_one_sentence_with_the_place(
     tmp_path: Path, row: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(CorpusError, match=said) as fault:
+    with pytest.raises(CorpusError, match=said) as caught:
         read("hotpotqa", write_json(tmp_path / "dev.json", [row]))
-    assert "dev.json" in str(fault.value)
+    assert "dev.json" in str(caught.value)
 
 
 def musique(**changes: Any) -> dict[str, Any]:

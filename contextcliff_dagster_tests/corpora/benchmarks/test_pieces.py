@@ -1,4 +1,4 @@
-"""Where an answer stands in the pieces of a document."""
+"""Where an answer is in the pieces of a document."""
 
 from __future__ import annotations
 

@@ -112,9 +112,9 @@ def test_rows_give_the_same_examples_as_the_nested_file(tmp_path: Path) -> None:
     lines = write_lines(tmp_path / "rows.jsonl", rows)
     array = write_json(tmp_path / "rows.json", rows)
     for path in (tmp_path / "rows.parquet", lines, array):
-        found = read("squad", path)
-        assert [e.example for e in found] == [e.example for e in nested]
-        assert [e.document for e in found] == [e.document for e in nested]
+        records = read("squad", path)
+        assert [e.example for e in records] == [e.example for e in nested]
+        assert [e.document for e in records] == [e.document for e in nested]
 
 
 def test_a_file_is_read_an_article_at_a_time_and_one_cut_off_says_so(tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ def test_a_file_is_read_an_article_at_a_time_and_one_cut_off_says_so(tmp_path: P
 def test_a_broken_file_is_one_sentence_with_the_place(
     tmp_path: Path, data: list[Any], said: str
 ) -> None:
-    with pytest.raises(CorpusError, match=said) as fault:
+    with pytest.raises(CorpusError, match=said) as caught:
         read("squad", squad(tmp_path, *data))
-    assert "\n" not in str(fault.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

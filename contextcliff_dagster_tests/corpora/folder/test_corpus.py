@@ -229,10 +229,10 @@ def test_a_single_document_and_the_table_beside_it(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_mean_nothing(options: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(CorpusError) as fault:
+    with pytest.raises(CorpusError) as caught:
         open_corpus("folder", options)
     for word in words:
-        assert word in str(fault.value)
+        assert word in str(caught.value)
 
 
 def test_a_folder_of_broken_files_says_why(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def asked_of(text: str, *, code: bool = False, most: int = 5, seed: int = 0) -> 
 
 
 def places(part: str, text: str) -> int:
-    """How often the part stands in the text, runs of blanks being one; overlaps count."""
+    """How often the part occurs in the text, runs of blanks being one; overlaps count."""
     collapsed = re.sub(r"\s+", " ", text)
     return len(re.findall(f"(?={re.escape(part)})", collapsed))
 
@@ -106,7 +106,7 @@ def test_any_text_gives_sound_questions_or_none(text: str, code: bool) -> None:
 
 @given(TEXTS)
 def test_a_text_said_twice_gives_none(text: str) -> None:
-    # Beginning and rest stand in both halves, whatever stands between them.
+    # Beginning and rest occur in both halves, whatever is between them.
     for question in asked_of(f"{text}\n\n{text}"):
         half = len(re.sub(r"\s+", " ", text))
         raise AssertionError(f"{question} in a text of {half} said twice")

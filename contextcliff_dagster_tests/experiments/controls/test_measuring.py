@@ -1,4 +1,4 @@
-"""Controls are ordinary calls: what stands in the document's place, and what it costs."""
+"""Controls are ordinary calls: what takes the document's place, and what it costs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 class Evident(LedgerSample):
-    """The ledgers' questions; every second one says on which line its answer stands."""
+    """The ledgers' questions; every second one says on which line its answer is."""
 
     def planned(self, bin: str, n: int) -> list[Sample]:
         return [_evident(s, self) if s.rank % 2 == 0 else s for s in super().planned(bin, n)]

@@ -138,7 +138,7 @@ def test_who_came_first_is_served_first_and_many_are_not_starved(start: Start) -
     small = start(1, "small")
     assert "1 ahead in line" in small.waits
     first.end()
-    # One is free, and belongs to who stands first and needs two.
+    # One is free, and belongs to the first in line, who needs two.
     until(lambda: sum("both" in holder for holder in holders().values()) == 1)
     second.end()
     assert both.visible in ("left,right", "right,left")

@@ -155,10 +155,10 @@ def test_a_setting_reaches_the_model(changes: dict[str, Any]) -> None:
             "device": engine.identity().fields["server_device"],
         }
 
-    found = with_engine(TransformersEngine(entry(**changes)), work)
+    returned = with_engine(TransformersEngine(entry(**changes)), work)
     for name, value in changes.items():
-        assert found[name] == value
-    assert found["device"]
+        assert returned[name] == value
+    assert returned["device"]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_stop_that_was_requested_before_the_first_call_sends_none(ledger: Ledg
 def test_a_fault_of_the_callers_callback_ends_the_run_cleanly(ledger: Ledger) -> None:
     def broken(progress: Progress) -> None:
         if progress.done:
-            raise RuntimeError("the caller's own fault")
+            raise RuntimeError("the caller's own error")
 
     with pytest.raises(RuntimeError):
         run(ledger, on_progress=broken)

@@ -95,8 +95,8 @@ def test_servers_are_told_in_their_own_words(mode: Any) -> None:
 
     def body(dialect: str, prefix_cache: bool) -> dict[str, Any]:
         _, parts = request(ENTRY, prompt, Decoding(8, 0.0, prefix_cache), dialect)
-        told: dict[str, Any] = json.loads(b"".join(parts))
-        return told
+        result: dict[str, Any] = json.loads(b"".join(parts))
+        return result
 
     usual = body("plain", True)
     for dialect in ("vllm", "llamacpp", "koboldcpp", "nim"):
@@ -179,8 +179,8 @@ def test_vllm_reads_every_prompt_anew(engine: str) -> None:
         capture_output=True, text=True, env=os.environ, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    _judge({True: found["true"], False: found["false"]})
+    result = json.loads(done.stdout.splitlines()[-1])
+    _judge({True: result["true"], False: result["false"]})
 
 
 def _vllm(engine: str) -> None:

@@ -92,8 +92,8 @@ def test_a_conversation_is_kept_priced_and_resumed_step_by_step(
         assert [message.role for message in calls[-1].prompt().messages] == (
             ["user", "assistant"] * 2 + ["user"]
         )
-        found = verify(again)
-        assert (found.prompts, found.faults) == (18, ())
+        verified = verify(again)
+        assert (verified.prompts, verified.faults) == (18, ())
         (parts,) = again.read("SELECT parts FROM calls WHERE call_key = ?", (calls[-1].call_key,))[
             0
         ]
@@ -167,8 +167,8 @@ def test_pruned_texts_of_a_conversation_are_gone_and_no_fault(
     answers = [line["raw_output"] for line in lines]
     left = ledger.read("SELECT question, parts FROM calls WHERE campaign = 'c'")
     assert not any(answer in f"{row}" for row in left for answer in answers)
-    found = verify(ledger)
-    assert (found.prompts, found.pruned_prompts, found.faults) == (12, 12, ())
+    verified = verify(ledger)
+    assert (verified.prompts, verified.pruned_prompts, verified.faults) == (12, 12, ())
     with pytest.raises(StoreError, match="were removed from the call ledger"):
         ledger.prompt(calls[-1].call_key)
 

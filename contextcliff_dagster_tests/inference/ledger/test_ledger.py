@@ -1,4 +1,4 @@
-"""The ledger: budgets that hold, claims that end with their process, faults in one sentence."""
+"""The ledger: budgets that hold, claims that end with their process, errors in one sentence."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_on_a_full_disk_answers_already_paid_are_still_kept(tmp_path: Path) -> N
     with Ledger.open(tmp_path / "state.db") as ledger:
         begun = begin(ledger, CALLS[0])
         pages = ledger.write(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
-        # SQLite's own limit gives the very fault of a full disk; lifting it stands for the reserve.
+        # SQLite's own limit gives the error of a full disk; lifting it does what the reserve does.
         ledger.backend._writer.execute(f"PRAGMA max_page_count={pages}")
         reserve = tmp_path / "state.db.reserve"
         assert reserve.stat().st_size > 1 << 20

@@ -32,9 +32,9 @@ def exported(ledger: Ledger, folder: Path) -> list[int]:
     for name in ("calls.jsonl", "calls.parquet"):
         export_results(ledger, "s", None, folder / name)
     lines = (folder / "calls.jsonl").read_text().splitlines()
-    found: list[int] = [json.loads(line)["maybe_paid"] for line in lines]
-    assert pq.read_table(folder / "calls.parquet")["maybe_paid"].to_pylist() == found
-    return found
+    result: list[int] = [json.loads(line)["maybe_paid"] for line in lines]
+    assert pq.read_table(folder / "calls.parquet")["maybe_paid"].to_pylist() == result
+    return result
 
 
 @pytest.mark.parametrize(

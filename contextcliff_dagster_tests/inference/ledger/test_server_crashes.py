@@ -68,14 +68,14 @@ def test_what_was_acknowledged_outlives_crashes_of_the_server(
         with Ledger.open(DatabaseUrl(server.url)) as ledger:
             kept = dict(ledger.read("SELECT call_key, raw_output FROM results"))
             attempts = ledger.read("SELECT count(*), count(DISTINCT call_key) FROM attempts")[0]
-            faults = verify(ledger).faults
+            errors = verify(ledger).faults
             left = ledger.read(
                 "SELECT count(*) FROM batches WHERE owner <> ?", (ledger.backend.owner,)
             )
     assert {key: kept.get(key) for key in acknowledged} == {k: answer_to(k) for k in acknowledged}
     assert len(kept) == len(acknowledged) == len(set(acknowledged)) > crashes * WRITERS
     assert attempts == (len(kept), len(kept)), "a transaction was done twice, or never"
-    assert faults == ()
+    assert errors == ()
     assert left == [(0,)], "writers that have ended leave no row"
     with capsys.disabled():
         print(f"\n{crashes} crashes, {WRITERS} writers: {len(acknowledged):,} answers kept")

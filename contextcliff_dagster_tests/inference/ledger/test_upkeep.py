@@ -30,8 +30,8 @@ def change(ledger: Ledger, sql: str) -> None:
 
 def test_a_sound_ledger_gives_every_prompt_back(ledger: Ledger) -> None:
     run(ledger)
-    found = verify(ledger)
-    assert (found.prompts, found.documents, found.faults) == (18, 18, ())
+    verified = verify(ledger)
+    assert (verified.prompts, verified.documents, verified.faults) == (18, 18, ())
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_a_sound_ledger_gives_every_prompt_back(ledger: Ledger) -> None:
 def test_damage_is_found(sqlite_ledger: Ledger, sql: str, said: str) -> None:
     run(sqlite_ledger, n=2)
     change(sqlite_ledger, sql)
-    found = verify(sqlite_ledger)
-    assert found.fault_count >= 1
-    assert any(said in fault for fault in found.faults)
+    verified = verify(sqlite_ledger)
+    assert verified.fault_count >= 1
+    assert any(said in fault for fault in verified.faults)
 
 
 def test_answers_that_change_places_are_noticed(ledger: Ledger) -> None:
@@ -127,8 +127,8 @@ def test_pruned_texts_are_gone_and_never_taken_for_empty_answers(
     assert (now["answers"], now["attempts"], now["spent_tokens"]) == (
         paid["answers"], paid["attempts"], paid["spent_tokens"],
     )  # fmt: skip
-    found = verify(ledger)
-    assert (found.prompts, found.pruned_prompts, found.faults) == (0, 18, ())
+    verified = verify(ledger)
+    assert (verified.prompts, verified.pruned_prompts, verified.faults) == (0, 18, ())
     with pytest.raises(StoreError, match=r"removed by .*campaign new s"):
         rows_of(ledger)
     with pytest.raises(StoreError, match="were removed from the call ledger"):
@@ -139,8 +139,8 @@ def test_pruned_texts_are_gone_and_never_taken_for_empty_answers(
     assert len(rows_of(ledger, campaign=again)) == 18
     new = ledger.read("SELECT call_key FROM calls WHERE campaign = ?", (again,))[0][0]
     assert question.split()[0] in ledger.prompt(new).contents()[-1]
-    found = verify(ledger)
-    assert (found.prompts, found.pruned_prompts, found.faults) == (18, 18, ())
+    verified = verify(ledger)
+    assert (verified.prompts, verified.pruned_prompts, verified.faults) == (18, 18, ())
 
 
 def test_texts_that_another_study_needs_stay(ledger: Ledger) -> None:

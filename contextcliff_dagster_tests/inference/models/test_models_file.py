@@ -75,8 +75,8 @@ ENTRY = "models:\n  m:\n    engine: openai\n    base_url: http://x/v1\n"
             6,
             r"quirks.temperature.*'send' or 'omit'",
         ),
-        (ENTRY + "    engine: openai\n", 5, "stands twice"),
-        ("&a models: {}\n*a : {}\n", 1, "stands twice"),
+        (ENTRY + "    engine: openai\n", 5, "appears twice"),
+        ("&a models: {}\n*a : {}\n", 1, "appears twice"),
         ("models:\n  m:\n    engine: openai\n", 2, "base_url"),
         ("models:\n  m:\n    engine: vllmm\n", 3, "'models.m.engine'"),
         ("models:\n  m: 5\n", 2, "'models.m': should be a mapping, not 5"),
@@ -137,7 +137,7 @@ def test_a_missing_file_and_a_folder_are_one_sentence(tmp_path: Path) -> None:
 )
 def test_an_address_that_is_none_is_one_sentence_without_it(url: str) -> None:
     entry = ModelEntry(name="m", engine="openai", base_url=url)
-    with pytest.raises(EngineError, match="`base_url` names no host, or a port") as caught:
+    with pytest.raises(EngineError, match="`base_url` has no host, or no valid port") as caught:
         entry.resolved_base_url()
     assert url not in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""A budget holds through faults, kills and several processes; a server's log is the judge.
+"""A budget holds through errors, kills and several processes; a server's log is the judge.
 
 A hundred trials: ``benchmarks/budget_trials.py``.
 """

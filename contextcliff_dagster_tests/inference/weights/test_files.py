@@ -73,7 +73,7 @@ def test_a_bare_name_is_found_where_fetched_models_are_kept(
 ) -> None:
     (tmp_path / "models.yaml").write_text(
         "models:\n  bare: {engine: llamacpp, weights: m.gguf}\n"
-        "  beside: {engine: llamacpp, weights: ./sub/m.gguf}\n"
+        "  near: {engine: llamacpp, weights: ./sub/m.gguf}\n"
     )
     monkeypatch.chdir(tmp_path)
     found = load_models([tmp_path / "models.yaml"])
@@ -84,11 +84,11 @@ def test_a_bare_name_is_found_where_fetched_models_are_kept(
     kept.write_bytes(b"x")
     assert find_weights(found["bare"]) == kept
     with pytest.raises(EngineError, match="neither here"):
-        find_weights(found["beside"])
-    beside = tmp_path / "sub" / "m.gguf"
-    beside.parent.mkdir()
-    beside.write_bytes(b"y")
-    assert find_weights(found["beside"]) == beside
+        find_weights(found["near"])
+    weights = tmp_path / "sub" / "m.gguf"
+    weights.parent.mkdir()
+    weights.write_bytes(b"y")
+    assert find_weights(found["near"]) == weights
 
 
 def test_the_missing_local_model_says_how_to_fetch_it(

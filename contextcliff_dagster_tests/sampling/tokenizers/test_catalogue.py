@@ -38,8 +38,8 @@ def test_what_was_meant_is_named(name: str, meant: str) -> None:
 def test_an_encoding_is_named_by_its_nearest_and_all_others() -> None:
     with pytest.raises(StudyError) as caught:
         open_tokenizer("tiktoken:o200k_bass")
-    said = str(caught.value)
-    assert "no encoding 'o200k_bass' (did you mean 'o200k_base'?); it has gpt2, " in said
+    message = str(caught.value)
+    assert "no encoding 'o200k_bass' (did you mean 'o200k_base'?); it has gpt2, " in message
 
 
 @pytest.mark.parametrize("name", ["", "nothing like it", "file:", "server:", "x" * 5_000, "a\x00b"])

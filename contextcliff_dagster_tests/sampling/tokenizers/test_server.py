@@ -48,7 +48,7 @@ def test_texts_count_as_the_server_counts_them_each_once(kind: str, tmp_path: Pa
         assert ours.form == FORMS[kind]
         before = len(asked(log))
         assert ours.count_many(TEXTS) == local.count_many(TEXTS)
-        assert len(asked(log)) == before + 4  # one is empty, one stands there twice
+        assert len(asked(log)) == before + 4  # one is empty, one is there twice
         again = open_tokenizer(f"server:{url}")
         between = len(asked(log))
         assert again.count_many(TEXTS[::-1]) == local.count_many(TEXTS[::-1])
@@ -119,7 +119,7 @@ def test_an_address_with_user_and_query_is_used_and_not_shown(
         assert KEY not in str(caught.value)
     headers = [line["headers"] for line in read_log(log)]
     assert all(sent["authorization"].startswith("Basic ") for sent in headers)
-    with pytest.raises(StudyError, match="would stand in every report") as caught:
+    with pytest.raises(StudyError, match="would be in every report") as caught:
         open_tokenizer(f"server:http://me:{KEY}@127.0.0.1:1/v1")
     assert KEY not in str(caught.value)
 
@@ -130,10 +130,10 @@ def test_a_server_that_hiccups_is_asked_again_and_one_that_is_gone_ends_the_coun
         assert ours.count("two words") == open_tokenizer("reference").count("two words")
     with pytest.raises(StudyError) as caught:
         ours.count("never counted before")
-    said = str(caught.value)
-    assert "does not answer (ConnectionRefusedError); see that it runs" in said
-    assert "run the same command again (what it counted is kept)" in said
-    assert "\n" not in said
+    message = str(caught.value)
+    assert "does not answer (ConnectionRefusedError); see that it runs" in message
+    assert "run the same command again (what it counted is kept)" in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_an_unknown_server_or_model_names_those_there_are(
         "server:mime": "no server of a model 'mime' (did you mean 'mine'?); models.yaml has",
         "server:reference-short": "(engine 'reference'); name its tokenizer as file:<its "
         "tokenizer.json>; its own is 'reference'",
-        "server:http://": "names no host",
-        "server:http://h:99999": "names no host, or a port that there is not",
+        "server:http://": "has no host, or no valid port",
+        "server:http://h:99999": "has no host, or no valid port",
         "server:http://127.0.0.1:1": "does not answer (ConnectionRefusedError)",
     }.items():
         with pytest.raises(StudyError) as caught:

@@ -33,10 +33,10 @@ from contextcliff_dagster_tests.support.files.log_files import (
 def refused(path: Path) -> str:
     with pytest.raises(ScoreFileError) as caught:
         read_log(path, LogOptions(open_tokenizer=small_tokenizer))
-    said = str(caught.value)
-    assert str(path) in said
-    assert "\n" not in said
-    return said
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    return message
 
 
 def members() -> dict[str, bytes]:

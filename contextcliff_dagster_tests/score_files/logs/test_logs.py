@@ -37,17 +37,17 @@ from contextcliff_dagster_tests.support.files.log_files import (
 
 
 def read(path: Path, **options: Any) -> ScoreRecords:
-    found = read_log(path, LogOptions(open_tokenizer=small_tokenizer, **options))
-    assert found is not None
-    return found
+    records = read_log(path, LogOptions(open_tokenizer=small_tokenizer, **options))
+    assert records is not None
+    return records
 
 
 def refused(path: Path, **options: Any) -> str:
     with pytest.raises(ScoreFileError) as caught:
         read_log(path, LogOptions(open_tokenizer=small_tokenizer, **options))
-    said = str(caught.value)
-    assert said.count("\n") == 0
-    return said
+    message = str(caught.value)
+    assert message.count("\n") == 0
+    return message
 
 
 def tokens(of: str) -> int:
@@ -88,10 +88,10 @@ def test_lengths_are_counted_where_asked_for_or_where_there_are_none(tmp_path: P
             {"tokenizer": "tiktoken:o200k_base"},
         ),
     ):
-        found = read(path, **options)
-        assert list(found.frame["length_tokens"]) == [tokens(s["input"]) for s in samples]
-        assert found.tokenizer == "tiktoken:o200k_base"
-        assert "of the whole prompt" in said(found)
+        records = read(path, **options)
+        assert list(records.frame["length_tokens"]) == [tokens(s["input"]) for s in samples]
+        assert records.tokenizer == "tiktoken:o200k_base"
+        assert "of the whole prompt" in said(records)
 
 
 def test_epochs_are_replicates_and_a_document_in_the_metadata_is_the_unit(tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_epochs_are_replicates_and_a_document_in_the_metadata_is_the_unit(tmp_pa
         for n in (1, 2, 3)
         for epoch in (1, 2)
     ]
-    found = read(write_inspect(tmp_path / "a.eval", samples), tokenizer="tiktoken:o200k_base")
-    assert found.frame["document_id"].nunique() == 1
-    assert found.frame["example_id"].nunique() == 3
-    assert sorted(found.frame["replicate"]) == [0, 0, 0, 1, 1, 1]
-    assert set(found.frame["length_tokens"]) == {tokens(page)}
-    assert "they repeat 3 examples" in said(found)
-    assert "whole prompt" not in said(found)
+    records = read(write_inspect(tmp_path / "a.eval", samples), tokenizer="tiktoken:o200k_base")
+    assert records.frame["document_id"].nunique() == 1
+    assert records.frame["example_id"].nunique() == 3
+    assert sorted(records.frame["replicate"]) == [0, 0, 0, 1, 1, 1]
+    assert set(records.frame["length_tokens"]) == {tokens(page)}
+    assert "they repeat 3 examples" in said(records)
+    assert "whole prompt" not in said(records)
 
 
 def test_a_question_over_another_text_is_no_repeat(tmp_path: Path) -> None:
@@ -127,11 +127,11 @@ def test_what_could_not_be_used_is_counted_in_one_line(tmp_path: Path) -> None:
     samples[0] |= {"error": {"message": "no"}, "scores": {}}
     samples[1]["scores"] = {"exact": {"value": float("nan")}}
     samples[2]["output"] = {"completion": "3"}
-    found = read(write_inspect(tmp_path / "a.eval", samples[3:] + samples[:3]))
-    assert len(found.frame) == 3
+    records = read(write_inspect(tmp_path / "a.eval", samples[3:] + samples[:3]))
+    assert len(records.frame) == 3
     assert (
         "a.eval is a log of inspect_ai: 3 of 6 answers used, left out: 1 with an error, "
-        "1 without a length, 1 without a score" in found.notes[0]
+        "1 without a length, 1 without a score" in records.notes[0]
     )
 
 
@@ -165,9 +165,9 @@ def test_a_run_that_failed_is_taken_only_if_asked(tmp_path: Path) -> None:
         sentence = refused(path)
         assert "a run that failed (TimeoutError)" in sentence
         assert "--partial" in sentence
-        found = read(path, partial=True)
-        assert len(found.frame) == 3
-        assert "failed (TimeoutError)" in said(found)
+        records = read(path, partial=True)
+        assert len(records.frame) == 3
+        assert "failed (TimeoutError)" in said(records)
     members = members_of(inspect_head(), samples)
     del members["header.json"]
     assert "has not ended" in refused(
@@ -181,14 +181,16 @@ def test_a_run_that_failed_is_taken_only_if_asked(tmp_path: Path) -> None:
 def test_samples_of_lm_eval_with_their_document_and_the_model_beside_them(tmp_path: Path) -> None:
     path = tmp_path / "samples_crates_2026-01-02T03-04-05.678901.jsonl"
     write_lines(path, [lm_eval_row(n) for n in range(1, 9)])
-    beside = tmp_path / "results_2026-01-02T03-04-05.678901.json"
-    beside.write_text('{"results": {"crates": {"alias": "crates"}}, "model_name": "org/m"}')
-    found = read(path)
-    assert (found.model, found.task, found.score_name) == ("org/m", "crates", "exact_match")
-    assert list(found.frame["length_tokens"]) == [tokens(text(n, 10 * n)) for n in range(1, 9)]
-    assert list(found.frame["score"]) == [1, 1, 1, 1, 0, 0, 0, 0]
-    assert found.notes == (f"{path.name} is a log of lm-evaluation-harness: 8 of 8 answers used.",)
-    assert "samples_*.jsonl" in refused(beside)
+    summary = tmp_path / "results_2026-01-02T03-04-05.678901.json"
+    summary.write_text('{"results": {"crates": {"alias": "crates"}}, "model_name": "org/m"}')
+    records = read(path)
+    assert (records.model, records.task, records.score_name) == ("org/m", "crates", "exact_match")
+    assert list(records.frame["length_tokens"]) == [tokens(text(n, 10 * n)) for n in range(1, 9)]
+    assert list(records.frame["score"]) == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert records.notes == (
+        f"{path.name} is a log of lm-evaluation-harness: 8 of 8 answers used.",
+    )
+    assert "samples_*.jsonl" in refused(summary)
 
 
 def test_filters_are_scores_of_their_own_and_not_repeats(tmp_path: Path) -> None:
@@ -210,9 +212,9 @@ def test_prompts_of_old_and_new_harnesses_where_no_document_is_told(tmp_path: Pa
         {"gen_args_0": {"arg_0": [chat], "arg_1": {}}},
     ):
         lines = [lm_eval_row(n, doc={"query": "?"}, arguments=arguments) for n in (1, 2)]
-        found = read(write_lines(tmp_path / "a.jsonl", lines))
-        assert set(found.frame["length_tokens"]) == {tokens("one two three")}
-        assert "of the whole prompt" in said(found)
+        records = read(write_lines(tmp_path / "a.jsonl", lines))
+        assert set(records.frame["length_tokens"]) == {tokens("one two three")}
+        assert "of the whole prompt" in said(records)
 
 
 def test_the_score_of_ruler_is_that_of_the_document_s_length(tmp_path: Path) -> None:
@@ -225,8 +227,8 @@ def test_the_score_of_ruler_is_that_of_the_document_s_length(tmp_path: Path) -> 
         )
         for n, length in enumerate((4_096, 8_192, 4_096), start=1)
     ]
-    found = read(write_lines(tmp_path / "a.jsonl", lines))
-    assert (found.score_name, list(found.frame["score"])) == ("ruler", [0.1, 0.2, 0.3])
+    records = read(write_lines(tmp_path / "a.jsonl", lines))
+    assert (records.score_name, list(records.frame["score"])) == ("ruler", [0.1, 0.2, 0.3])
 
 
 # HELMET
@@ -285,12 +287,12 @@ def test_predictions_of_longbench_are_scored_here_by_words(tmp_path: Path) -> No
             for n in range(1, 4)
         ],
     )  # fmt: skip
-    found = read(path)
-    assert (found.model, found.task, found.score_name) == ("some-model", "triviaqa", "f1")
-    assert list(found.frame["score"]) == [1, 1, 1]
-    assert list(found.frame["length_tokens"]) == [100, 200, 300]
-    assert "words in the log" in said(found)
-    assert "cuts prompts" in said(found)
+    records = read(path)
+    assert (records.model, records.task, records.score_name) == ("some-model", "triviaqa", "f1")
+    assert list(records.frame["score"]) == [1, 1, 1]
+    assert list(records.frame["length_tokens"]) == [100, 200, 300]
+    assert "words in the log" in said(records)
+    assert "cuts prompts" in said(records)
 
 
 def test_classes_of_longbench_are_looked_for_in_the_output(tmp_path: Path) -> None:
@@ -298,8 +300,8 @@ def test_classes_of_longbench_are_looked_for_in_the_output(tmp_path: Path) -> No
         {"pred": "It is a Food question", "answers": ["Food"], "all_classes": ["Food"], "length": n}
         for n in (10, 20)
     ]
-    found = read(write_lines(tmp_path / "trec.jsonl", rows))
-    assert (found.score_name, set(found.frame["score"])) == ("contained", {1.0})
+    records = read(write_lines(tmp_path / "trec.jsonl", rows))
+    assert (records.score_name, set(records.frame["score"])) == ("contained", {1.0})
 
 
 def test_longbench_2_needs_its_documents(tmp_path: Path) -> None:
@@ -313,11 +315,11 @@ def test_longbench_2_needs_its_documents(tmp_path: Path) -> None:
         ("data.jsonl", "\n".join(map(json.dumps, whole))),
     ):
         (tmp_path / name).write_text(content, encoding="utf-8")
-        found = read(path, documents=tmp_path / name)
-        assert (found.model, found.score_name, found.task) == ("some-model", "judge", None)
-        assert list(found.frame["length_tokens"]) == [tokens(row["context"]) for row in whole]
-        assert list(found.frame["score"]) == [1] * 5 + [0] * 3
-        assert "left out: 1 without a length" in said(found)
+        records = read(path, documents=tmp_path / name)
+        assert (records.model, records.score_name, records.task) == ("some-model", "judge", None)
+        assert list(records.frame["length_tokens"]) == [tokens(row["context"]) for row in whole]
+        assert list(records.frame["score"]) == [1] * 5 + [0] * 3
+        assert "left out: 1 without a length" in said(records)
     (tmp_path / "other.jsonl").write_text('{"_id": "x", "context": "y"}\n')
     assert "none of the log's documents" in refused(path, documents=tmp_path / "other.jsonl")
 

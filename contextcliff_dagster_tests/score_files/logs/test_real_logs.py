@@ -87,9 +87,9 @@ def run(tool: str, url: str, folder: Path) -> None:
 
 
 def read(path: Path, **options: Any) -> ScoreRecords:
-    found = read_log(path, LogOptions(open_tokenizer=small_tokenizer, **options))
-    assert found is not None
-    return found
+    records = read_log(path, LogOptions(open_tokenizer=small_tokenizer, **options))
+    assert records is not None
+    return records
 
 
 def expected(number: int) -> float:
@@ -139,14 +139,14 @@ def test_samples_of_lm_evaluation_harness(server: str, tmp_path: Path) -> None:
         read(path)
     with pytest.raises(ScoreFileError, match="no single answers"):
         read(results)
-    found = read(path, metric="exact_match,whole")
-    assert (found.model, found.task, len(found.frame)) == ("stub", "crates", len(QUESTIONS))
-    assert list(found.frame["length_tokens"]) == [
+    records = read(path, metric="exact_match,whole")
+    assert (records.model, records.task, len(records.frame)) == ("stub", "crates", len(QUESTIONS))
+    assert list(records.frame["length_tokens"]) == [
         small_tokenizer("").count(row["context"]) for row in QUESTIONS
     ]
-    assert list(found.frame["score"]) == [expected(row["id"]) for row in QUESTIONS]
+    assert list(records.frame["score"]) == [expected(row["id"]) for row in QUESTIONS]
     own = json.loads(results.read_text("utf-8"))["results"]["crates"]["exact_match,whole"]
-    assert np.isclose(found.frame["score"].mean(), own)
-    assert found.frame["document_id"].nunique() == len(QUESTIONS)
+    assert np.isclose(records.frame["score"].mean(), own)
+    assert records.frame["document_id"].nunique() == len(QUESTIONS)
     scored = read(path, own_score="em")
-    assert list(scored.frame["score"]) == list(found.frame["score"])
+    assert list(scored.frame["score"]) == list(records.frame["score"])

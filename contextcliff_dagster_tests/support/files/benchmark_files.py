@@ -29,7 +29,7 @@ def read(kind: str, path: Path, **options: Any) -> list[Entry]:
 
 
 def at(entry: Entry) -> str:
-    """The text from where the answer stands."""
+    """The text from where the answer is."""
     share = entry.example.metadata["evidence_position"]
     return entry.document.text[round(share * len(entry.document.text)) :]
 

@@ -12,7 +12,7 @@ WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
 def words(n: int, first: int = 0) -> list[str]:
-    """`n` words that stand nowhere else: the order of a text can be told from them."""
+    """`n` words that occur nowhere else: they show the order of a text."""
     return [f"{_NAMES[i % len(_NAMES)]}{first + i}" for i in range(n)]
 
 

@@ -20,7 +20,7 @@ def write(path: Path, content: str | bytes) -> Path:
 def library(folder: Path, documents: int = 40) -> Path:
     """Prose of many lengths under names with blanks and accents, nested, with a table of questions.
 
-    Each question asks for a number that stands in one document alone.
+    Each question asks for a number that occurs in one document alone.
     """
     rows = ["document,question,answers"]
     for number in range(documents):
@@ -36,7 +36,7 @@ def library(folder: Path, documents: int = 40) -> Path:
 
 
 def hostile(folder: Path) -> dict[str, str]:
-    """A folder in which little is what it seems, beside a secret; each file's fate by name."""
+    """A folder in which little is what it seems, next to a secret; each file's fate by name."""
     home = folder / "docs"
     good = prose("english", sentences=30)
     fates = {}

@@ -23,7 +23,7 @@ SCRIPTS = {
     "korean": ("항구에서 등불을 아침이 선장은 창문을 편지가 정원에 돌을 강물이 시장에서 "
                "저녁에 그림자 겨울의 다리를 도시는 길에서 빛이 물을 빵과 나무", " ", ". "),
 }  # fmt: skip
-"""By name: words, what stands between two, and what ends a sentence."""
+"""By name: words, what comes between two, and what ends a sentence."""
 
 
 def prose(script: str, *, sentences: int, seed: int = 0) -> str:

@@ -13,7 +13,7 @@ The options of each:
   the body but the texts) included;
 - ``echo``: tells the key that it was sent in all that it says of itself;
 - ``cut_to``: reads so many tokens of a prompt, whatever it says of its window;
-- ``metrics``: what it tells of each request beside the usage.
+- ``metrics``: what it reports of each request next to the usage.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class EchoingServer(UnreliableServer):
 
 
 def misbehave(what: str, said: str, writer: asyncio.StreamWriter) -> None:
-    """Tell ``said`` in one of the shapes that servers tell faults in."""
+    """Send ``said`` in one of the shapes that servers send errors in."""
     if what in STATUS:
         writer.write(wire.error(STATUS[what], said))
     elif what == "quota":

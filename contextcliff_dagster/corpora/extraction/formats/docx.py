@@ -19,7 +19,7 @@ _WORDS = "t"  # of runs, and of formulas
 def read(data: bytes, limits: Limits, notes: list[str]) -> str:
     """A line a paragraph, with tabs between the cells of a table; then footnotes and endnotes.
 
-    Text boxes stand where they are anchored. Left out: comments, headers and footers, and what is
+    Text boxes come where they are anchored. Left out: comments, headers and footers, and what is
     marked as deleted.
 
     Raises:

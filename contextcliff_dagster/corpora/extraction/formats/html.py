@@ -103,9 +103,9 @@ def text_of(data: bytes, notes: list[str], *, as_xml: bool = False) -> str:
 
     as_xml: read it as XML where it is well formed; there ``<script/>`` is closed, in HTML not.
     """
-    found = _DECLARED_XML.search(data[:1024]) or _DECLARED.search(data[:4096])
-    text = decoded(data, notes, found[1].decode() if found else None)
-    # NUL stands for nothing in HTML, and ends a text for a parser in C.
+    declared = _DECLARED_XML.search(data[:1024]) or _DECLARED.search(data[:4096])
+    text = decoded(data, notes, declared[1].decode() if declared else None)
+    # NUL means nothing in HTML, and ends a text for a parser in C.
     text = SURROGATE.sub("\ufffd", text.replace("\0", ""))
     if as_xml:
         lines = Lines()

@@ -9,7 +9,7 @@ _END_MARK_WITHIN = 8192
 
 
 def read(data: bytes, limits: Limits, notes: list[str]) -> str:
-    """Pages in order, parted by an empty line, each as its lines stand.
+    """Pages in order, separated by an empty line, each with its lines as they are.
 
     A hyphen at a line's end is kept, with the line end behind it, as it is printed.
 
@@ -19,7 +19,7 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
     import pypdfium2
 
     if b"%%EOF" not in data.rstrip(b"\0\r\n\t ")[-_END_MARK_WITHIN:]:
-        # PDFium would mend it and give the pages that are there, silently fewer.
+        # PDFium would repair it and silently give fewer pages.
         raise RefusedError("is cut off: the end mark of a PDF is missing")
     try:
         document = pypdfium2.PdfDocument(data)

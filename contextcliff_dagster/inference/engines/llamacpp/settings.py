@@ -37,7 +37,7 @@ def kv_types(entry: ModelEntry) -> tuple[str, str]:
 def rope_settings(entry: ModelEntry) -> dict[str, str | int | float]:
     """Parameter of llama.cpp -> value; empty where the GGUF's own RoPE is kept.
 
-    ``rope_scaling`` speaks as Hugging Face configurations do: ``rope_type`` (default, linear,
+    ``rope_scaling`` has the keys of Hugging Face configurations: ``rope_type`` (default, linear,
     yarn), ``factor``, ``rope_theta``, ``original_max_position_embeddings``, ``attention_factor``,
     ``beta_fast``, ``beta_slow``.
 

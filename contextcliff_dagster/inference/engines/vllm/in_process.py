@@ -1,4 +1,4 @@
-"""vLLM in this process: every answer comes out, and is kept, as soon as it is there.
+"""vLLM in this process: every answer is kept as soon as it is complete.
 
 The prompt is rendered and tokenised here, by the model's own tokenizer and chat template, and goes
 to vLLM as token ids. So the count is exact, and what does not fit is known before it is sent: vLLM

@@ -149,7 +149,7 @@ def test_a_refused_request_is_recorded_and_not_sent_again_in_this_run(tmp_path: 
 @pytest.mark.parametrize(
     ("fault", "quirks"),
     [
-        ("400_a_quote", {}),  # the parameter's name stands in what is quoted of the prompt
+        ("400_a_quote", {}),  # the parameter's name is in the quoted prompt
         ("400_temperature", {"temperature": "omit"}),  # what it asks for is set already
         ("400_unfinished", {}),
     ],

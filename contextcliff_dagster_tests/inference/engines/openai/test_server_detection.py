@@ -135,11 +135,11 @@ def plainly(**more: Any) -> dict[str, Any]:
 def test_a_server_is_known_by_what_it_answers_at_its_own_paths(kind: str, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     with dialect_server(kind, log=log) as url:
-        found = identity(url)
+        server_identity = identity(url)
         requests = [line["path"] for line in read_log(log)]
-        assert identity(url).hash == found.hash
-    assert found.fields == plainly(**TOLD[kind])
-    assert found.window_tokens == 4096
+        assert identity(url).hash == server_identity.hash
+    assert server_identity.fields == plainly(**TOLD[kind])
+    assert server_identity.window_tokens == 4096
     probed = [path for path in requests[1:] if path not in ("/tokenize", "/apply-template")]
     assert requests[0] == "/v1/models"
     assert [path for path in probed if path != "/api/extra/tokencount"] == PROBED[kind]
@@ -150,12 +150,12 @@ def test_a_plain_endpoint_keeps_the_identity_that_it_always_had(tmp_path: Path) 
     log = tmp_path / "log.jsonl"
     with dialect_server("plain", log=log) as url:
         entry = openai_entry(url, model_id="served")
-        found = with_engine(entry, who)
-        assert found.fields == {"engine": "openai", "model_id": "served", "endpoint": url}
+        returned = with_engine(entry, who)
+        assert returned.fields == {"engine": "openai", "model_id": "served", "endpoint": url}
         assert len(read_log(log)) <= 5
         asked = len(read_log(log))
         quiet = openai_entry(url, model_id="served", quirks={"probes": "omit"})
-        assert with_engine(quiet, who).hash == found.hash
+        assert with_engine(quiet, who).hash == returned.hash
         assert len(read_log(log)) == asked + 1, "only the list of models is asked for"
 
 
@@ -177,8 +177,8 @@ def test_a_server_that_does_not_say_what_it_is_is_no_plain_one(fault: str) -> No
     with dialect_server("vllm", faults={"/props": [fault, "always"]}) as url:
         with pytest.raises(EngineError, match=r"what kind.*probes: omit.* in models\.yaml"):
             identity(url)
-        found = identity(url, quirks={"probes": "omit"})
-    assert "server_software" not in found.fields
+        server_identity = identity(url, quirks={"probes": "omit"})
+    assert "server_software" not in server_identity.fields
 
 
 @pytest.mark.parametrize(
@@ -354,16 +354,16 @@ def test_the_wait_that_the_server_tells_is_kept_apart(
 def test_our_own_server_needs_no_settings(tmp_path: Path) -> None:
     sample = LedgerSample(1, 3)
     with reference_server() as url:
-        found = with_engine(openai_entry(url), who)
+        returned = with_engine(openai_entry(url), who)
         summary, rows = measured(tmp_path, url, sample)
-    assert set(found.fields) == {
+    assert set(returned.fields) == {
         "engine",
         "model_id",
         "endpoint",
         "server_max_model_len",
         "server_meta",
     }
-    assert found.window_tokens == 8192
+    assert returned.window_tokens == 8192
     assert (summary.answered, summary.unchecked_truncation) == (3, 0)
     assert all(row["own_prompt_tokens"] == row["prompt_tokens"] for row in rows)
 

@@ -39,7 +39,7 @@ def test_a_level_two_distance_is_the_tokens_from_the_first_place_to_the_second(
     counted = len(tiktoken_encoding("o200k_base").encode_ordinary(SOURCE[start:end]))
     assert row["inter_evidence_tokens"] == counted > 2_000
     assert row["level"] == 2
-    assert row["evidence_position"] == 0.0  # the answer stands where the constant is assigned
+    assert row["evidence_position"] == 0.0  # the answer is where the constant is assigned
     assert row_example(row).metadata["inter_evidence_tokens"] == counted
 
 
