@@ -129,7 +129,7 @@ def estimate_sentence(prepared: Prepared) -> str:
         left = sum(line.calls - line.cached - line.overflow for line in own)
         cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in own)) else ""
         part = f"the control {name}" if name in controls else name
-        if part == "the control oracle" and not any(line.calls for line in own):
+        if name == "oracle" and name in controls and not any(line.calls for line in own):
             none = "none gives the position of its evidence"
             sentences.append(f"The control oracle has no example: {none}.")
         else:

@@ -80,7 +80,7 @@ def loads(content: bytes) -> Any:
         return orjson.loads(content.removeprefix(BOM))
     except orjson.JSONDecodeError:
         try:
-            return json.loads(content)
+            return json.loads(content.decode("utf-8-sig"))
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
 

@@ -57,7 +57,7 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
     Without a shared example the two are compared unpaired.
 
     Raises:
-        ContextCliffError: records that cannot be analysed (see `units.clean_records`).
+        ContextCliffError: records that cannot be analysed (see `records.samples.clean_records`).
     """
     import pandas as pd
 

@@ -68,8 +68,10 @@ def _nothing_measured(store: Store, study: Study) -> StudyError:
 def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
     """The report as it is in a store that cannot be written."""
     folder = store.study_dir(study.name)
-    kinds = ("profiles", "results")  # of the length profile, and of every other experiment
-    campaigns = sorted({path.name for kind in kinds for path in (folder / kind).glob("*")})
+    profiled, others = (
+        {path.name for path in (folder / kind).glob("*")} for kind in ("profiles", "results")
+    )
+    campaigns = [*sorted(others - profiled), *sorted(profiled)]
     if not campaigns:
         raise _nothing_measured(store, study)
     name = campaign or campaigns[-1]

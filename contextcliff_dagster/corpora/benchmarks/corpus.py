@@ -188,7 +188,7 @@ class BenchmarkCorpus(StreamedCorpus):
             EVIDENCE_CHARACTERS: sorted(first) if len(first) > 1 else None,
         }
         metadata = {
-            **{key: value for key, value in asked.more.items() if value},
+            **{key: value for key, value in asked.more.items() if value != ""},
             "answer_type": kind or answer_type(answers),
             "source": asked.source or self.name,
             **{key: value for key, value in known.items() if value is not None},

@@ -6,6 +6,9 @@ from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 
+_RULES = 1
+"""Raised whenever a change to this package can change a text."""
+
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
 """What a file can be read as."""
 
@@ -76,7 +79,3 @@ def extractor_version() -> dict[str, str]:
     """Name -> version of everything that decides a file's text; for fingerprints."""
     libraries = ("pypdfium2", "lxml", "chardetng-py")
     return {"extraction": str(_RULES), **{name: version(name) for name in libraries}}
-
-
-_RULES = 1
-"""Raised whenever a change to this package can change a text."""

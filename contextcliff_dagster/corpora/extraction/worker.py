@@ -33,8 +33,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # reading needs no writing
     if settings["limit_address_space"]:
         pages = int(Path("/proc/self/statm").read_bytes().split()[0])  # that it takes now
-        most = pages * resource.getpagesize() + int(limits.memory_mb * 1e6)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        most_bytes = pages * resource.getpagesize() + int(limits.memory_mb * 1e6)
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     # Parsers print: from here on, into nowhere.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -43,10 +43,10 @@ def main() -> None:
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
             # The kernel ends this process (SIGXCPU) when it has taken so much from now on.
-            most = math.ceil(min(time.process_time() + limits.seconds, 1e9))
+            most_seconds = math.ceil(min(time.process_time() + limits.seconds, 1e9))
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             with suppress(ValueError):  # the hard limit is lower already
-                resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+                resource.setrlimit(resource.RLIMIT_CPU, (most_seconds, hard))
             if not _answer(bytes.fromhex(line.decode()), limits, answers):
                 os._exit(0)
 

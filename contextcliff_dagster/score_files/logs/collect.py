@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 _NO_LENGTH = "without a length"
 _NO_SCORE = "without a score"
 _MANY_LEFT_OUT = 0.05
+_OBJECTS = ("error", "variant", "example", "document", "digest", "of_prompt")
 _NUMBERS = ("length", "prompt_tokens", "completion_tokens", "em", "f1", "contained")
-_COLUMNS = ("error", "variant", "example", "document", "digest", "of_prompt", *_NUMBERS)
 
 
 def collect(log: Log, options: LogOptions) -> ScoreRecords:
@@ -32,13 +34,16 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
         ScoreFileError: the log cannot be read, has several scores and none is chosen, or nothing
             in it can be used.
     """
+    import pandas as pd
+
     lengths = Lengths(options)
     table, scores = _tables(log, options, lengths)
     name, scored_here, values = _chosen(log, options, table, scores)
     if options.documents is not None:
         known = lengths.of_documents(options.documents, set(table["example"].dropna()))
         pairs = [known.get(example, (None, np.nan)) for example in table["example"]]
-        table["document"], table["length"] = zip(*pairs, strict=True)
+        table["document"] = pd.Series([document for document, _ in pairs], dtype=object)
+        table["length"] = np.array([length for _, length in pairs], dtype=np.float64)
     seen = np.ones(len(table), dtype=bool)
     if table["variant"].nunique() > 1:  # a filter's rows score the answers of the others again
         wanted = table["variant"].iloc[0] if scored_here else name.partition(",")[2]
@@ -69,31 +74,39 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
 
 
 def _tables(log: Log, options: LogOptions, lengths: Lengths) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row an answer of `_COLUMNS`, and of the log's own scores; texts are let go one by one."""
+    """A row an answer, and of the log's own scores; texts are let go one by one."""
     import pandas as pd
 
-    rows, scores = [], []
-    for answer in log.answers:
+    objects: list[list[Any]] = [[] for _ in _OBJECTS]
+    numbers = [array("d") for _ in _NUMBERS]  # a third of the memory that lists of floats take
+    scores: dict[str, array[float]] = {}
+    for row, answer in enumerate(log.answers):
         text = None if answer.text is None else digest(answer.text)
-        rows.append(
-            (
-                answer.error or "",
-                answer.variant,
-                answer.example,
-                answer.document or text,
-                text,
-                answer.of_prompt and answer.document is None and text is not None,
-                None if answer.error else lengths.of(answer, text),
-                answer.prompt_tokens,
-                answer.completion_tokens,
-                *_scored_here(answer, options),
-            )
-        )
-        scores.append(answer.scores)
-    if not rows:
+        of_prompt = answer.of_prompt and answer.document is None and text is not None
+        document = answer.document or text
+        named = (answer.error or "", answer.variant, answer.example, document, text, of_prompt)
+        length = None if answer.error else lengths.of(answer, text)
+        tokens = (length, answer.prompt_tokens, answer.completion_tokens)
+        for column, value in zip(objects, named, strict=True):
+            column.append(value)
+        for values, number in zip(numbers, (*tokens, *_scored_here(answer, options)), strict=True):
+            values.append(np.nan if number is None else number)
+        for name, score in answer.scores.items():
+            values = scores.setdefault(name, array("d"))
+            values.extend(repeat(np.nan, row - len(values)))
+            values.append(score)
+    if not (rows := len(objects[0])):
         raise ScoreFileError(f"{log.path} holds no answers: it is an empty log of {log.tool}.")
-    table = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)
-    return table.astype(dict.fromkeys(_NUMBERS, float)), pd.DataFrame(scores, dtype=float)
+    for values in scores.values():
+        values.extend(repeat(np.nan, rows - len(values)))
+    table = {
+        name: pd.Series(values, dtype=object)
+        for name, values in zip(_OBJECTS, objects, strict=True)
+    }
+    return (
+        pd.DataFrame({**table, **dict(zip(_NUMBERS, map(np.array, numbers), strict=True))}),
+        pd.DataFrame({name: np.array(values) for name, values in scores.items()}),
+    )
 
 
 def _scored_here(answer: Answer, options: LogOptions) -> tuple[float, float, float]:

@@ -39,13 +39,12 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 def _main_part(packed: Packed) -> str:
     if _USUAL in packed.names:
         return _USUAL
-    related = packed.elements(_RELATIONS, "Relationship") if _RELATIONS in packed.names else []
-    for _, attributes in related:
-        if attributes.get("Type", "").endswith("/officeDocument"):
-            target = attributes.get("Target", "").lstrip("/")
-            if target in packed.names:
-                return target
-            break
+    if _RELATIONS in packed.names:
+        for kind, target in packed.attributes(_RELATIONS, "Relationship", "Type", "Target"):
+            if kind.endswith("/officeDocument"):
+                if (main := target.lstrip("/")) in packed.names:
+                    return main
+                break
     raise RefusedError(f"is incomplete: {_USUAL} is missing in it")
 
 

@@ -6,7 +6,7 @@ import posixpath
 from urllib.parse import unquote
 
 from contextcliff_dagster.corpora.extraction.formats.html import text_of
-from contextcliff_dagster.corpora.extraction.formats.xml import Packed
+from contextcliff_dagster.corpora.extraction.formats.xml import Packed, parse_xml
 from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 _CONTAINER = "META-INF/container.xml"
@@ -21,17 +21,17 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
         RefusedError: it is encrypted, damaged, has no page, or unpacks to too much.
     """
     packed = Packed(data, limits)
-    packages = packed.elements(_CONTAINER, "rootfile")
+    packages = packed.attributes(_CONTAINER, "rootfile", "full-path")
     if not packages:
         raise RefusedError(f"is incomplete: {_CONTAINER} names no package")
-    pages = _spine(packed, packages[0][1].get("full-path", ""))
+    pages = _spine(packed, packages[0][0])
     if not pages:
         raise RefusedError("is incomplete: its spine names no page")
-    # Fonts may well be encrypted, which does not concern the text.
-    names = [_ENCRYPTION] if _ENCRYPTION in packed.names else []
-    encrypted = [one for name in names for _, one in packed.elements(name, "CipherReference")]
-    if {_within("", one.get("URI", "")) for one in encrypted} & set(pages):
-        raise RefusedError("is encrypted")
+    if _ENCRYPTION in packed.names:
+        encrypted = packed.attributes(_ENCRYPTION, "CipherReference", "URI")
+        # Fonts may well be encrypted, which does not concern the text.
+        if {_within("", uri) for (uri,) in encrypted} & set(pages):
+            raise RefusedError("is encrypted")
     of_pages: list[str] = []
     texts = [text_of(packed.member(page), of_pages, as_xml=True).strip("\n") for page in pages]
     notes.extend(dict.fromkeys(of_pages))
@@ -42,11 +42,14 @@ def _spine(packed: Packed, package: str) -> list[str]:
     """Names of the spine's pages in the archive."""
     items: dict[str, str] = {}
     order: list[str] = []
-    for tag, attributes in packed.elements(package, "item", "itemref"):
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
         if tag == "itemref":
             order.append(attributes.get("idref", ""))
-        elif attributes.get("media-type") in _PAGES:
+        elif tag == "item" and attributes.get("media-type") in _PAGES:
             items[attributes.get("id", "")] = attributes.get("href", "")
+
+    parse_xml(packed.member(package), package, start)
     base = posixpath.dirname(package)
     return [_within(base, items[name]) for name in order if name in items]
 

@@ -99,17 +99,17 @@ class Packed:
         self._left -= len(data)
         return data
 
-    def elements(self, name: str, *tags: str) -> list[tuple[str, dict[str, str]]]:
-        """Tag and attributes of all elements of these tags in an XML member, in their order.
+    def attributes(self, name: str, tag: str, *wanted: str) -> list[list[str]]:
+        """The ``wanted`` attributes of each ``tag`` in an XML member, in order; "" where missing.
 
         Raises:
             RefusedError: as :meth:`member` and :func:`parse_xml`.
         """
-        elements: list[tuple[str, dict[str, str]]] = []
+        values: list[list[str]] = []
 
-        def start(tag: str, attributes: dict[str, str]) -> None:
-            if tag in tags:
-                elements.append((tag, attributes))
+        def start(element: str, attributes: dict[str, str]) -> None:
+            if element == tag:
+                values.append([attributes.get(one, "") for one in wanted])
 
         parse_xml(self.member(name), name, start)
-        return elements
+        return values
