@@ -8,8 +8,8 @@ ARGS   ?=
 SLOW   ?=
 NIGHTLY ?=
 COVERAGE ?=
-# One worker more than cores: some tests wait for processes of their own.
-JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# Two workers more than cores: some tests wait for processes of their own.
+JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 # uv, taken from PyPI through pip: 13 s for a cold install where pip took 144 s (two busy cores).
 # Bytecode is compiled, as pip does it: without, every process compiles what it imports where Python
 # may not write caches, which cost twice the CPU.
