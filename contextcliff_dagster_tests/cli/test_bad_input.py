@@ -79,6 +79,7 @@ def _endpoint(folder: Path, url: str) -> dict[str, str]:
     return {"CONTEXTCLIFF_MODELS": str(path), "OUR_TEST_KEY": "sk-very-secret"}
 
 
+@pytest.mark.slow(reason="a process that measures")
 def test_an_endpoint_that_nobody_serves(tmp_path: Path) -> None:
     env = _endpoint(tmp_path, "http://127.0.0.1:9/v1")
     ended = run("profile", "quick", "--model", "mine", env=env)

@@ -208,6 +208,7 @@ def test_most_of_a_result_may_be_null_or_extreme() -> None:
 
 @given(lacking(), lacking())
 @settings(max_examples=200, deadline=None)
+@pytest.mark.slow(reason="a report of every example")
 def test_words_never_fail_and_never_print_a_raw_null(
     one: dict[str, Any], two: dict[str, Any]
 ) -> None:

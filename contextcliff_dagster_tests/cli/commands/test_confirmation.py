@@ -36,6 +36,7 @@ def priced_at(folder: Path, url: str) -> dict[str, str]:
     return {"CONTEXTCLIFF_MODELS": str(path)}
 
 
+@pytest.mark.slow(reason="a process that measures")
 def test_without_a_terminal_it_refuses_and_names_the_flag(priced: dict[str, str]) -> None:
     assert_one_sentence(run(*TWO, env=priced), "--yes", "--budget", "$")
 

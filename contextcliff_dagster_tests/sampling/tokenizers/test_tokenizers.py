@@ -101,6 +101,7 @@ def test_texts_without_a_break_do_not_blow_up() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(given_texts=st.lists(texts, min_size=1, max_size=4))
+@pytest.mark.slow(reason="loads vocabularies twice")
 def test_tokenizer_json_counts_are_those_of_hugging_face(
     folder: Path, kind: str, given_texts: list[str]
 ) -> None:
