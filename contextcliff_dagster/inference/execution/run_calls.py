@@ -15,6 +15,7 @@ from typing import Any
 from contextcliff_dagster.contracts import BudgetError, ContextCliffError, EngineError
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
+from contextcliff_dagster.inference.execution.interrupts import deferred_interrupts
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
@@ -58,13 +59,15 @@ def run_calls(
             on_bin(runner.ended_bins.get())
 
     try:
-        while not future.done():
-            wait([future], timeout=_POLL_S)
+        with deferred_interrupts() as raise_interrupt:
+            while not future.done():
+                wait([future], timeout=_POLL_S)
+                report()
+                raise_interrupt()
+                if not halted and not future.done() and control.stop_requested:
+                    session.loop.call_soon_threadsafe(runner.halt, True)
+                    halted = True
             report()
-            if not halted and not future.done() and control.stop_requested:
-                session.loop.call_soon_threadsafe(runner.halt, True)
-                halted = True
-        report()
     except BaseException:
         # Ctrl-C (or an error of a callback): end cleanly first. A second Ctrl-C gives up the rest
         # at once.

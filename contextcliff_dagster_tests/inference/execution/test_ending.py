@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -83,6 +84,27 @@ def test_a_stop_that_was_requested_before_the_first_call_sends_none(ledger: Ledg
     summary = run(ledger, should_stop=lambda: True)
     assert (summary.stopped, summary.sent) == (True, 0)
     assert ledger.stats()["attempts"] == 0
+
+
+class Dropped:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_in_a_destructor_is_not_lost(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_until_halted(monkeypatch, lambda model, prompt: True)
+    before = signal.getsignal(signal.SIGINT)
+    interrupts = [Dropped()]
+
+    def drop(progress: Progress) -> None:
+        interrupts.clear()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(ledger, on_progress=drop)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert ledger.orphans() == []
 
 
 def test_a_fault_of_the_callers_callback_ends_the_run_cleanly(ledger: Ledger) -> None:
