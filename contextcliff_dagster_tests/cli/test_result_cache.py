@@ -36,6 +36,7 @@ def files(store: Path) -> set[str]:
     }
 
 
+@pytest.mark.slow(reason="a process that measures")
 def test_a_second_run_prints_the_same_and_needs_no_dagster(finished: tuple[Path, str]) -> None:
     store, said = finished
     runs = store / "dagster_home"

@@ -39,7 +39,8 @@ def crash(server: PostgresServer, times: int, acknowledged: list[Path]) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("crashes", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow(reason="restarts a server after each crash")
+@pytest.mark.parametrize("crashes", [3, 50])
 def test_what_was_acknowledged_outlives_crashes_of_the_server(
     crashes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

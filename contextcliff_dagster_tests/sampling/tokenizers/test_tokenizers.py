@@ -202,6 +202,7 @@ def test_counting_needs_neither_network_nor_cache(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow(reason="loads every vocabulary")
 def test_fingerprints_tell_vocabularies_apart(folder: Path) -> None:
     prints = {OPENED[kind][0].fingerprint for kind in KINDS}
     prints |= {encoding(name)[0].fingerprint for name in RANKS_SHA256}
