@@ -1,4 +1,4 @@
-"""Results are read as they were written, whoever wrote them, or refused with a sentence."""
+"""Results are read as they were written, by any version, or refused with a sentence."""
 
 from __future__ import annotations
 
