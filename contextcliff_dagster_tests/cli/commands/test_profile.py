@@ -127,6 +127,6 @@ def test_ones_own_file_is_one_option_away(tmp_path: Path) -> None:
     study = next(word for word in ended.out.split() if "/report/" in word).split("/report/")[0]
     name = Path(study).name
     assert name.startswith("data-own-")
-    again = run("report", name)
+    again = call("report", name)
     assert again.code == 0, again.err
     assert "FAILURE RISK REPORT" in again.out

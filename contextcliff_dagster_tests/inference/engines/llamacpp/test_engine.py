@@ -109,7 +109,7 @@ def test_a_prompt_beyond_the_window_is_refused_and_never_cut() -> None:
     with_engine(work, window_tokens=256)
 
 
-@pytest.mark.slow(reason="18 calls of a real model")
+@pytest.mark.slow(reason="12 calls of a real model")
 def test_a_completion_goes_on_where_the_text_ends() -> None:
     documents = source_documents(4, (400, 700))
 
