@@ -108,8 +108,8 @@ def test_the_plans_own_line_in_small(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_plans_own_line_as_written(tmp_path: Path) -> None:
-    with served("reference-long") as url:
-        env = models_yaml(tmp_path, url, "Qwen2.5-7B", "reference-long")
+    with served("reference-short") as url:
+        env = models_yaml(tmp_path, url, "Qwen2.5-7B", "reference-short")
         ended = run(*"profile --model Qwen2.5-7B --task multi_hop_qa".split(), env=env, timeout=500)
     assert ended.code == 0, ended.err
     assert "FAILURE RISK REPORT" in ended.out
