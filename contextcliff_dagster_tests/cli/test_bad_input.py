@@ -147,7 +147,6 @@ def _mounted(folder: Path, options: str) -> Iterator[Path]:
     "size",
     [
         "200k",
-        pytest.param("800k", marks=pytest.mark.slow),
         pytest.param("1600k", marks=pytest.mark.slow),
         "2m",
     ],

@@ -133,16 +133,3 @@ def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
     assert Path(where).is_relative_to(site)
     assert "reference" in studies
     assert (site / "contextcliff_dagster" / "dagster.yaml").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "command",
-    ["dg check defs", "dg list defs", "dagster definitions validate"],
-)
-def test_dagsters_own_commands_load_the_definitions(command: str) -> None:
-    program, *arguments = command.split()
-    path = Path(sys.executable).parent / program
-    if not path.exists():
-        pytest.skip(f"needs {program}, of the dev extra: make install-dev")
-    run(path, *arguments, cwd=ROOT)

@@ -89,13 +89,6 @@ def test_ctrl_c_ends_cleanly_and_the_next_run_pays_only_the_rest(tmp_path: Path)
     assert "Nothing new to measure: all 20 calls are in the ledger." in third.out
 
 
-@pytest.mark.slow(reason="a process that measures")
-def test_off_a_terminal_a_good_run_says_nothing_on_stderr() -> None:
-    ended = run("profile", "quick", "--samples-per-bin", "2", "--model", "reference-short")
-    assert (ended.code, ended.err) == (0, "")
-    assert "FAILURE RISK REPORT" in ended.out
-
-
 def test_the_plans_own_line_in_small(tmp_path: Path) -> None:
     with served("reference-long") as url:
         env = models_yaml(tmp_path, url, "Qwen2.5-7B", "reference-long")
@@ -111,7 +104,8 @@ def test_the_plans_own_line_as_written(tmp_path: Path) -> None:
     with served("reference-short") as url:
         env = models_yaml(tmp_path, url, "Qwen2.5-7B", "reference-short")
         ended = run(*"profile --model Qwen2.5-7B --task multi_hop_qa".split(), env=env, timeout=500)
-    assert ended.code == 0, ended.err
+    # Off a terminal a good run writes nothing to stderr.
+    assert (ended.code, ended.err) == (0, "")
     assert "FAILURE RISK REPORT" in ended.out
     assert "Qwen2.5-7B" in ended.out
 
