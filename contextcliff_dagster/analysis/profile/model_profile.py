@@ -23,6 +23,7 @@ from contextcliff_dagster.analysis.confounds.evidence_position import (
     evidence_sentence,
 )
 from contextcliff_dagster.analysis.confounds.levels import compare_levels
+from contextcliff_dagster.analysis.confounds.measuring_time import time_warnings
 from contextcliff_dagster.analysis.curves.fitted_curve import curve_band, fitted_mean
 from contextcliff_dagster.analysis.latency.bin_latency import canaries_of, slow_bins_warning
 from contextcliff_dagster.analysis.latency.joint_cap import (
@@ -124,6 +125,7 @@ def profile_model(
         evidence_sentence(by_position, settings.confidence),
         evidence_sentence(by_distance, settings.confidence),
         *data_warnings(sample, rows, finding, cap, context),
+        *time_warnings(sample, settings),
         *definition_warnings,
         *slow_warnings,
         variance_sentence(scatter),

@@ -145,6 +145,8 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     texts = {name: _ranked(records, name) for name in _TEXTS}
     texts |= categories_of(records)
     numbers = {name: _number(records[name]) for name in _NUMBERS if name in records.columns}
+    if "finished_at" in records.columns:
+        numbers["finished_s"] = _seconds(records["finished_at"])
     warnings = []
     if unusable := int(np.isnan(numbers["length_tokens"]).sum()):
         warnings.append(f"{unusable} records have no length and are left out.")
@@ -188,7 +190,7 @@ _TEXTS = ("document_id", "example_id", "bin", "failure")
 _NUMBERS = (
     "length_tokens", "score", "replicate", "failed", "em", "f1", "contained", "ttft_ms",
     "duration_ms", "queue_ms", "loop_lag_ms", "prompt_tokens", "scaffold_tokens",
-    "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd", *EVIDENCE,
+    "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd", "finished_s", *EVIDENCE,
 )  # fmt: skip
 _ORDER = (
     "length_tokens", "document_id", "example_id", "replicate", "score", "failure", "ttft_ms",
@@ -201,6 +203,15 @@ def _number(column: pd.Series[Any]) -> Floats:
 
     values: Floats = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     return values if np.isfinite(values).all() else np.where(np.isfinite(values), values, np.nan)
+
+
+def _seconds(column: pd.Series[Any]) -> Floats:
+    """Moments as seconds since 1970; NaN where there is none."""
+    import pandas as pd
+
+    moments = pd.to_datetime(column, utc=True, errors="coerce")
+    seconds = (moments - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
+    return np.asarray(seconds, dtype=np.float64)
 
 
 def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:

@@ -1,0 +1,106 @@
+"""Whether time passes for length: the order of the answers, bins measured apart, and drift.
+
+A server's load, a deployment or a bad spell changes scores and times. Where answers come in order
+of length that looks like an effect of length, and no test of the scores alone can tell the two
+apart; so the order itself is looked at, and what changed over time at equal length.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.statistics.cusum import find_change
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.records.samples import Sample
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+
+LEAST_ANSWERS = 20
+IN_ORDER = 0.5
+"""Rank correlation of length and time from which on they cannot be told apart."""
+APART = 5
+"""Least answers of a bin that is said to have been measured apart."""
+DRIFT_ALPHA = 0.01
+_MOST_UNITS, _PERMUTATIONS = 1_000, 199
+
+
+def time_warnings(sample: Sample, settings: AnalysisSettings) -> list[str]:
+    """Sentences on the order of measuring; none where times are unknown."""
+    calls = sample.calls
+    timed = calls[calls["answered"] & calls["finished_s"].notna()]
+    if len(timed) < LEAST_ANSWERS or timed["finished_s"].nunique() < LEAST_ANSWERS:
+        return []
+    rho = timed["length_tokens"].rank().corr(timed["finished_s"].rank())
+    if abs(rho) >= IN_ORDER:
+        return [
+            f"The answers came in order of length (rank correlation with time {rho:.2f}): whatever "
+            "changed over the run, such as the server's load, would look like an effect of length."
+        ]
+    sentences = [_apart(sample, timed), _drift(timed, settings)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _apart(sample: Sample, timed: pd.DataFrame) -> str | None:
+    """Bins with nine in ten answers later, or earlier, than three quarters of the others."""
+    bins = timed["bin_index"].to_numpy(np.int64)
+    at = timed["finished_s"].to_numpy(np.float64)
+    apart = []
+    for index, of in enumerate(sample.bins):
+        mine, others = at[bins == index], at[bins != index]
+        if len(mine) < APART or len(others) < APART:
+            continue
+        early, late = np.quantile(others, (0.25, 0.75))
+        first, last = np.quantile(mine, (0.1, 0.9))
+        if first > late or last < early:
+            apart.append(of.bin)
+    if not apart:
+        return None
+    return (
+        f"{', '.join(apart)} were measured at another time than the other lengths: a difference "
+        "may be one of time."
+    )
+
+
+def _drift(timed: pd.DataFrame, settings: AnalysisSettings) -> str | None:
+    """Whether scores changed over time at equal length: a permutation test over all moments."""
+    at, off, score = _in_time(timed)
+    change = find_change(off, min(settings.permutations, _PERMUTATIONS), settings.seed)
+    if change is None or change.p_value > DRIFT_ALPHA:
+        return None
+    before, after = score[: change.place].mean(), score[change.place :].mean()
+    moment = datetime.fromtimestamp(at[change.place], UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return (
+        f"Scores changed over the run at equal length (p = {change.p_value:.3f}): mean "
+        f"{before:.2f} until {moment}, {after:.2f} afterwards. Something other than length changed."
+    )
+
+
+def _in_time(timed: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
+    """Time, score less its bin's mean, and score of each document, in order of time.
+
+    More than 1,000 documents are summed with those that follow.
+    """
+    score = timed["score"].to_numpy(np.float64)
+    bins = timed["bin_index"].to_numpy(np.int64) + 1
+    mean = np.bincount(bins, score) / np.maximum(np.bincount(bins), 1)
+    names = timed["document_id"].cat.codes.to_numpy(np.int64)
+    nameless = timed["document_id"].to_numpy() == ""
+    unit = np.where(nameless, names.max() + 1 + np.arange(len(names)), names)
+    at, off, score = _means(unit, timed["finished_s"], score - mean[bins], score)
+    order = np.argsort(at, kind="stable")
+    at, off, score = at[order], off[order], score[order]
+    if len(at) > _MOST_UNITS:
+        at, off, score = _means(np.arange(len(at)) * _MOST_UNITS // len(at), at, off, score)
+    return at, off, score
+
+
+def _means(unit: Ints, *columns: Floats | pd.Series[float]) -> list[Floats]:
+    _, index = np.unique(unit, return_inverse=True)
+    count = np.bincount(index)
+    return [np.bincount(index, column) / count for column in columns]
