@@ -155,6 +155,11 @@ class CallsSection(Section):
     deadline_s: float | None = Field(
         default=None, gt=0, description="Seconds after which one run sends nothing more"
     )
+    order: Literal["blocks", "by_length"] = Field(
+        default="blocks",
+        description="blocks: a document of every bin in turn, so that what drifts in time is no "
+        "effect of length; by_length: bin after bin, so that each is finished early",
+    )
 
 
 class RegressionSection(Section):

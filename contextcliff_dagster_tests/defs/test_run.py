@@ -24,7 +24,7 @@ from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.held_calls import hold_until_halted
-from contextcliff_dagster_tests.support.tiny_study import prompts_of
+from contextcliff_dagster_tests.support.tiny_study import bin_after_bin, prompts_of
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 
@@ -260,7 +260,7 @@ def test_an_unreachable_endpoint_is_one_sentence_and_loses_nothing(
 def test_a_run_that_is_asked_to_stop_keeps_what_it_has(
     study: Study, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bigger = study.with_samples(15)
+    bigger = bin_after_bin(study.with_samples(15))
     first = prompts_of(bigger, "b00")
     hold_until_halted(monkeypatch, lambda model, prompt: prompt.hash not in first)
 

@@ -15,7 +15,7 @@ from contextcliff_dagster.inference.ledger.campaigns import new_campaign
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.held_calls import hold_until_halted
-from contextcliff_dagster_tests.support.tiny_study import Run, prompts_of
+from contextcliff_dagster_tests.support.tiny_study import Run, bin_after_bin, prompts_of
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 
@@ -161,7 +161,7 @@ def test_a_crash_in_the_middle_keeps_the_finished_bins(
     instance: dg.DagsterInstance,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bigger = study.with_samples(15)
+    bigger = bin_after_bin(study.with_samples(15))
     run("raw_corpus", "length_map", "distribution_audit", "manifest", of=bigger)
     first = prompts_of(bigger, "b00")
     hold_until_halted(

@@ -78,6 +78,7 @@ OWN: dict[str, tuple[Mapping[str, Any], set[str]]] = {
     ),
     "calls.concurrency": ({"calls": {"concurrency": 1}}, set()),
     "calls.deadline_s": ({"calls": {"deadline_s": 9.0}}, set()),
+    "calls.order": ({"calls": {"order": "by_length"}}, set()),
     "budget": ({"budget": {"usd": 3.0}}, set()),
     "schedule": ({"schedule": {"cron": "0 4 * * 1"}}, set()),
     "sentinel": ({"sentinel": {"cron": "0 4 * * *"}}, set()),

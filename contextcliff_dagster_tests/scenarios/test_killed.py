@@ -41,7 +41,8 @@ def test_kill_dash_nine_keeps_finished_bins_and_their_materializations(
         instance.get_runs_count()
         instance.all_asset_keys()
     path = tmp_path / "studies" / "tiny.yaml"
-    path.write_text(path.read_text().replace("samples_per_bin: 4", "samples_per_bin: 15"))
+    text = path.read_text().replace("samples_per_bin: 4", "samples_per_bin: 15")
+    path.write_text(text + "calls: {order: by_length}\n")
     process = subprocess.Popen([sys.executable, "-c", PROFILE, str(path)], env=os.environ.copy())
 
     def kept() -> set[str]:

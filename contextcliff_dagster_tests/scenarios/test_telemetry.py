@@ -23,7 +23,7 @@ from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.test_chain import stale
 from contextcliff_dagster_tests.scenarios.test_truncation import SERVED, point_at
 from contextcliff_dagster_tests.support.records.calls import faulty_server, unreliable_server
-from contextcliff_dagster_tests.support.tiny_study import Run
+from contextcliff_dagster_tests.support.tiny_study import Run, bin_after_bin
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
 
@@ -160,7 +160,7 @@ def test_retries_and_what_was_perhaps_paid_are_on_the_bin_where_they_happened(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    served = study.with_models(SERVED)
+    served = bin_after_bin(study.with_models(SERVED))
     with faulty_server(["cut", "429", "ok"]) as url:
         priced = "    price: {input_usd_per_mtok: 1000, output_usd_per_mtok: 1000}\n"
         point_at(tmp_path, url, monkeypatch, more=ONE_BY_ONE + priced)

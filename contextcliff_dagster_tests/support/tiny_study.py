@@ -40,6 +40,11 @@ def study(tmp_path: Path) -> Study:
     return load_study(path)
 
 
+def bin_after_bin(study: Study) -> Study:
+    """The study with each bin finished before the next is begun."""
+    return study.model_copy(update={"calls": study.calls.model_copy(update={"order": "by_length"})})
+
+
 @pytest.fixture
 def store(contextcliff_home: Path) -> Store:
     return Store(contextcliff_home)

@@ -86,7 +86,8 @@ def measure_cells(
     from contextcliff_dagster.inference.execution.measure import measure
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
 
-    control = replace(control, budget=control.budget or Budget(usd=run.study.budget.usd))
+    budget = control.budget or Budget(usd=run.study.budget.usd)
+    control = replace(control, budget=budget, order=run.study.calls.order)
     entry, n = get_model(asked.model), _samples(run, experiment, asked)
     if (most := run.study.calls.concurrency) is not None:
         entry = entry.model_copy(update={"concurrency": min(entry.concurrency, most)})

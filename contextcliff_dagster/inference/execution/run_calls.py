@@ -19,7 +19,9 @@ from contextcliff_dagster.inference.execution.interrupts import deferred_interru
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
+from contextcliff_dagster.inference.requests.measuring_order import in_blocks
 from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import CallCounters, Progress, RunSummary
 from contextcliff_dagster.inference.telemetry.tracing import Trace
@@ -136,11 +138,14 @@ class CallRunner:
 
     async def _run(self) -> RunSummary:
         have = self._ledger.outcomes(self._calls)
-        for key, call in self._calls.items():
-            if key in have:
-                self._ended(call, "cached", have[key])
-            else:
-                self._todo.append(call)
+        for key, outcome in have.items():
+            self._ended(self._calls[key], "cached", outcome)
+        unanswered = [call for key, call in self._calls.items() if key not in have]
+        if self._control.order == "blocks":
+            scope = self._scope
+            seed = int(stable_hash([scope.study, scope.campaign, scope.model]), 16)
+            unanswered = in_blocks(unanswered, seed)
+        self._todo.extend(unanswered)
         alarm = None
         if (left_s := self._control.seconds_left) is not None and self._todo:
             late = asyncio.get_running_loop().call_later

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.inference.requests.measuring_order import Order
     from contextcliff_dagster.inference.spending.budget import Budget
     from contextcliff_dagster.inference.telemetry.progress import Progress
 
@@ -22,6 +23,7 @@ class RunControl:
         should_stop: asked before the first call and ten times a second; True: nothing more is sent.
         on_progress: ten times a second at most.
         on_wait: gets a sentence where a device must be waited for or the window is unknown.
+        order: in which calls are sent: blocks of one document of every bin, or as planned.
         grace_s: how long calls in flight may take to end after a stop before they are given up.
     """
 
@@ -30,6 +32,7 @@ class RunControl:
     should_stop: Callable[[], bool] | None = None
     on_progress: Callable[[Progress], None] | None = None
     on_wait: Callable[[str], None] | None = None
+    order: Order = "blocks"
     grace_s: float = 10.0
 
     @property
