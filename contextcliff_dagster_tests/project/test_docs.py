@@ -43,13 +43,17 @@ def test_every_option_that_is_named_exists() -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_as_written() -> None:
+def test_the_notebook_runs_as_written(tmp_path: Path) -> None:
     blocks = re.findall(
         r"```python\n(.*?)```", (DOCS / "python.md").read_text(encoding="utf-8"), re.S
     )
     assert len(blocks[0].strip().splitlines()) <= 10
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", "\n".join(blocks)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,  # it writes a result
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("FAILURE RISK REPORT") == 2
