@@ -25,6 +25,7 @@ from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE, Cells, me
 from contextcliff_dagster.analysis.curves.profiled_plateau import MU_FLOOR, profiled, two_levels
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
+from contextcliff_dagster.analysis.statistics.overdispersion import known_dispersion
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
@@ -161,11 +162,6 @@ def _places(cells: Cells) -> tuple[Floats, Floats]:
         centres.append(np.concatenate([before, ranks, beyond]))
         widths.append(np.full(len(centres[-1]), w))
     return np.concatenate(centres), np.concatenate(widths)
-
-
-def known_dispersion(documents: Documents) -> bool:
-    """Single 0/1 scores are binomial: nothing about their spread is to be estimated."""
-    return documents.binary and bool(documents.n.max() == 1)
 
 
 def cluster_dispersion(documents: Documents, mean: Floats) -> float:

@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE, merge_cells
-from contextcliff_dagster.analysis.curves.logistic_family import (
-    cluster_dispersion,
-    known_dispersion,
-)
+from contextcliff_dagster.analysis.curves.logistic_family import cluster_dispersion
 from contextcliff_dagster.analysis.curves.profiled_plateau import profiled, two_levels
 from contextcliff_dagster.analysis.statistics.intervals import deviance_quantile
+from contextcliff_dagster.analysis.statistics.overdispersion import known_dispersion
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.curves.cells import Cells

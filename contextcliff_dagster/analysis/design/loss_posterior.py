@@ -30,8 +30,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
-from contextcliff_dagster.analysis.curves.logistic_family import known_dispersion
 from contextcliff_dagster.analysis.statistics.length_at_loss import rank_groups
+from contextcliff_dagster.analysis.statistics.overdispersion import known_dispersion
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents

@@ -1,0 +1,222 @@
+"""The mean score as a random process over length that only falls, and its posterior.
+
+The mean of cell g is m r_g: m in (0, 1) has a flat prior, and r is a Markov process on a grid of
+shares from 1 down to nearly 0, over the share of the examples that are shorter. It is *still* or
+*sliding*. While still it jumps down at times, to any lower level alike, and starts to slide;
+sliding, it falls level by level until it stops. How often it does so is unknown, and a few regimes
+are averaged by their evidence. Scores are quasi-binomial,
+
+    log likelihood of cell g  =  [s_g log mu + (n_g - s_g) log(1 - mu)] / phi_g.
+
+Sums over all paths are exact (forward-backward: Rabiner 1989, Proceedings of the IEEE 77, 257-286).
+No shape is assumed: a step, a ramp, stairs and a smooth decay are all paths, and those that the
+scores contradict lose their weight. What is assumed is that a mean that has fallen stays down.
+
+What a reader asks is the share kept *of the baseline*, the mean of the shortest cells, not of m. So
+at the end of the baseline region each state (m, r) is exchanged for (the baseline's mean, the share
+of it that is kept): the former is m times the mean of r over the region, given the state at its
+end, which its own forward sum gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+
+LEVELS: Floats = np.array([
+    1.0, 0.97, 0.94, 0.91, 0.88, 0.85, 0.82, 0.79, 0.765, 0.74, 0.72, 0.70, 0.68, 0.66, 0.63,
+    0.60, 0.56, 0.52, 0.48, 0.44, 0.40, 0.35, 0.30, 0.25, 0.20, 0.15, 0.10, 0.05, 0.01,
+])  # fmt: skip
+"""Shares kept; finest where tolerances are asked about."""
+REGIMES = (
+    # jumps, starts, slides, stops, weight
+    (0.15, 0.0, 0.0, 0.0, 0.5),
+    (1.0, 0.0, 0.0, 0.0, 0.2),
+    (0.05, 0.5, 20.0, 2.0, 0.1),
+    (0.05, 0.5, 60.0, 4.0, 0.1),
+    (0.05, 0.5, 150.0, 8.0, 0.1),
+)
+"""Over the whole range of lengths: how often a still mean jumps, how often it starts to slide, how
+often a sliding one falls by `_SLIDE`, how often it stops; and the regime's prior weight. Chosen by
+benchmarks/falling_caps.py."""
+_SLIDE = 0.04
+_MEANS = 25
+"""Values of m, on the arcsine scale, within about four standard errors of the baseline's mean."""
+_LEAST, _MOST = 1e-3, 1.0 - 1e-3
+_TERMS = 16
+_MODES = 2
+"""Still, sliding: a state is a mode and a level, level by level in each mode."""
+_KEPT: Floats = np.tile(LEVELS, _MODES)
+
+
+@dataclass(frozen=True, eq=False)
+class FallingPosterior:
+    """What the scores say of every cell, shortest first.
+
+    Attributes:
+        kept: chance of each of `LEVELS` as the share kept of the baseline's mean, in the cells
+            beyond the baseline region (G - B, K).
+        mean: values that the mean score may have, ascending (V).
+        chance: of each of them in every cell (G, V).
+        regimes: chance of each of `REGIMES`.
+    """
+
+    kept: Floats
+    mean: Floats
+    chance: Floats
+    regimes: Floats
+
+
+def falling_posterior(n: Floats, s: Floats, dispersion: Floats, baseline: int) -> FallingPosterior:
+    """The posterior of cells with ``n`` examples and summed scores ``s`` (G), shortest first.
+
+    Args:
+        dispersion: phi of each cell (G).
+        baseline: how many cells are the baseline region; at least one.
+    """
+    m = _plateaus(float(n[:baseline].sum()), float(s[:baseline].sum()), float(dispersion[0]))
+    mu = np.clip(m[:, None] * _KEPT, _LEAST, _MOST)
+    right, wrong = s / dispersion, (n - s) / dispersion
+    fit = right[:, None, None] * np.log(mu) + wrong[:, None, None] * np.log1p(-mu)
+    fit = np.exp(fit - fit.max(axis=(1, 2), keepdims=True))
+    share = n / n.sum()
+    moves = _moves(np.append(0.0, 0.5 * (share[1:] + share[:-1])))
+
+    evidence: Floats = np.log([regime[-1] for regime in REGIMES])
+    state = np.zeros((len(REGIMES), *mu.shape))
+    state[:, :, 0] = np.gradient(m) / np.gradient(m).sum()
+    kept_so_far = np.zeros_like(state)
+    states = np.empty((len(n), *state.shape))
+    exchange = None
+    for cell in range(len(n)):
+        state = state @ moves[cell]
+        total = (state * fit[cell]).sum(axis=(1, 2))
+        evidence = evidence + np.log(total)
+        scale = fit[cell] / total[:, None, None]
+        state = state * scale
+        states[cell] = state
+        if cell < baseline:
+            kept_so_far = (kept_so_far @ moves[cell]) * scale + n[cell] * _KEPT * state
+        if cell == baseline - 1:
+            exchange = _Exchange(m, state, kept_so_far / n[:baseline].sum())
+            state = exchange.forward(state)
+    assert exchange is not None
+
+    weight = np.exp(evidence - evidence.max())
+    weight /= weight.sum()
+    ahead = np.ones_like(state)
+    chance = np.empty((len(n), *mu.shape))
+    for cell in range(len(n) - 1, -1, -1):
+        both = states[cell] * ahead
+        chance[cell] = np.tensordot(weight / both.sum(axis=(1, 2)), both, axes=1)
+        ahead = (ahead * fit[cell]) @ moves[cell].transpose(0, 2, 1)
+        ahead /= ahead.max(axis=(1, 2), keepdims=True)
+        if cell == baseline:
+            ahead = exchange.back(ahead)
+    order = np.argsort(mu, axis=None, kind="stable")
+    by_value = chance.reshape(len(n), -1)[:, order]
+    kept = chance[baseline:].sum(axis=1).reshape(-1, _MODES, len(LEVELS)).sum(axis=1)
+    return FallingPosterior(kept, mu.ravel()[order], by_value, weight)
+
+
+class _Exchange:
+    """States (m, r) at the end of the baseline region for (its mean, the share of it kept).
+
+    Both are split between the two neighbours on their grids.
+
+    Args:
+        m: plateaus (M). state: their chances with each level (R, M, K).
+        kept: the mean of r over the region, times the chance of the state (R, M, K).
+    """
+
+    def __init__(self, m: Floats, state: Floats, kept: Floats) -> None:
+        likely = state > 1e-200
+        mean_kept = np.where(likely, kept / np.where(likely, state, 1.0), _KEPT)
+        mean_kept = mean_kept.clip(_KEPT, 1.0)
+        lower, upward = _between(m, m[:, None] * mean_kept)
+        deeper, shallower = _between(LEVELS[::-1], _KEPT / mean_kept)
+        count, states = state.shape[1:]
+        mode = np.repeat(np.arange(_MODES), len(LEVELS)) * len(LEVELS)
+        regime = np.arange(len(state))[:, None, None]
+        self._shape = state.shape
+        self._parts: list[tuple[Ints, Floats]] = []
+        for one, of_mean in ((0, 1.0 - upward), (1, upward)):
+            for other, of_level in ((0, 1.0 - shallower), (1, shallower)):
+                level = mode + len(LEVELS) - 1 - (deeper + other)
+                place = (regime * count + lower + one) * states + level
+                self._parts.append((place, of_mean * of_level))
+
+    def forward(self, state: Floats) -> Floats:
+        """Chances of the new states."""
+        out = np.zeros(state.size)
+        for place, share in self._parts:
+            out += np.bincount(place.ravel(), (state * share).ravel(), state.size)
+        return out.reshape(self._shape)
+
+    def back(self, ahead: Floats) -> Floats:
+        """What is expected ahead of the old states."""
+        out = np.zeros(self._shape)
+        for place, share in self._parts:
+            out += share * ahead.ravel()[place]
+        return out
+
+
+def _between(grid: Floats, values: Floats) -> tuple[Ints, Floats]:
+    """The grid point at or below each value, and how far (0..1) it is on to the next."""
+    lower = np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
+    on = (values - grid[lower]) / (grid[lower + 1] - grid[lower])
+    return lower, on.clip(0.0, 1.0)
+
+
+def _plateaus(n: float, s: float, dispersion: float) -> Floats:
+    """Values of m that the baseline leaves, and higher ones, from which it may have fallen."""
+    angle = np.arcsin(np.sqrt((s + 0.5) / (n + 1.0)))
+    reach = 2.0 / np.sqrt(max(n / dispersion, 1.0))
+    angles = np.linspace(angle - reach, angle + 1.6 * reach, _MEANS)
+    return np.unique(np.sin(angles.clip(0.02, np.pi / 2 - 0.02)) ** 2)
+
+
+def _moves(steps: Floats) -> Floats:
+    """Transition matrices of each regime over each step, a share of the range (G): (G, R, S, S).
+
+    By the exponential's series over a step halved until it is short, and squared as often (Moler
+    and Van Loan 2003, SIAM Review 45, 3-49).
+    """
+    powers = _rate_powers()
+    distinct, index = np.unique(steps.round(6), return_inverse=True)
+    fastest = -float(powers[1].min()) * distinct
+    halvings = np.ceil(np.log2(np.maximum(fastest, 1.0))).astype(np.int64)
+    short = distinct / 2.0**halvings
+    moves = np.tensordot(short[:, None] ** np.arange(_TERMS), powers, axes=1)
+    for done in range(int(halvings.max(initial=0))):
+        longer = halvings > done
+        moves[longer] = moves[longer] @ moves[longer]
+    out: Floats = moves.clip(0.0)[index]
+    return out
+
+
+@cache
+def _rate_powers() -> Floats:
+    """Q^j / j! of each regime's rates Q, for the exponential's series: (terms, R, S, S)."""
+    width = np.abs(np.gradient(LEVELS))
+    count = len(LEVELS)
+    rates = np.zeros((len(REGIMES), _MODES * count, _MODES * count))
+    for rate, (jumps, starts, slides, stops, _) in zip(rates, REGIMES, strict=True):
+        for still in range(count - 1):
+            sliding = count + still
+            below = width[still + 1 :]
+            rate[still, still + 1 : count] = jumps * below / below.sum()
+            rate[still, sliding] = starts
+            rate[sliding, sliding + 1] = slides * _SLIDE / (LEVELS[still] - LEVELS[still + 1])
+            rate[sliding, still] = stops
+        rate[np.diag_indices(len(rate))] = -rate.sum(axis=1)
+    powers = [np.broadcast_to(np.eye(_MODES * count), rates.shape)]
+    for term in range(1, _TERMS):
+        powers.append(powers[-1] @ rates / term)
+    return np.array(powers)
