@@ -47,7 +47,7 @@ def test_slow_calls_beyond_a_length_are_seen_in_their_bin_and_no_other(
 ) -> None:
     ours = "    tokenizer: reference\n    concurrency: 1\n"
     beyond = shortest_prompt(wider, "b03") - 1
-    served = {"ms_per_token": 0.05, "slow_beyond": beyond, "slow_factor": FACTOR}
+    served = {"ms_per_token": 0.3, "slow_beyond": beyond, "slow_factor": FACTOR}
     with unreliable_server(delay_ms=0.5, **served) as url:
         point_at(tmp_path, url, monkeypatch, more=ours)
         done = profile_study(wider, models=["served"], store=store)

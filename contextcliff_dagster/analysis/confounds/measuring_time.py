@@ -32,18 +32,36 @@ _MOST_UNITS, _PERMUTATIONS = 1_000, 199
 
 def time_warnings(sample: Sample, settings: AnalysisSettings) -> list[str]:
     """Sentences on the order of measuring; none where times are unknown."""
-    calls = sample.calls
-    timed = calls[calls["answered"] & calls["finished_s"].notna()]
-    if len(timed) < LEAST_ANSWERS or timed["finished_s"].nunique() < LEAST_ANSWERS:
+    rho = length_time_correlation(sample)
+    if rho is None:
         return []
-    rho = timed["length_tokens"].rank().corr(timed["finished_s"].rank())
     if abs(rho) >= IN_ORDER:
         return [
             f"The answers came in order of length (rank correlation with time {rho:.2f}): whatever "
             "changed over the run, such as the server's load, would look like an effect of length."
         ]
+    timed = _timed(sample)
     sentences = [_apart(sample, timed), _drift(timed, settings)]
     return [sentence for sentence in sentences if sentence]
+
+
+def in_order_of_length(sample: Sample) -> bool:
+    """Whether what changed over time cannot be told from an effect of length."""
+    rho = length_time_correlation(sample)
+    return rho is not None and abs(rho) >= IN_ORDER
+
+
+def length_time_correlation(sample: Sample) -> float | None:
+    """Spearman's correlation of the answers' lengths and times; None where times are unknown."""
+    timed = _timed(sample)
+    if len(timed) < LEAST_ANSWERS or timed["finished_s"].nunique() < LEAST_ANSWERS:
+        return None
+    return float(timed["length_tokens"].rank().corr(timed["finished_s"].rank()))
+
+
+def _timed(sample: Sample) -> pd.DataFrame:
+    calls = sample.calls
+    return calls[calls["answered"] & calls["finished_s"].notna()]
 
 
 def _apart(sample: Sample, timed: pd.DataFrame) -> str | None:

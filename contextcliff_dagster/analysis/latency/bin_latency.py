@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 KINDS = {"ttft": "time to first token", "duration": "time to the full answer"}
 NOT_OURS = 0.10
-"""A call is left out where more than this share of its prompt came from a cache, or where it may
-have waited (in the engine, or for our own event loop) for more than this share of its time."""
-WORTH_A_WARNING = 0.10
+"""A call is left out where more than this share of its prompt came from a cache, or where it waited
+in the engine for more than this share of its time."""
+OWN_LAG_MS = 25.0
+"""Or where it may have waited longer for our own event loop: the same time for all, since a share
+of each call's own would keep the late calls on long documents and drop those on short ones."""
+WORTH_A_WARNING, WORTH_MS = 0.25, 50.0
+"""A delay that a user notices: at least this share, and as much time."""
 
 
 def summary(values: Floats) -> Times | None:
@@ -43,11 +47,13 @@ def summary(values: Floats) -> Times | None:
 class Canary:
     """One kind of time (``ttft`` or ``duration``) of all calls of a model against their length.
 
-    ``excess``: each call's time over what the law gives for its length, minus 1; NaN where the call
-    was left out or there is no law. ``excluded``: calls left out by reason, the first that fits.
+    ``excess``: each call's time over what the law gives for its length, minus 1; ``late_ms``: less
+    that; NaN where the call was left out or there is no law. ``excluded``: calls left out by
+    reason, the first that fits.
     """
 
     excess: Floats
+    late_ms: Floats
     law: LengthLaw | None
     calls: int
     excluded: ExcludedCalls
@@ -72,7 +78,7 @@ def _canary(calls: pd.DataFrame, kind: str) -> Canary:
     reasons = {
         "cached": _above(calls["cached_tokens"], NOT_OURS * calls["prompt_tokens"]),
         "queued": _above(calls["queue_ms"], tolerated),
-        "own_queue": _above(calls["loop_lag_ms"], tolerated),
+        "own_queue": _above(calls["loop_lag_ms"], OWN_LAG_MS),
     }
     usable, excluded = there, dict.fromkeys(reasons, 0)
     for reason, applies in reasons.items():
@@ -80,17 +86,18 @@ def _canary(calls: pd.DataFrame, kind: str) -> Canary:
         usable = usable & ~applies
     lengths = calls["length_tokens"].to_numpy(np.float64)
     law = fit_length_law(lengths[usable], ms[usable])
-    excess = np.full(len(ms), np.nan)
+    excess, late_ms = np.full((2, len(ms)), np.nan)
     if law is not None:
-        excess[usable] = ms[usable] / law(lengths[usable]) - 1.0
-    return Canary(excess, law, int(usable.sum()), ExcludedCalls(**excluded))
+        normal = law(lengths[usable])
+        excess[usable], late_ms[usable] = ms[usable] / normal - 1.0, ms[usable] - normal
+    return Canary(excess, late_ms, law, int(usable.sum()), ExcludedCalls(**excluded))
 
 
 def _above(column: pd.Series[Any], limit: Any) -> Bools:
     return column.to_numpy(np.float64) > np.asarray(limit, dtype=np.float64)
 
 
-def spread_of(excess: Floats) -> Excess | None:
+def spread_of(excess: Floats, late_ms: Floats) -> Excess | None:
     """Median excess of a bin's calls, its 95% interval, and their interquartile range.
 
     The interval is the exact one by order statistics, ``None`` below six calls (David and Nagaraja
@@ -114,11 +121,12 @@ def spread_of(excess: Floats) -> Excess | None:
         ci_low=float(known[rank - 1]) if rank else None,
         ci_high=float(known[n - rank]) if rank else None,
         iqr=float(q75 - q25),
+        median_ms=float(np.nanmedian(late_ms)),
     )
 
 
 def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
-    """A sentence per kind of time that some bins exceed by more than a tenth, beyond chance.
+    """A sentence per kind of time that some bins exceed by a delay that a user notices.
 
     ``bins``: key and excess of each.
     """
@@ -129,8 +137,14 @@ def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
             f"{bin} {excess.median:+.0%} [{excess.ci_low:+.0%}, {excess.ci_high:+.0%}], "
             f"n = {excess.n}"
             for bin, excess in excesses
-            if excess is not None and excess.ci_low is not None and excess.ci_low > WORTH_A_WARNING
+            if excess is not None and _noticed(excess)
         ]
         if slow:
             sentences.append(f"{words.capitalize()} is higher than expected: {', '.join(slow)}.")
     return sentences
+
+
+def _noticed(excess: Excess) -> bool:
+    """Whether the delay is large, and beyond chance."""
+    certain = excess.ci_low is not None and excess.ci_low > 0
+    return certain and excess.median >= WORTH_A_WARNING and (excess.median_ms or 0.0) >= WORTH_MS

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.latency.bin_latency import KINDS
+from contextcliff_dagster.analysis.latency.bin_latency import KINDS, WORTH_A_WARNING, WORTH_MS
 from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
 from contextcliff_dagster.contracts.results.cliffs import JointCap
-from contextcliff_dagster.contracts.results.metrics import SlowdownByKind, SlowdownTest
+from contextcliff_dagster.contracts.results.metrics import Slowdown, SlowdownByKind, SlowdownTest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ERROR_SHARE = 0.5
 """Share of the error rate at which times are tested: a slowdown of a half is found at far less
 (``benchmarks/latency_caps.py``), so the other half would buy nothing but false caps."""
+KNOWN_WITHIN = 4.0
+"""Factor of length within which a slowdown's place must be known to limit a cap."""
 
 
 def slowdowns_of(
@@ -70,27 +72,39 @@ def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
     sentences = []
     for kind, words in KINDS.items():
         test = getattr(tests, kind)
-        if test is None or test.slowdown is None:
+        if test is None or (slow := noticed(test)) is None:
             continue
-        slow = test.slowdown
         sentences.append(
             f"Beyond {slow.last_normal_tokens:,} tokens [{slow.earliest_tokens:,}, "
             f"{slow.latest_tokens:,}] {words} is higher than any law a + b L + c L^2 of the length "
-            f"L predicts: {slow.excess:+.0%} [{slow.excess_low:+.0%}, {slow.excess_high:+.0%}], "
+            f"L predicts: {slow.excess_ms:+,.0f} ms, {slow.excess:+.0%} [{slow.excess_low:+.0%}, "
+            f"{slow.excess_high:+.0%}], "
             f"n = {slow.calls} documents, p = {test.p_value:.3f}."
         )
     return sentences
+
+
+def noticed(test: SlowdownTest) -> Slowdown | None:
+    """The slowdown, if it is one that a user notices at a length that is known.
+
+    At least 25% and 50 ms, its place within a factor of 4; else it is a row in a table.
+    """
+    slow = test.slowdown
+    if slow is None or slow.excess < WORTH_A_WARNING or (slow.excess_ms or 0.0) < WORTH_MS:
+        return None
+    return slow if slow.latest_tokens <= KNOWN_WITHIN * slow.earliest_tokens else None
 
 
 def joint_cap(accuracy_cap: int | None, test: SlowdownTest | None) -> JointCap | None:
     """The ``joint_cap`` of ``cliffs.json``; ``None`` where no time to first token can be tested.
 
     The smaller of the certified cap of the scores and the longest length before the first likely
-    place of a slowdown. Without a cap of the scores there is none: speed makes no length safe.
+    place of a slowdown that is `noticed`. Without a cap of the scores there is none: speed makes no
+    length safe.
     """
     if test is None:
         return None
-    slow = test.slowdown
+    slow = noticed(test)
     if accuracy_cap is not None and slow is not None and slow.earliest_tokens < accuracy_cap:
         return JointCap(slow.earliest_tokens, "latency")
     return JointCap(accuracy_cap, "accuracy")

@@ -216,6 +216,7 @@ def _locate(
     def before(place: int) -> int:
         return int(lengths[places[place] - 1])
 
+    normal_ms = float(_law(design, theta[best : best + 1])[0][places[best]])
     return Slowdown(
         p_value,
         before(best),
@@ -225,4 +226,5 @@ def _locate(
         low,
         high,
         int(count - places[best]),
+        normal_ms * float(np.expm1(shift[best])),
     )

@@ -91,7 +91,12 @@ def bin_statistics(
 def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> ExcessByKind:
     """What the times of bin ``index`` exceed their length's by: per kind, see `spread_of`."""
     mine = (sample.calls["bin_index"] == index).to_numpy()
-    return ExcessByKind(**{kind: spread_of(canaries[kind].excess[mine]) for kind in KINDS})
+    return ExcessByKind(
+        **{
+            kind: spread_of(canaries[kind].excess[mine], canaries[kind].late_ms[mine])
+            for kind in KINDS
+        }
+    )
 
 
 def totals_of(calls: pd.DataFrame) -> Totals:

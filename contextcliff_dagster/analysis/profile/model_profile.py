@@ -23,7 +23,10 @@ from contextcliff_dagster.analysis.confounds.evidence_position import (
     evidence_sentence,
 )
 from contextcliff_dagster.analysis.confounds.levels import compare_levels
-from contextcliff_dagster.analysis.confounds.measuring_time import time_warnings
+from contextcliff_dagster.analysis.confounds.measuring_time import (
+    in_order_of_length,
+    time_warnings,
+)
 from contextcliff_dagster.analysis.curves.fitted_curve import curve_band, fitted_mean
 from contextcliff_dagster.analysis.latency.bin_latency import canaries_of, slow_bins_warning
 from contextcliff_dagster.analysis.latency.joint_cap import (
@@ -101,7 +104,10 @@ def profile_model(
     excesses = [latency_excess(sample, canaries, i) for i in range(len(rows))]
     slowdowns = slowdowns_of(sample, canaries, settings)
     by_bin = [(row.bin, excess) for row, excess in zip(rows, excesses, strict=True)]
+    # A server that became slower over the run looks like one that is slow on long documents.
+    in_order = in_order_of_length(sample)
     slow_warnings = [*slowdown_sentences(slowdowns), *slow_bins_warning(by_bin)]
+    slow_warnings = [] if in_order else slow_warnings
     baseline = baseline_of(documents, settings)
     conclusion = conclude(documents, settings, baseline.mean)
     finding, cap = conclusion.finding, conclusion.cap
@@ -185,7 +191,7 @@ def profile_model(
         sensitivity=varied if settings.second_opinions else [],
         variance_signal=scatter,
         token_ratio=ratio,
-        joint_cap=joint_cap(cap.tokens, slowdowns.ttft),
+        joint_cap=joint_cap(cap.tokens, None if in_order else slowdowns.ttft),
         confounds=audit.confounds,
         mix=audit.mix,
         controls=audit.controls,

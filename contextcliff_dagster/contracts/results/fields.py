@@ -40,6 +40,8 @@ Relative = Annotated[float, Unit("share")]
 Ratio = Annotated[float, Unit("ratio")]
 Spread = Annotated[float, Unit("share", 0)]
 Milliseconds = Annotated[float, Unit("ms", 0)]
+Delay = Annotated[float, Unit("ms")]
+"""A difference of two times; below 0 where the first is shorter."""
 Dollars = Annotated[float, Unit("USD", 0)]
 Moment = Annotated[str, Unit("UTC", format="date-time")]
 

@@ -10,6 +10,7 @@ from contextcliff_dagster.contracts.results.cliffs import OptionalVarianceSignal
 from contextcliff_dagster.contracts.results.fields import (
     BinResult,
     Count,
+    Delay,
     Dollars,
     Milliseconds,
     Probability,
@@ -100,6 +101,7 @@ class Slowdown:
     excess_low: Annotated[Relative, "lower limit at 95%, at the most likely place"]
     excess_high: Annotated[Relative, "upper limit"]
     calls: Annotated[Count, "usable calls beyond; documents, where several calls share one"]
+    excess_ms: Annotated[Delay | None, "at the change; null in older files"] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ class Excess:
     ci_low: Annotated[Relative | None, "lower limit of the median at 95%"]
     ci_high: Annotated[Relative | None, "upper limit of the median at 95%"]
     iqr: Annotated[Spread, "interquartile range of the calls"]
+    median_ms: Annotated[Delay | None, "median in ms; null in older files"] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.latency.joint_cap import by_document, joint_cap
+from contextcliff_dagster.analysis.latency.joint_cap import (
+    by_document,
+    joint_cap,
+    slowdown_sentences,
+)
 from contextcliff_dagster.analysis.latency.slowdown import Slowdown, SlowdownTest, find_slowdown
 from contextcliff_dagster.analysis.profile.model_profile import ModelProfile, profile_model
 from contextcliff_dagster.contracts.results.cliffs import JointCap
+from contextcliff_dagster.contracts.results.metrics import SlowdownByKind
 from contextcliff_dagster.reporting.length_profile.robustness import joint_cap_sentence
 from contextcliff_dagster.reporting.terminal import risk_report
 from contextcliff_dagster_tests.support.records.planted_curves import (
@@ -105,12 +110,28 @@ def test_calls_on_one_document_are_one_unit() -> None:
 
 
 def test_the_joint_cap_is_the_smaller_and_says_which() -> None:
-    slow = SlowdownTest(0.001, Slowdown(0.001, 900, 850, 950, 0.5, 0.4, 0.6, 50))
+    slow = SlowdownTest(0.001, Slowdown(0.001, 900, 850, 950, 0.5, 0.4, 0.6, 50, 80.0))
     assert joint_cap(2_000, slow) == JointCap(850, "latency")
     assert joint_cap(500, slow) == JointCap(500, "accuracy")
     assert joint_cap(2_000, SlowdownTest(0.5, None)) == JointCap(2_000, "accuracy")
     assert joint_cap(None, slow) == JointCap(None, "accuracy")
     assert joint_cap(2_000, None) is None
+
+
+@pytest.mark.parametrize(
+    "slight",
+    [
+        Slowdown(0.001, 900, 850, 950, 0.5, 0.4, 0.6, 50, 10.0),
+        Slowdown(0.001, 900, 850, 950, 0.2, 0.15, 0.25, 50, 80.0),
+        Slowdown(0.001, 900, 200, 950, 0.5, 0.4, 0.6, 50, 80.0),
+        Slowdown(0.001, 900, 850, 950, 0.5, 0.4, 0.6, 50),
+    ],
+    ids=["10 ms", "20%", "somewhere", "of an older file"],
+)
+def test_a_slowdown_that_nobody_notices_limits_nothing(slight: Slowdown) -> None:
+    test = SlowdownTest(0.001, slight)
+    assert joint_cap(2_000, test) == JointCap(2_000, "accuracy")
+    assert slowdown_sentences(SlowdownByKind(test, test)) == []
 
 
 def profile_of(records: pd.DataFrame) -> ModelProfile:
@@ -141,3 +162,15 @@ def test_a_slow_server_limits_the_joint_cap_of_a_profile() -> None:
         assert "cap there where latency matters" in risk_report(limited.cliffs)
     no_times = profile_of(records.drop(columns=["ttft_ms"]))
     assert no_times.cliffs.joint_cap is None
+
+
+def test_a_server_that_slows_down_over_a_run_in_order_of_length_limits_nothing() -> None:
+    records = plant(flat(0.97), 1).sort_values("length_tokens", kind="stable")
+    second = np.arange(len(records))
+    moments = pd.Timestamp("2026-03-01", tz="UTC") + pd.to_timedelta(second, unit="s")
+    ms = (50 + 0.05 * records["length_tokens"]) * np.where(second > 120, 2.0, 1.0)
+    profile = profile_of(records.assign(ttft_ms=ms, finished_at=moments))
+    assert profile.metrics.slowdown.ttft.slowdown is not None
+    assert profile.cliffs.joint_cap is None
+    assert not any("first token" in warning for warning in profile.cliffs.warnings)
+    assert any("in order of length" in warning for warning in profile.cliffs.warnings)
