@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PARAMETERS = 3
 _BANDWIDTH = 0.08
 """SD of the kernel, as a share of the examples."""
-_BORROWED = 40.0
+_BORROWED = 8.0
 """Documents' worth of the overall dispersion that each neighbourhood borrows."""
 _LEAST = 0.1
 

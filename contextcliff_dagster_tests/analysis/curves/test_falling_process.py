@@ -172,5 +172,5 @@ def test_scatter_that_changes_with_length_is_known_by_length() -> None:
     calm = np.clip(0.7 + rng.normal(0, 0.05, 100), 0, 1)
     wild = (rng.random(100) < 0.7).astype(np.float64)
     curve: FallingCurve = fit_falling_curve(sample(np.concatenate([calm, wild])), 0.15)
-    assert curve.dispersion[:60].max() < 0.6 * curve.dispersion[140:].min()
+    assert curve.dispersion[:60].max() < 0.5 * curve.dispersion[140:].min()
     assert falling_cap(curve, 0.3, 0.95) == curve.cells.high[-1]
