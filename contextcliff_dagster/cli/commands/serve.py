@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import IO
 
 import click
 
@@ -75,10 +78,11 @@ def ui(port: int | None, host: str, as_json: bool) -> None:
     """Open the Dagster UI with the assets loaded, until Ctrl-C."""
     del as_json
     store = Store.default()
-    if port is not None and not _is_free(host, port):
+    claims = ((p, claim_port(host, p)) for p in ([port] if port else range(_UI_PORT, 65536)))
+    chosen, claim = next(((p, held) for p, held in claims if held is not None), (None, None))
+    if chosen is None or claim is None:
         advice = "leave --port out to get the next free one"
         raise EngineError(f"Port {port} of {host} is taken; {advice}.")
-    chosen = port or next(p for p in range(_UI_PORT, 65536) if _is_free(host, p))
     # Made before the webserver and the daemon both come upon an empty home.
     open_instance(store).dispose()
     os.environ["CONTEXTCLIFF_HOME"] = str(store.root)
@@ -91,7 +95,29 @@ def ui(port: int | None, host: str, as_json: bool) -> None:
     click.echo(
         f"Starting the Dagster UI on {address} (runs in {os.environ['DAGSTER_HOME']}) ...", err=True
     )
-    raise click.exceptions.Exit(_run_until_stopped(command, address))
+    with claim:
+        code = _run_until_stopped(command, address)
+    raise click.exceptions.Exit(code)
+
+
+def claim_port(host: str, port: int) -> IO[bytes] | None:
+    """A lock that keeps a free port for this process until its webserver listens, and beyond.
+
+    Two that start at once find the same port free, and one would show the other's page. None where
+    the port is taken.
+    """
+    if not _is_free(host, port):
+        return None
+    try:
+        lock = (Path(tempfile.gettempdir()) / f"contextcliff-ui-{port}.lock").open("ab")
+    except PermissionError:  # another user's
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
 
 
 def _is_free(host: str, port: int) -> bool:

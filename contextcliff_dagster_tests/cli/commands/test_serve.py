@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 
+from contextcliff_dagster.cli.commands.serve import claim_port
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, run, served, start
 
 
@@ -45,6 +46,18 @@ def test_ui_opens_on_loopback_and_ends_with_ctrl_c() -> None:
         process.communicate(timeout=120)
     assert process.returncode == 0
     assert not answers(port), "the webserver outlived the command"
+
+
+def test_two_uis_that_start_at_once_take_two_ports() -> None:
+    port = free_port()
+    first = claim_port("127.0.0.1", port)
+    assert first is not None
+    # Nothing listens there yet, and it is the first one's all the same.
+    assert claim_port("127.0.0.1", port) is None
+    first.close()
+    again = claim_port("127.0.0.1", port)
+    assert again is not None
+    again.close()
 
 
 def test_a_taken_port_is_named() -> None:
