@@ -120,7 +120,8 @@ def test_two_runs_get_different_devices_and_a_killed_step_gives_its_own_to_the_t
 
     assert runs.let_go("third") == 0, runs.log("third")
     assert runs.let_go("second") == 0, runs.log("second")
-    assert holders() == {}
+    # A run may end a moment before the last process of its steps, which holds the lease.
+    runs.until(lambda: holders() == {}, "second")
 
 
 def events_of(name: str) -> list[str]:
