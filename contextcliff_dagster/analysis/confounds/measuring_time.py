@@ -52,9 +52,12 @@ def in_order_of_length(sample: Sample) -> bool:
 
 
 def length_time_correlation(sample: Sample) -> float | None:
-    """Spearman's correlation of the answers' lengths and times; None where times are unknown."""
+    """Spearman's correlation of the answers' lengths and times.
+
+    None where times are unknown, and for documents of one length.
+    """
     timed = _timed(sample)
-    if len(timed) < LEAST_ANSWERS or timed["finished_s"].nunique() < LEAST_ANSWERS:
+    if timed["finished_s"].nunique() < LEAST_ANSWERS or timed["length_tokens"].nunique() < 2:
         return None
     return float(timed["length_tokens"].rank().corr(timed["finished_s"].rank()))
 
@@ -80,8 +83,8 @@ def _apart(sample: Sample, timed: pd.DataFrame) -> str | None:
     if not apart:
         return None
     return (
-        f"{', '.join(apart)} were measured at another time than the other lengths: a difference "
-        "may be one of time."
+        f"Measured at another time than the other lengths: {', '.join(apart)}. A difference may be "
+        "one of time."
     )
 
 

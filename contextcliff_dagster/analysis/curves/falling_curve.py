@@ -1,5 +1,6 @@
-"""The fitted curve: what the scores say of the mean at every length, and all that is read from it.
+"""A fitted curve that only falls: what the scores say of the mean, and what is read from it.
 
+Not in reports yet, which read `fitted_curve`: benchmarks/falling_caps.py compares the two caps.
 Caps at every tolerance, where a share of the baseline is lost, the drop, its midpoint, the drawn
 line and its band come from one posterior (`falling_process`), so that they cannot contradict each
 other: a chance that grows with length and shrinks with the share that is lost.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -42,8 +44,8 @@ def test_answers_in_order_of_length_are_warned_of() -> None:
 
 def test_the_report_has_the_sentence() -> None:
     records = timed(plant(flat(0.7), 0), np.arange(200))
-    warnings = profile_model(records, [], SETTINGS, ProfileContext("m")).cliffs.warnings
-    assert any("in order of length" in sentence for sentence in warnings)
+    written = profile_model(records, [], SETTINGS, ProfileContext("m")).cliffs.warnings
+    assert any("in order of length" in sentence for sentence in written)
 
 
 def test_a_cliff_in_random_order_is_no_drift() -> None:
@@ -75,9 +77,16 @@ def test_bins_measured_later_are_named() -> None:
     order = np.concatenate([order[~later[order]], order[later[order]]])
     first, *_ = sentences(timed(records, order))
     assert first == (
-        "b04, b05 were measured at another time than the other lengths: a difference may be one of "
+        "Measured at another time than the other lengths: b04, b05. A difference may be one of "
         "time."
     )
+
+
+def test_documents_of_one_length_have_no_order() -> None:
+    records = timed(plant(flat(0.7), 0), shuffled(0)).assign(length_tokens=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sentences(records) == []
 
 
 @pytest.mark.parametrize("times", ["none", "one moment", "unreadable", "few"])
