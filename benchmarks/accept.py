@@ -2,9 +2,10 @@
 
     python benchmarks/accept.py [--runs 1500] [--others 300] [--only step,dip] [--jobs 2] [--json F]
 
-Each class has its curves and its designs, both random: baseline .45 to .75 (or as named), a drop of
-35 to 80% anywhere in 20 to 85% of the samples, one to eight questions a document in a pool of 2,000
-from which n a bin are drawn, their correlation .02 to .30, graded scores unless named otherwise.
+The classes are those of planted.py. Unless named otherwise the curves and the designs of each are
+random: baseline .45 to .75, a drop of 35 to 80% anywhere in 20 to 85% of the samples, one to eight
+questions a document in a pool of 2,000 from which n a bin are drawn, their correlation .02 to .30,
+graded scores.
 `--runs` data sets a class at n = 20 a bin and tolerance 30%, `--others` at n = 10, 50, 100 and at
 tolerances of 10 and 20%. A cap is unsafe beyond the first length where the true mean has lost the
 tolerance of the baseline, the true mean of the shortest 15%; where a class declines from the very
@@ -18,7 +19,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,120 +31,17 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np
+from planted import CLASSES, draw
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude
-from contextcliff_dagster.analysis.design.simulation import Design, simulate
-from contextcliff_dagster.analysis.design.true_curves import Curve
+from contextcliff_dagster.analysis.cliff.conclusion import conclude, drops_that_recover
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 
-Rng = np.random.Generator
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
+LEFT_OUT = ("step .9 by 30%", "dip")
+"""Not part of the sum: a drop by exactly the tolerance, and drops that recover."""
 ALARMS = ("cliff", "gradual_decline", "dip")
-
-
-def uniform(rng: Rng, low: float, high: float) -> float:
-    return float(rng.uniform(low, high))
-
-
-def mixed(rng: Rng, per_bin: int) -> Design:
-    return Design(per_bin=per_bin, questions=(1, 8), correlation=uniform(rng, 0.02, 0.30))
-
-
-def single(rng: Rng, per_bin: int) -> Design:
-    return replace(mixed(rng, per_bin), questions=(1, 1))
-
-
-def binary(rng: Rng, per_bin: int) -> Design:
-    return replace(mixed(rng, per_bin), binary=True)
-
-
-def repeated(rng: Rng, per_bin: int) -> Design:
-    return replace(mixed(rng, per_bin), replicates=3)
-
-
-def clustered(rng: Rng, per_bin: int) -> Design:
-    return Design(per_bin=per_bin, questions=(8, 8), correlation=0.3)
-
-
-def clustered_sample(rng: Rng, per_bin: int) -> Design:
-    return replace(clustered(rng, per_bin), pool=None)
-
-
-def flat(rng: Rng, baseline: float) -> Curve:
-    return Curve("flat", baseline)
-
-
-def step(rng: Rng, baseline: float | None = None) -> Curve:
-    level = uniform(rng, 0.45, 0.75) if baseline is None else baseline
-    return Curve("step", level, uniform(rng, 0.35, 0.80), uniform(rng, 0.20, 0.85))
-
-
-def power_step(rng: Rng) -> Curve:
-    return replace(step(rng, 0.55), drop=0.45)
-
-
-def zone(rng: Rng) -> Curve:
-    curve = step(rng)
-    return replace(curve, noisy_from=max(curve.place - 0.2, 0.0))
-
-
-def dip(rng: Rng) -> Curve:
-    curve = replace(step(rng), shape="dip", place=uniform(rng, 0.20, 0.60))
-    return replace(curve, end=curve.place + uniform(rng, 0.15, 0.30))
-
-
-def ramp(rng: Rng) -> Curve:
-    curve = replace(step(rng), shape="ramp", place=uniform(rng, 0.20, 0.60))
-    return replace(curve, end=min(curve.place + uniform(rng, 0.10, 0.40), 1.0))
-
-
-def deep(rng: Rng) -> Curve:
-    """A decline over the whole range, from the first length on."""
-    return Curve("ramp", uniform(rng, 0.45, 0.75), uniform(rng, 0.50, 0.80), 0.0, 1.0)
-
-
-def logistic(rng: Rng) -> Curve:
-    """As the reference models': flat, then nearly everything within a factor of two or so."""
-    place = uniform(rng, 0.30, 0.70)
-    end = min(place + uniform(rng, 0.08, 0.25), 0.97)
-    return Curve("logistic", uniform(rng, 0.60, 0.98), uniform(rng, 0.80, 0.98), place, end)
-
-
-def mild(rng: Rng) -> Curve:
-    curve = replace(step(rng), drop=uniform(rng, 0.05, 0.20))
-    if rng.random() < 0.5:
-        return curve
-    return replace(curve, shape="ramp", place=uniform(rng, 0.1, 0.5), end=uniform(rng, 0.6, 1.0))
-
-
-CLASSES: dict[str, tuple[Callable[[Rng], Curve], Callable[[Rng, int], Design]]] = {
-    "flat .55": (partial(flat, baseline=0.55), mixed),
-    "flat .95": (partial(flat, baseline=0.95), mixed),
-    "flat .50, 0/1": (partial(flat, baseline=0.50), binary),
-    "flat .55, clustered": (partial(flat, baseline=0.55), clustered),
-    "flat .55, 8 a document in the sample": (partial(flat, baseline=0.55), clustered_sample),
-    "mild decline": (mild, mixed),
-    "step, one question": (step, single),
-    "step": (step, mixed),
-    "step, 0/1": (step, binary),
-    "step, three repeats": (step, repeated),
-    "step from .95": (partial(step, baseline=0.95), mixed),
-    "step, clustered": (step, clustered),
-    "step, 8 a document in the sample": (step, clustered_sample),
-    "step after a noisy zone": (zone, mixed),
-    "dip": (dip, mixed),
-    "dip, 0/1": (dip, binary),
-    "ramp": (ramp, mixed),
-    "ramp, 0/1": (ramp, binary),
-    "logistic, 0/1": (logistic, binary),
-    "decline from the start": (deep, mixed),
-    "45% of .55, one question": (power_step, single),
-    "45% of .55": (power_step, mixed),
-    "45% of .55, 0/1": (power_step, binary),
-    "45% of .55, clustered": (power_step, clustered),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +55,12 @@ class Outcome:
     log_error: float | None
     held: bool | None
     log_width: float | None
+    cap_any: float | None
 
 
 def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
-    rng = np.random.default_rng((seed, per_bin, list(CLASSES).index(name)))
-    draw_curve, draw_design = CLASSES[name]
-    curve = draw_curve(rng)
-    drawn = simulate(draw_design(rng, per_bin), curve, rng)
+    rng = np.random.default_rng((seed, per_bin, CLASSES.index(name)))
+    drawn, curve = draw(name, per_bin, rng)
     settings = replace(SETTINGS, seed=seed, tolerance=tolerance)
     mean = baseline_of(drawn.documents, settings).mean
     conclusion = conclude(drawn.documents, settings, mean)
@@ -174,6 +71,8 @@ def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
         error = abs(float(np.log(loss.location.value / place)))
         held = bool(loss.location.low - 1 <= place <= loss.location.high + 1)
         width = float(np.log(loss.location.high / max(loss.location.low, 1.0)))
+    recovery = drops_that_recover(conclusion, settings)
+    cap_any = None if recovery is None else recovery.cap_tokens
     return Outcome(
         conclusion.finding.verdict.value in ALARMS,
         None if cap is None else drawn.share_up_to(cap),
@@ -182,6 +81,7 @@ def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
         error,
         held,
         width,
+        None if cap_any is None else drawn.share_up_to(cap_any),
     )
 
 
@@ -213,6 +113,7 @@ def summarise(name: str, per_bin: int, tolerance: float, outcomes: list[Outcome]
     lost = [o for o in outcomes if o.truth is not None]
     placed = [o for o in outcomes if o.held is not None]
     caps = [(o.cap or 0.0) / o.truth for o in lost if o.truth]
+    caps_any = [(o.cap_any or 0.0) / o.truth for o in lost if o.truth]
     return {
         "class": name,
         "per_bin": per_bin,
@@ -224,6 +125,8 @@ def summarise(name: str, per_bin: int, tolerance: float, outcomes: list[Outcome]
         "unsafe_from_first": sum(beyond(o.cap, o.from_first) for o in outcomes),
         "lost_from_first": sum(o.from_first is not None for o in outcomes),
         "cap": median(caps if lost else [o.cap or 0.0 for o in outcomes]),
+        "unsafe_any": sum(beyond(o.cap_any, o.truth) for o in outcomes),
+        "cap_any": median(caps_any if lost else [o.cap_any or 0.0 for o in outcomes]),
         "no_cap": sum(o.cap is None for o in outcomes),
         "placed": len(placed),
         "held": sum(bool(o.held) for o in placed),
@@ -233,19 +136,21 @@ def summarise(name: str, per_bin: int, tolerance: float, outcomes: list[Outcome]
 
 
 def line(row: dict[str, Any]) -> str:
-    cap = row["cap"] if row["lost"] else f"({row['cap']})"
+    cap, cap_any = (row[of] if row["lost"] else f"({row[of]})" for of in ("cap", "cap_any"))
     return (
         f"| {row['class']} | {row['runs']} | {share(row['alarms'], row['runs'])} "
         f"| {share(row['unsafe'], row['lost'])} | {cap} "
         f"| {row['no_cap'] / row['runs']:.2f} | {row['log_error']} "
-        f"| {share(row['held'], row['placed'])} | {row['log_width']} |"
+        f"| {share(row['held'], row['placed'])} | {row['log_width']} "
+        f"| {share(row['unsafe_any'], row['lost'])} | {cap_any} |"
     )
 
 
 HEAD = (
     "| class | data sets | alarms | unsafe caps | cap / truth (flat: of the range) | no cap "
-    "| error of the place, log | interval holds it | its width, log |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| error of the place, log | interval holds it | its width, log "
+    "| drops may recover: unsafe caps | cap / truth |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -277,11 +182,11 @@ def main() -> None:
                 if row["class"] == "decline from the start":
                     of_first = share(row["unsafe_from_first"], row["lost_from_first"])
                     print(f"\n{row['class']}, counted from the first length: unsafe {of_first}")
-            unsafe = sum(row["unsafe"] for row in of_design)
-            lost = sum(row["lost"] for row in of_design)
-            print(
-                f"\nUnsafe caps over all: {share(unsafe, lost)}; {time.time() - start:.0f} s so far"
-            )
+            falling = [row for row in of_design if not row["class"].startswith(LEFT_OUT)]
+            unsafe = sum(row["unsafe"] for row in falling)
+            lost = sum(row["lost"] for row in falling)
+            of_all, took = share(unsafe, lost), f"{time.time() - start:.0f} s so far"
+            print(f"\nUnsafe caps over all falling curves: {of_all}; {took}")
             rows += of_design
             if given.json:
                 given.json.write_text(json.dumps(rows, indent=1) + "\n")

@@ -37,9 +37,8 @@ from numpy.typing import NDArray
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.cap import certified_cap
 from contextcliff_dagster.analysis.cliff.verdict import find_verdict
-from contextcliff_dagster.analysis.curves.fitted_curve import fall_of
-from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine
-from contextcliff_dagster.analysis.curves.loss_family import fit_losses
+from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
+from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
@@ -106,13 +105,12 @@ def one(
     if seed < judged:
         mean = baseline_of(documents, SETTINGS).mean
         verdict = find_verdict(documents, SETTINGS, mean).verdict
-    cap = certified_cap(fit_losses(documents, 0.3), 0.3, 0.95).tokens
-    unsafe = (cap or 0) > true_length(shape)
-    fit = fit_declines(documents)
-    fall = fall_of(refine(fit, documents), 0.95)
-    holds = fall is not None and fall.drop.low <= truth <= fall.drop.high
+    curve = fit_falling_curve(documents, BASELINE_SHARE)
+    unsafe = (certified_cap(curve, 0.3, 0.95).tokens or 0) > true_length(shape)
+    drop = curve.drop(0.95)
+    holds = drop.low <= truth <= drop.high
     printed = holds if verdict in PRINTED else None
-    return holds, printed, unsafe, fit.dispersion
+    return holds, printed, unsafe, float(curve.dispersion.mean())
 
 
 def share(hits: int, runs: int) -> str:

@@ -36,7 +36,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import cap_at, conclude
+from contextcliff_dagster.analysis.cliff.conclusion import cap_of, conclude
 from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.design.error_rates import ALARMS
 from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate
@@ -121,7 +121,7 @@ def one(job: tuple[int, int], series: list[Series], per_length: int) -> Found:
         baseline,
         {
             tolerance: (
-                cap_at(conclusion.finding, tolerance, settings.confidence).tokens,
+                cap_of(conclusion.finding, replace(settings, tolerance=tolerance)).tokens,
                 first_loss(series[number], documents, tolerance),
             )
             for tolerance in TOLERANCES

@@ -15,6 +15,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
 )
 from contextcliff_dagster.reporting.wording.sentences import (
     amount,
+    assumption_sentence,
     certify_sentence,
     comparison,
     half_drop_sentence,
@@ -196,8 +197,7 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
                 f"Beyond {tokens(joint.tokens)} tokens, time to first token is higher than "
                 "expected: cap there where latency matters."
             )
-    if (more := certify_sentence(cliffs)) is not None:
-        lines.append(more)
+    lines += [text for text in (assumption_sentence(cliffs), certify_sentence(cliffs)) if text]
     if cliffs.confounds.identified == "no" and cliffs.cliff is not None:
         lines.append("Length is not shown to be the cause: see the report for the reason.")
     return lines

@@ -142,6 +142,11 @@ class AnalysisSection(Section):
     tolerance: float = Field(default=0.3, gt=0, lt=1)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     resamples: int = Field(default=2000, ge=100)
+    assumption: Literal["falling", "any"] = Field(
+        default="falling",
+        description="falling: a model that fails at a length does not recover at a longer one; "
+        "any: the cap holds for drops that recover, too, and is shorter",
+    )
 
 
 class CallsSection(Section):

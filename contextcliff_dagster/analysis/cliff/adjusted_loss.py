@@ -13,7 +13,7 @@ from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.cliff.verdict import Finding
-    from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
+    from contextcliff_dagster.analysis.curves.falling_curve import Estimate
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Bools, Ints
 
@@ -45,11 +45,11 @@ class DropWindow:
 
 def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
     """Return where the loss found lies, else where one is likeliest."""
-    if finding.evidence is None or finding.verdict is Verdict.FLOOR:
+    if finding.scan is None or finding.verdict is Verdict.FLOOR:
         return None
     if finding.verdict is Verdict.DIP:
         return DropWindow(*finding.degraded)
-    start = finding.evidence.scan.step.first_tokens
+    start = finding.scan.step.first_tokens
     if finding.cliff is not None:
         start = round(finding.cliff.location.value)
     window = DropWindow(start, None)

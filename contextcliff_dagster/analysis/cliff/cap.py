@@ -1,14 +1,19 @@
-"""The safe context cap: the longest length before any loss the data cannot refute."""
+"""The safe context cap: the longest length before the tolerance may be lost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.analysis.curves.loss_onset import earliest_loss
+from contextcliff_dagster.analysis.cliff.dips import first_possible_dip
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.curves.loss_family import Losses
+    from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve
+
+DEPTH, CHANCE = 0.80, 0.60
+"""A cap ends where a drop of this share of the tolerance has a chance of more than this share of
+the error rate: a drop of .24 a chance of .03 at a tolerance of 30% and 95% confidence. Both chosen
+by simulation, so that caps keep their promise over all falling curves of benchmarks/accept.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +25,29 @@ class Cap:
 
 
 def certified_cap(
-    losses: Losses, tolerance: float, confidence: float, before: int | None = None
+    curve: FallingCurve,
+    tolerance: float,
+    confidence: float,
+    before: int | None = None,
+    *,
+    may_recover: bool = False,
 ) -> Cap:
-    """The largest length up to which a loss of ``tolerance`` has been refuted.
+    """The longest length before ``tolerance`` may be lost.
 
-    The last length before the first at which some loss is possible (`places.earliest_loss`). A cap
-    never exceeds the longest scored length, and one that would not leave the baseline region is
-    none.
+    It never exceeds the longest scored length, and one that would not leave the baseline region is
+    none. The larger the tolerance or the lower the confidence, the longer.
 
     Args:
-        losses: fitted with this ``tolerance``.
         before: another bound, exclusive (the start of a dip), tokens.
+        may_recover: whether it is to hold for a model that fails at a length and recovers, too.
     """
-    cells = losses.cells
-    baseline_end = int(cells.high[cells.baseline_cells - 1])
-    longest = int(cells.high[-1])
+    cells = curve.cells
+    baseline_end, longest = int(cells.high[cells.baseline_cells - 1]), int(cells.high[-1])
     drop, sure = f"{tolerance:.0%}", f"{confidence:.0%}"
-    first = earliest_loss(losses, tolerance, confidence)
-    tokens = int(cells.high[first - 1]) if first else 0
+    first = curve.first_cell(DEPTH * tolerance, CHANCE * (1.0 - confidence))
+    if may_recover:
+        first = min(first, first_possible_dip(curve, tolerance, confidence))
+    tokens = int(cells.high[first - 1])
     if before is not None:
         tokens = min(tokens, before - 1)
     if tokens <= baseline_end:

@@ -6,12 +6,14 @@ that asks the same question of other data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.analysis.cliff.cap import Cap, certified_cap
-from contextcliff_dagster.analysis.cliff.verdict import Finding, find_verdict, judge_again
+from contextcliff_dagster.analysis.cliff.dips import SHARE, least_excluded_dip
+from contextcliff_dagster.analysis.cliff.verdict import Finding, find_verdict, judge
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results.cliffs import Recovery
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents
@@ -36,20 +38,37 @@ def conclude(
             any score.
     """
     finding = find_verdict(documents, settings, baseline_mean)
-    return Conclusion(finding, cap_at(finding, settings.tolerance, settings.confidence))
+    return Conclusion(finding, cap_of(finding, settings))
 
 
-def conclude_again(
-    conclusion: Conclusion, tolerance: float, settings: AnalysisSettings
-) -> Conclusion:
-    """The conclusion from the same documents at another ``tolerance``, without a new scan."""
-    finding = judge_again(conclusion.finding, tolerance, settings)
-    return Conclusion(finding, cap_at(finding, tolerance, settings.confidence))
+def conclude_again(conclusion: Conclusion, settings: AnalysisSettings) -> Conclusion:
+    """The conclusion from the same documents at another tolerance, without a new fit."""
+    finding = conclusion.finding
+    if finding.scan and finding.curve and finding.verdict is not Verdict.FLOOR:
+        finding = judge(finding.scan, finding.curve, settings)
+    return Conclusion(finding, cap_of(finding, settings))
 
 
-def cap_at(finding: Finding, tolerance: float, confidence: float) -> Cap:
-    """The cap of the same data at another tolerance; ``None`` tokens where the verdict bars one."""
-    if finding.evidence is None or finding.verdict is Verdict.FLOOR:
+def cap_of(finding: Finding, settings: AnalysisSettings) -> Cap:
+    """The cap at the tolerance of ``settings``; ``None`` tokens where the verdict bars one."""
+    if finding.curve is None or finding.verdict is Verdict.FLOOR:
         return Cap(None, finding.reason)
-    before = finding.dip_window[0] if finding.dip_window else None
-    return certified_cap(finding.evidence.losses_at(tolerance), tolerance, confidence, before)
+    return certified_cap(
+        finding.curve,
+        settings.tolerance,
+        settings.confidence,
+        finding.dip_window[0] if finding.dip_window else None,
+        may_recover=settings.assumption == "any",
+    )
+
+
+def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Recovery | None:
+    """What the cap assumes of them, and what holds without; ``None`` where no fit bears a cap."""
+    finding, tokens = conclusion.finding, conclusion.cap.tokens
+    if finding.curve is None or finding.verdict is Verdict.FLOOR:
+        return None
+    excluded = None
+    if tokens is not None:
+        excluded = least_excluded_dip(finding.curve, tokens, settings.confidence)
+    robust = cap_of(finding, replace(settings, assumption="any")).tokens
+    return Recovery(settings.assumption, robust, SHARE, excluded)

@@ -1,27 +1,21 @@
-"""The verdict on the scores over length, and the loss that it rests on."""
+"""The verdict on the scores over length, and what it rests on."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.fitted_curve import Estimate, fall_of
-from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine, shape_of
-from contextcliff_dagster.analysis.curves.loss_family import fit_losses
-from contextcliff_dagster.analysis.curves.loss_onset import half_drop_places
+from contextcliff_dagster.analysis.curves.falling_curve import Estimate, fit_falling_curve
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_documents
-from contextcliff_dagster.analysis.statistics.intervals import ratio_interval
+from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile, ratio_interval
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.curves.fitted_curve import Fall
-    from contextcliff_dagster.analysis.curves.logistic_family import DeclineFit
-    from contextcliff_dagster.analysis.curves.loss_family import Losses
-    from contextcliff_dagster.analysis.curves.permutation_scan import Scan, Split
+    from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve
+    from contextcliff_dagster.analysis.curves.permutation_scan import Dip, Scan, Split
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
@@ -29,70 +23,30 @@ LEAST_EXAMPLES = 30
 LEAST_DOCUMENTS = 20
 FLOOR = 0.10
 ALARM_SHARE = 5 / 6
-"""A loss is an alarm from this share of the tolerance on: .25 at 30%."""
+"""A drop is an alarm from this share of the tolerance on: .25 at 30%."""
 STEP_SHARE = 0.9
 """Share of the error rate spent on steps; the rest on dips."""
+SMALL_SHARE, SURE_CHANCE = 2 / 3, 0.95
+"""A drop no larger than its split may feign is an alarm if 2/3 of the tolerance is surely lost."""
+CLIFF_CHANCE = 0.8
+"""Least chance that the tolerance is lost in a cliff."""
+GRADUAL = 4.0
+"""A decline is gradual where the middle half of the drop takes more than this factor of length."""
+SURELY = 3.84
+"""Deviance (over the dispersion) by which a dip must explain the scores better than a step."""
 CHOSEN_SHARE, CHOSEN_EXCESS = 1 / 2, 1.2
 """A split is chosen where the drop looks largest, and there it looks larger than it is, the more so
 the fewer examples (n0, n1) its sides have: an alarm needs a drop of half the tolerance plus
-1.2 sqrt(1 / n0 + 1 / n1), by which declines of 5 to 20% alarm in at most a tenth of the samples
-whatever n is (benchmarks/accept.py)."""
-SMALL_SHARE, SURELY = 2 / 3, 1.6
-"""Or that a loss of at most 2/3 of the tolerance is refuted, at 1.6 times the usual quantile."""
+1.2 sqrt(1 / n0 + 1 / n1)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Drop:
     """Where (tokens), how much (relative to the baseline), and the chance of it by accident."""
 
     location: Estimate
     drop: Estimate
     p_value: float
-
-
-@dataclass(frozen=True)
-class Curves:
-    """The family of smooth curves on ``documents``, fitted when first asked for."""
-
-    documents: Documents
-    baseline_share: float
-
-    @cached_property
-    def fit(self) -> DeclineFit:
-        """Every member, for the shape."""
-        return fit_declines(self.documents, self.baseline_share)
-
-    @cached_property
-    def refined(self) -> DeclineFit:
-        """The likely members with the depth resolved, for the drawn curve and the drop."""
-        return refine(self.fit, self.documents)
-
-    @cached_property
-    def losses(self) -> dict[float, Losses]:
-        """Steps, ramps and dips by the tolerance that their depths are laid around."""
-        return {}
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What was found in the scores: ``scan`` at any tolerance, the rest at ``tolerance``."""
-
-    scan: Scan
-    curves: Curves
-    tolerance: float
-
-    @property
-    def losses(self) -> Losses:
-        """Steps, ramps and dips, for caps and places."""
-        return self.losses_at(self.tolerance)
-
-    def losses_at(self, tolerance: float) -> Losses:
-        """The same with their depths laid around another ``tolerance``."""
-        fitted = self.curves.losses
-        if tolerance not in fitted:
-            share = self.curves.baseline_share
-            fitted[tolerance] = fit_losses(self.curves.documents, tolerance, share)
-        return fitted[tolerance]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +55,21 @@ class Finding:
 
     Attributes:
         reason: a sentence, for the verdicts that allow no cap; else empty.
-        cliff: the loss, for the verdicts that have one.
+        cliff: the drop, for the verdicts that have one.
         degraded: first length of the degraded region and the first after it, tokens.
-        evidence: what was fitted to the scores, ``None`` where the data support nothing.
+        scan, curve: what the scores say; ``None`` where the data support nothing.
         warnings: sentences.
-        visible: the scan found a loss, alarm or not.
+        visible: the scan found a drop, alarm or not.
     """
 
     verdict: Verdict
     reason: str = ""
-    cliff: Loss | None = None
+    cliff: Drop | None = None
     degraded: tuple[int, int] = (0, 0)
-    evidence: Evidence | None = None
+    scan: Scan | None = None
+    curve: FallingCurve | None = None
     warnings: list[str] = field(default_factory=list)
     visible: bool = False
-
-    @property
-    def refined(self) -> DeclineFit | None:
-        """The fitted smooth curves; ``None`` where the data support none."""
-        return self.evidence.curves.refined if self.evidence else None
 
     @property
     def dip_window(self) -> tuple[int, int] | None:
@@ -136,22 +86,18 @@ def find_verdict(
     2. ``floor``: the baseline's mean is below .10;
     3. ``dip``: the scan's window has p <= .1 alpha and a large drop, and explains the scores better
        than the best step (quasi-deviance by more than 3.84);
-    4. ``cliff`` or ``gradual_decline``: the scan's step has p <= .9 alpha and the drop at its split
-       is large, or the lower limit of the fitted fall is at least 5/6 of the tolerance; gradual
-       where a straight line in log length beats the best step by a deviance of 2;
+    4. ``cliff`` or ``gradual_decline``: the scan's step has p <= .9 alpha, and the drop at its
+       split is large, or 2/3 of the tolerance is lost with a chance of .95. A cliff where the
+       tolerance is lost with a chance of .8 and the middle half of the drop takes at most a factor
+       of 4 of length;
     5. ``stable``.
 
     Large is a drop of at least 5/6 of the tolerance and of what the choice of its place may feign
-    (`CHOSEN_EXCESS`), unless `loss_family` refutes that at most 2/3 of the tolerance is lost.
+    (`CHOSEN_EXCESS`).
     """
-    count = len(documents.n)
-    examples = int(documents.n.sum())
+    examples, count = int(documents.n.sum()), len(documents.n)
     if examples < LEAST_EXAMPLES or count < LEAST_DOCUMENTS or baseline_mean is None:
-        return _insufficient(
-            f"Only {examples} scored examples on {count} documents: a verdict needs "
-            f"{LEAST_EXAMPLES} on {LEAST_DOCUMENTS}; measure more documents (in a study: raise "
-            "samples_per_bin)."
-        )
+        return _insufficient(_too_few(examples, count))
     scan = scan_documents(documents, permutations=settings.permutations, seed=settings.seed)
     if scan is None:
         return _insufficient(
@@ -161,87 +107,99 @@ def find_verdict(
             else "All scored documents have the same length, so its effect is unknown; measure "
             "documents of different lengths."
         )
-    curves = Curves(documents, settings.baseline_share)
-    evidence = Evidence(scan, curves, settings.tolerance)
+    curve = fit_falling_curve(documents, settings.baseline_share)
     if baseline_mean < FLOOR:
         return Finding(
             Verdict.FLOOR,
             f"The baseline score is {baseline_mean:.2f}, below {FLOOR:.2f}: the model fails the "
             "task at every length, so no length is safe.",
-            evidence=evidence,
+            scan=scan,
+            curve=curve,
         )
-    return _judge(evidence, settings)
+    return judge(scan, curve, settings)
 
 
-def judge_again(finding: Finding, tolerance: float, settings: AnalysisSettings) -> Finding:
-    """The verdict on the same scores at another ``tolerance``; ``settings`` are otherwise its."""
-    if finding.evidence is None or finding.verdict is Verdict.FLOOR:
-        return finding
-    evidence = replace(finding.evidence, tolerance=tolerance)
-    return _judge(evidence, replace(settings, tolerance=tolerance))
+def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Finding:
+    """The verdict on fitted scores at the tolerance and confidence of ``settings``."""
+    confidence, tolerance = settings.confidence, settings.tolerance
+    alpha, least = 1.0 - confidence, ALARM_SHARE * tolerance
+    if (dip := scan.dip) is not None and _is_dip(dip, scan, curve, alpha, tolerance):
+        return _dip(dip, scan, curve, confidence)
+    significant = scan.step.p_value <= STEP_SHARE * alpha + 1e-9
+    drop = curve.drop(confidence)
+    surely = curve.chance_lost(SMALL_SHARE * tolerance)[-1] >= SURE_CHANCE
+    if significant and (surely or _large(scan.step, tolerance)):
+        location, width = curve.drop_places(confidence)
+        lost = curve.chance_lost(tolerance)[-1] >= CLIFF_CHANCE
+        sudden = width <= GRADUAL
+        warnings = [] if lost else [
+            f"A drop is certain, one of {tolerance:.0%} is not: {drop.value:.0%} "
+            f"[{drop.low:.0%}, {drop.high:.0%}]."
+        ]  # fmt: skip
+        most = curve.lost_at(0.9 * drop.value, confidence).value
+        start = max(min(most, float(curve.cells.high[-1])), location.high)
+        return Finding(
+            Verdict.CLIFF if lost and sudden else Verdict.GRADUAL_DECLINE,
+            cliff=Drop(location, drop, scan.step.p_value),
+            degraded=(round(start), int(curve.cells.high[-1]) + 1),
+            scan=scan,
+            curve=curve,
+            warnings=warnings,
+            visible=True,
+        )
+    warnings = []
+    if significant:
+        warnings.append(
+            f"A drop with length is visible, {drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]: "
+            f"likely below the size that counts as an alarm ({least:.0%})."
+        )
+    elif scan.rise_p_value <= alpha:
+        warnings.append("The score rises with length: questions on short documents may be harder.")
+    return Finding(Verdict.STABLE, scan=scan, curve=curve, warnings=warnings, visible=significant)
+
+
+def _is_dip(dip: Dip, scan: Scan, curve: FallingCurve, alpha: float, tolerance: float) -> bool:
+    better = dip.deviance - scan.step.deviance > SURELY * float(curve.dispersion.mean())
+    likely = dip.p_value <= (1.0 - STEP_SHARE) * alpha + 1e-9
+    return likely and better and _large(dip, tolerance)
+
+
+def _large(split: Split, tolerance: float) -> bool:
+    low_n, _, high_n, _ = split.counts
+    feigned = CHOSEN_EXCESS * math.sqrt(1.0 / low_n + 1.0 / high_n)
+    return split.drop >= max(ALARM_SHARE * tolerance, CHOSEN_SHARE * tolerance + feigned)
+
+
+def _dip(dip: Dip, scan: Scan, curve: FallingCurve, confidence: float) -> Finding:
+    low, high = (float(tokens) for tokens in dip.starts)
+    phi = float(curve.dispersion.mean())
+    least, most = ratio_interval(*dip.counts, phi, chi_square_quantile(confidence))
+    drop = Estimate(dip.drop, min(least, dip.drop), max(most, dip.drop))
+    return Finding(
+        Verdict.DIP,
+        cliff=Drop(Estimate(float(dip.first_tokens), low, high), drop, dip.p_value),
+        degraded=(dip.first_tokens, dip.last_tokens + 1),
+        scan=scan,
+        curve=curve,
+        visible=True,
+    )
+
+
+def _too_few(examples: int, documents: int) -> str:
+    short = [
+        f"{least - there} more {what}"
+        for what, there, least in (
+            ("examples", examples, LEAST_EXAMPLES),
+            ("documents", documents, LEAST_DOCUMENTS),
+        )
+        if there < least
+    ]
+    return (
+        f"{examples} examples on {documents} documents are scored so far, and a verdict needs "
+        f"{LEAST_EXAMPLES} on {LEAST_DOCUMENTS}: measure {' and '.join(short)} (in a study: raise "
+        "samples_per_bin)."
+    )
 
 
 def _insufficient(reason: str) -> Finding:
     return Finding(Verdict.INSUFFICIENT_DATA, reason)
-
-
-def _judge(evidence: Evidence, settings: AnalysisSettings) -> Finding:
-    scan, curves = evidence.scan, evidence.curves
-    alpha = 1.0 - settings.confidence
-    least = ALARM_SHARE * settings.tolerance
-    losses = evidence.losses
-    dip, step = scan.dip, scan.step
-    refuted = losses.least_deviance(SMALL_SHARE * settings.tolerance)
-    small_refuted = refuted >= SURELY * losses.quantile(settings.confidence)
-
-    def large(split: Split) -> bool:
-        low_n, _, high_n, _ = split.counts
-        feigned = CHOSEN_EXCESS * math.sqrt(1.0 / low_n + 1.0 / high_n)
-        enough = split.drop >= CHOSEN_SHARE * settings.tolerance + feigned
-        return split.drop >= least and (small_refuted or enough)
-
-    if (
-        dip is not None
-        and dip.p_value <= (1 - STEP_SHARE) * alpha + 1e-9
-        and large(dip)
-        and dip.deviance - step.deviance > 3.84 * curves.fit.dispersion
-    ):
-        fit = curves.fit
-        low, high = (float(t) for t in dip.starts)
-        least_drop, most_drop = ratio_interval(
-            *dip.counts, fit.dispersion, fit.limit(settings.confidence)
-        )
-        drop = Estimate(dip.drop, min(least_drop, dip.drop), max(most_drop, dip.drop))
-        loss = Loss(Estimate(float(dip.first_tokens), low, high), drop, dip.p_value)
-        degraded = (dip.first_tokens, dip.last_tokens + 1)
-        return Finding(Verdict.DIP, "", loss, degraded, evidence, visible=True)
-    significant = step.p_value <= STEP_SHARE * alpha + 1e-9
-    fall = fall_of(curves.refined, settings.confidence) if significant else None
-    if significant and fall and (large(step) or fall.drop.low >= least):
-        shape = shape_of(curves.fit)
-        warnings = []
-        if shape == "unclear":
-            warnings.append("These data do not show whether the drop is sudden or gradual.")
-        location = half_drop(losses, fall, settings.confidence)
-        start = max(fall.complete_tokens, location.high)
-        longest = int(losses.cells.high[-1]) + 1
-        verdict = Verdict.GRADUAL_DECLINE if shape == "slope" else Verdict.CLIFF
-        loss = Loss(location, fall.drop, step.p_value)
-        return Finding(verdict, "", loss, (round(start), longest), evidence, warnings, visible=True)
-    warnings = []
-    if significant and fall:
-        why = "too few examples to confirm" if fall.drop.value >= least else "below"
-        warnings.append(
-            f"A drop with length is visible ({fall.drop.value:.0%}): {why} the size that counts as "
-            f"an alarm ({least:.0%})."
-        )
-    elif scan.rise_p_value <= alpha:
-        warnings.append("The score rises with length: questions on short documents may be harder.")
-    return Finding(Verdict.STABLE, "", None, (0, 0), evidence, warnings, visible=significant)
-
-
-def half_drop(losses: Losses, fall: Fall, confidence: float) -> Estimate:
-    """Where half of the drop is reached, tokens; the interval holds whatever shape the fall has."""
-    low, high = half_drop_places(losses, confidence, fall.drop.low, fall.drop.high)
-    place = fall.location.value
-    return Estimate(place, min(low, place), max(high, place))

@@ -24,7 +24,7 @@ from contextcliff_dagster.analysis.cliff.adjusted_loss import (
 )
 from contextcliff_dagster.analysis.confounds.controls import judge_controls
 from contextcliff_dagster.analysis.confounds.evidence_position import FIFTHS, place_of
-from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
+from contextcliff_dagster.analysis.curves.falling_curve import Estimate
 from contextcliff_dagster.analysis.records.examples import CATEGORIES
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
 from contextcliff_dagster.contracts.results.fields import nulls

@@ -17,7 +17,7 @@ from contextcliff_dagster.analysis.cliff.adjusted_loss import (
     judge_adjusted_drop,
     percent,
 )
-from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
+from contextcliff_dagster.analysis.curves.falling_curve import Estimate
 from contextcliff_dagster.contracts.results.fields import BinMean, Identified, MeanScore
 
 if TYPE_CHECKING:

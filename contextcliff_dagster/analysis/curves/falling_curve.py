@@ -1,6 +1,5 @@
-"""A fitted curve that only falls: what the scores say of the mean, and what is read from it.
+"""The fitted curve: what the scores say of the mean at every length, and all that is read from it.
 
-Not in reports yet, which read `fitted_curve`: benchmarks/falling_caps.py compares the two caps.
 Caps at every tolerance, where a share of the baseline is lost, the drop, its midpoint, the drawn
 line and its band come from one posterior (`falling_process`), so that they cannot contradict each
 other: a chance that grows with length and shrinks with the share that is lost.
@@ -9,20 +8,44 @@ other: a chance that grows with length and shrinks with the share that is lost.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.curves.falling_process import LEVELS, falling_posterior
-from contextcliff_dagster.analysis.curves.fitted_curve import Estimate
+from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.analysis.statistics.overdispersion import local_dispersion
+from contextcliff_dagster.contracts.results.cliffs import CurvePoint
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.curves.cells import Cells
     from contextcliff_dagster.analysis.curves.falling_process import FallingPosterior
     from contextcliff_dagster.analysis.records.samples import Documents
-    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+
+
+LEAST_DROP = 0.10
+"""The place of a drop is that of one by at least so much."""
+_POINTS = 60
+_TAIL = 0.25
+"""Of the error rate, beyond each end of the drop's interval and of the drawn band: at a half they
+held the truth in .84 to .98 of data sets (benchmarks/graded_coverage.py, curve_bands.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def tokens(self) -> tuple[int, int, int]:
+        """The three as whole tokens, the interval rounded outwards."""
+        return round(self.value), int(self.low), int(np.ceil(self.high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +55,11 @@ class FallingCurve:
     cells: Cells
     dispersion: Floats
     posterior: FallingPosterior
+
+    @cached_property
+    def beyond(self) -> Ints:
+        """Longest length (tokens) of each cell beyond the baseline region (G - B)."""
+        return self.cells.high[self.cells.baseline_cells :]
 
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
@@ -51,7 +79,7 @@ class FallingCurve:
     def drop(self, confidence: float) -> Estimate:
         """What is lost of the baseline at the longest length: the median and an interval."""
         at_most = np.cumsum(self.posterior.kept[-1, ::-1])
-        tail = 0.5 * (1.0 - confidence)
+        tail = _TAIL * (1.0 - confidence)
         low, value, high = np.interp([1.0 - tail, 0.5, tail], at_most, LEVELS[::-1])
         return Estimate(1.0 - float(value), 1.0 - float(low), 1.0 - float(high))
 
@@ -65,18 +93,26 @@ class FallingCurve:
             float(between[value - 1]), float(self.cells.high[low - 1]), float(after[high])
         )
 
-    def midpoint(self, confidence: float) -> Estimate:
-        """Length (tokens) at which half of the drop has happened, within the measured lengths."""
-        drop, longest = self.drop(confidence), float(self.cells.high[-1])
-        value, low, high = (
-            min(at, longest)
-            for at in (
-                self.lost_at(0.5 * drop.value, confidence).value,
-                self.lost_at(0.5 * max(drop.low, 0.0), confidence).low,
-                self.lost_at(0.5 * drop.high, confidence).high,
-            )
-        )
-        return Estimate(value, min(low, value), max(high, value))
+    def drop_places(self, confidence: float) -> tuple[Estimate, float]:
+        """Length (tokens) at which half of the drop has happened, within the measured lengths.
+
+        And the factor of length over which its middle half happens.
+        """
+        quarter, half, most = self.posterior.reached((0.25, 0.5, 0.75), LEAST_DROP).T
+        tail = 0.5 * (1.0 - confidence)
+        first = self.cells.baseline_cells
+        at = np.exp(self.cells.edges)[first - 1 :]
+        before, after = self.cells.high[first - 1 : -1], self.cells.low[first:]
+
+        def cell(chance: Floats, least: float) -> int:
+            return min(int(np.searchsorted(chance, least)), len(chance) - 1)
+
+        value = at[cell(half, 0.5)]
+        # One document whose score is off by itself must not part the interval from the place.
+        low = before[max(cell(half, tail) - 1, 0)]
+        high = after[min(cell(half, 1.0 - tail) + 1, len(after) - 1)]
+        place = Estimate(float(value), float(min(low, value)), float(max(high, value)))
+        return place, float(at[cell(most, 0.5)] / at[cell(quarter, 0.5)])
 
     def mean(self, quantile: float | None = None) -> Floats:
         """The mean score in every cell (G), or a quantile of what it may be."""
@@ -89,8 +125,63 @@ class FallingCurve:
 
 
 def fit_falling_curve(documents: Documents, baseline_share: float) -> FallingCurve:
-    """The curve of these documents."""
+    """The curve of these documents.
+
+    >>> lengths = np.arange(100, 4_100, 100)
+    >>> right = np.where(lengths <= 2_000, 1.0, 0.0)
+    >>> from contextcliff_dagster.analysis.records.samples import Documents
+    >>> curve = fit_falling_curve(Documents(lengths, np.ones(40), right, True), 0.15)
+    >>> round(curve.lost_at(0.3, 0.95).value)
+    2049
+    """
     cells = merge_cells(documents, baseline_share=baseline_share)
     phi = local_dispersion(documents, cells.high)
     posterior = falling_posterior(cells.n, cells.s, phi, cells.baseline_cells)
     return FallingCurve(cells, phi, posterior)
+
+
+def fitted_mean(curve: FallingCurve, tokens: Ints, dip: tuple[int, int] | None = None) -> Floats:
+    """The mean score at lengths ``tokens`` (P): the curve, or the means around and in a dip.
+
+    ``dip``: its first length and the first after it.
+    """
+    if dip is None:
+        return np.interp(np.log(tokens), curve.cells.x, curve.mean(0.5))
+    return _window_bounds(curve, tokens, dip, 0.0)[0]
+
+
+def curve_points(
+    curve: FallingCurve, confidence: float, dip: tuple[int, int] | None = None
+) -> list[CurvePoint]:
+    """The ``curve`` of ``cliffs.json``: at each length the median and an interval of the mean."""
+    cells = curve.cells
+    low, high = int(cells.low[0]), int(cells.high[-1])
+    tokens = np.unique(np.geomspace(low, high, _POINTS).round().astype(np.int64))
+    if dip is not None:
+        lines = _window_bounds(curve, tokens, dip, chi_square_quantile(confidence))
+    else:
+        tail, at = _TAIL * (1.0 - confidence), np.log(tokens)
+        middle, lower, upper = (
+            np.interp(at, cells.x, curve.mean(q)) for q in (0.5, tail, 1.0 - tail)
+        )
+        lines = middle, lower, upper
+    return [
+        CurvePoint(int(t), *(min(max(float(v), 0.0), 1.0) for v in of))
+        for t, *of in zip(tokens, *lines, strict=True)
+    ]
+
+
+def _window_bounds(
+    curve: FallingCurve, tokens: Ints, dip: tuple[int, int], z2: float
+) -> tuple[Floats, Floats, Floats]:
+    """Mean of the cells before, in and beyond ``dip`` with Wilson's limits, at ``tokens`` (P)."""
+    of_cell = np.searchsorted(dip, curve.cells.low, side="right")
+    n = np.bincount(of_cell, curve.cells.n, 3)
+    s = np.bincount(of_cell, curve.cells.s, 3)
+    phi = np.bincount(of_cell, curve.cells.n * curve.dispersion, 3)
+    mean, trials = s / np.maximum(n, 1e-9), np.maximum(n**2 / np.maximum(phi, 1e-9), 1e-9)
+    middle = (mean + 0.5 * z2 / trials) / (1.0 + z2 / trials)
+    reach = np.sqrt(z2 * mean * (1.0 - mean) / trials + (0.5 * z2 / trials) ** 2)
+    reach /= 1.0 + z2 / trials
+    at = np.searchsorted(dip, tokens, side="right")
+    return mean[at], (middle - reach)[at], (middle + reach)[at]

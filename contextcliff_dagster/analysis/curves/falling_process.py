@@ -36,19 +36,22 @@ LEVELS: Floats = np.array([
 """Shares kept; finest where tolerances are asked about."""
 REGIMES = (
     # jumps, starts, slides, stops, weight
-    (0.15, 0.0, 0.0, 0.0, 0.5),
-    (1.0, 0.0, 0.0, 0.0, 0.2),
-    (0.05, 0.5, 20.0, 2.0, 0.1),
-    (0.05, 0.5, 60.0, 4.0, 0.1),
-    (0.05, 0.5, 150.0, 8.0, 0.1),
+    (0.5, 0.0, 0.0, 0.0, 0.5),
+    (1.5, 0.0, 0.0, 0.0, 0.2),
+    (0.2, 1.5, 20.0, 2.0, 0.1),
+    (0.2, 1.5, 60.0, 4.0, 0.1),
+    (0.2, 1.5, 150.0, 8.0, 0.1),
 )
 """Over the whole range of lengths: how often a still mean jumps, how often it starts to slide, how
 often a sliding one falls by `_SLIDE`, how often it stops; and the regime's prior weight. Chosen by
-benchmarks/falling_caps.py."""
+benchmarks/accept.py."""
 _SLIDE = 0.04
 _MEANS = 25
 """Values of m, on the arcsine scale, within about four standard errors of the baseline's mean."""
 _LEAST, _MOST = 1e-3, 1.0 - 1e-3
+_CONTRADICTED = 1e-3
+_ENDS = 8
+"""Groups of levels at the longest length, for what depends on the drop and the place together."""
 _TERMS = 16
 _MODES = 2
 """Still, sliding: a state is a mode and a level, level by level in each mode."""
@@ -71,6 +74,15 @@ class FallingPosterior:
     mean: Floats
     chance: Floats
     regimes: Floats
+    _passed: _Passed
+
+    def reached(self, parts: tuple[float, ...], least: float = 0.0) -> Floats:
+        """Chance that these parts of the whole drop have happened, of those by at least ``least``.
+
+        The drop is what is lost at the longest length; of each cell beyond the baseline region
+        (G - B, parts).
+        """
+        return self._passed.reached(np.array(parts), least)
 
 
 def falling_posterior(n: Floats, s: Floats, dispersion: Floats, baseline: int) -> FallingPosterior:
@@ -86,7 +98,7 @@ def falling_posterior(n: Floats, s: Floats, dispersion: Floats, baseline: int) -
     fit = right[:, None, None] * np.log(mu) + wrong[:, None, None] * np.log1p(-mu)
     fit = np.exp(fit - fit.max(axis=(1, 2), keepdims=True))
     share = n / n.sum()
-    moves = _moves(np.append(0.0, 0.5 * (share[1:] + share[:-1])))
+    moves, step = _moves(np.append(0.0, 0.5 * (share[1:] + share[:-1])))
 
     evidence: Floats = np.log([regime[-1] for regime in REGIMES])
     state = np.zeros((len(REGIMES), *mu.shape))
@@ -95,14 +107,15 @@ def falling_posterior(n: Floats, s: Floats, dispersion: Floats, baseline: int) -
     states = np.empty((len(n), *state.shape))
     exchange = None
     for cell in range(len(n)):
-        state = state @ moves[cell]
+        move = moves[step[cell]]
+        state = state @ move
         total = (state * fit[cell]).sum(axis=(1, 2))
         evidence = evidence + np.log(total)
         scale = fit[cell] / total[:, None, None]
         state = state * scale
         states[cell] = state
         if cell < baseline:
-            kept_so_far = (kept_so_far @ moves[cell]) * scale + n[cell] * _KEPT * state
+            kept_so_far = (kept_so_far @ move) * scale + n[cell] * _KEPT * state
         if cell == baseline - 1:
             exchange = _Exchange(m, state, kept_so_far / n[:baseline].sum())
             state = exchange.forward(state)
@@ -115,14 +128,66 @@ def falling_posterior(n: Floats, s: Floats, dispersion: Floats, baseline: int) -
     for cell in range(len(n) - 1, -1, -1):
         both = states[cell] * ahead
         chance[cell] = np.tensordot(weight / both.sum(axis=(1, 2)), both, axes=1)
-        ahead = (ahead * fit[cell]) @ moves[cell].transpose(0, 2, 1)
+        ahead = (ahead * fit[cell]) @ moves[step[cell]].transpose(0, 2, 1)
         ahead /= ahead.max(axis=(1, 2), keepdims=True)
         if cell == baseline:
             ahead = exchange.back(ahead)
     order = np.argsort(mu, axis=None, kind="stable")
     by_value = chance.reshape(len(n), -1)[:, order]
     kept = chance[baseline:].sum(axis=1).reshape(-1, _MODES, len(LEVELS)).sum(axis=1)
-    return FallingPosterior(kept, mu.ravel()[order], by_value, weight)
+    passed = _Passed(states[baseline:], fit[baseline:], moves, step[baseline:], weight)
+    return FallingPosterior(kept, mu.ravel()[order], by_value, weight, passed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Passed:
+    """The cells beyond the baseline region, for what depends on two cells at once.
+
+    Attributes:
+        states: chances of the states given the scores so far (G - B, R, M, S).
+        fit: likelihood of each cell (G - B, M, S).
+        moves, step: distinct transition matrices (D, R, S, S), and which one leads to each cell.
+        weight: of the regimes (R).
+    """
+
+    states: Floats
+    fit: Floats
+    moves: Floats
+    step: Ints
+    weight: Floats
+
+    def reached(self, parts: Floats, least: float) -> Floats:
+        """See `FallingPosterior.reached`. By groups of levels at the end, each with its mean."""
+        counts = (1.0 - least + 1e-9 >= LEVELS).astype(np.float64)
+        end = self.states[-1] * np.tile(counts, _MODES)
+        weight = self.weight * end.sum(axis=(1, 2))
+        # Means and regimes that the scores contradict would only cost time.
+        at_end = weight[:, None] * end.sum(axis=2)
+        r = np.flatnonzero(at_end.sum(axis=1) > _CONTRADICTED * at_end.sum())
+        m = np.flatnonzero(at_end.sum(axis=0) > _CONTRADICTED * at_end.sum())
+        states, fit, weight = self.states[:, r][:, :, m], self.fit[:, m], weight[r]
+        level = np.tensordot(self.weight, end, axes=1).sum(axis=0)
+        level = level.reshape(_MODES, -1).sum(axis=0)
+        group = (np.cumsum(level) - 0.5 * level) / level.sum() * _ENDS
+        group = np.where(level > 0.0, group.astype(np.int64), -1)
+        inside = group == np.unique(group[group >= 0])[:, None]
+        lost = 1.0 - (inside * level) @ LEVELS / (inside @ level)
+        # A level within half a step of the bar is partly beyond it.
+        width = np.abs(np.gradient(LEVELS))
+        beyond = (1.0 - parts[:, None, None] * lost[:, None] - LEVELS) / width + 0.5
+        beyond = np.tile(beyond.clip(0.0, 1.0), _MODES)
+        ahead = np.broadcast_to(
+            np.tile(inside, _MODES)[:, None, None].astype(np.float64),
+            (len(lost), *states.shape[1:]),
+        )
+        out = np.empty((len(states), len(parts)))
+        for cell in range(len(states) - 1, -1, -1):
+            both = ahead * states[cell]
+            chance = np.einsum("erms,r->es", both, weight / both.sum(axis=(0, 2, 3)))
+            out[cell] = np.einsum("es,pes->p", chance, beyond) / chance.sum()
+            ahead = (ahead * fit[cell]) @ self.moves[self.step[cell]][r].transpose(0, 2, 1)
+            ahead = ahead / ahead.max(axis=(0, 2, 3), keepdims=True)
+        return out
 
 
 class _Exchange:
@@ -182,8 +247,10 @@ def _plateaus(n: float, s: float, dispersion: float) -> Floats:
     return np.unique(np.sin(angles.clip(0.02, np.pi / 2 - 0.02)) ** 2)
 
 
-def _moves(steps: Floats) -> Floats:
-    """Transition matrices of each regime over each step, a share of the range (G): (G, R, S, S).
+def _moves(steps: Floats) -> tuple[Floats, Ints]:
+    """Transition matrices of each regime over steps, shares of the range (G).
+
+    Of the distinct steps (D, R, S, S), and which of them each one is (G).
 
     By the exponential's series over a step halved until it is short, and squared as often (Moler
     and Van Loan 2003, SIAM Review 45, 3-49).
@@ -197,8 +264,7 @@ def _moves(steps: Floats) -> Floats:
     for done in range(int(halvings.max(initial=0))):
         longer = halvings > done
         moves[longer] = moves[longer] @ moves[longer]
-    out: Floats = moves.clip(0.0)[index]
-    return out
+    return moves.clip(0.0), index
 
 
 @cache

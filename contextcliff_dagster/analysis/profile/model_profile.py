@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import cap_at, conclude
+from contextcliff_dagster.analysis.cliff.conclusion import cap_of, conclude, drops_that_recover
 from contextcliff_dagster.analysis.cliff.zones import zones_of
 from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
 from contextcliff_dagster.analysis.confounds.evidence_position import (
@@ -27,7 +27,7 @@ from contextcliff_dagster.analysis.confounds.measuring_time import (
     in_order_of_length,
     time_warnings,
 )
-from contextcliff_dagster.analysis.curves.fitted_curve import curve_band, fitted_mean
+from contextcliff_dagster.analysis.curves.falling_curve import curve_points, fitted_mean
 from contextcliff_dagster.analysis.latency.bin_latency import canaries_of, slow_bins_warning
 from contextcliff_dagster.analysis.latency.joint_cap import (
     joint_cap,
@@ -174,16 +174,19 @@ def profile_model(
         confidence=settings.confidence,
         tolerance=settings.tolerance,
         caps_by_tolerance=[
-            CapAtTolerance(tolerance, cap_at(finding, tolerance, settings.confidence).tokens)
+            CapAtTolerance(
+                tolerance, cap_of(finding, replace(settings, tolerance=tolerance)).tokens
+            )
             for tolerance in REPORTED_TOLERANCES
         ],
+        recovery=drops_that_recover(conclusion, settings),
         certify=more.result(),
         baseline=baseline,
         cliff=cliff,
         zones=zones_of(finding, cap.tokens, sample),
         curve=[]
-        if finding.refined is None
-        else curve_band(finding.refined, settings.confidence, finding.dip_window, finding.visible),
+        if finding.curve is None
+        else curve_points(finding.curve, settings.confidence, finding.dip_window),
         bins=rows,
         rules=threshold_rules(rows, window),
         definitions=definitions,
@@ -265,12 +268,12 @@ def _variance_signal(
 ) -> VarianceSignal:
     examples = sample.examples
     lengths = examples["length_tokens"].to_numpy(np.int64)
-    fit = finding.refined
+    curve = finding.curve
     return variance_signal(
         examples["document"].to_numpy(np.int64),
         lengths,
         examples["score"].to_numpy(np.float64),
-        None if fit is None else fitted_mean(fit, lengths, finding.dip_window),
+        None if curve is None else fitted_mean(curve, lengths, finding.dip_window),
         permutations=settings.permutations,
         seed=settings.seed,
     )

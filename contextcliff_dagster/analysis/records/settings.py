@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from contextcliff_dagster.contracts import StudyError
 
@@ -20,6 +21,8 @@ class AnalysisSettings:
         permutations: of whole documents over the lengths, for the scan's p-value.
         baseline_share: of the examples, shortest first, that are the baseline, 0.05..0.5; 0.15 is
             what error rates are stated for.
+        assumption: what the cap assumes of a model that fails at a length: ``falling``, that it
+            does not recover at a longer one; ``any``, nothing.
         second_opinions: whether `profile_model` also gives other detectors, the sensitivity of the
             cap and what more data would buy; they take most of its time and decide nothing.
 
@@ -34,6 +37,7 @@ class AnalysisSettings:
     rolling: int = 3
     permutations: int = 999
     baseline_share: float = 0.15
+    assumption: Literal["falling", "any"] = "falling"
     second_opinions: bool = True
 
     def __post_init__(self) -> None:
@@ -50,3 +54,7 @@ class AnalysisSettings:
                 raise StudyError(
                     f"Analysis setting {name!r} is {value}; choose {low:g} to {high:g}."
                 )
+        if self.assumption not in {"falling", "any"}:
+            raise StudyError(
+                f"Analysis setting 'assumption' is {self.assumption!r}; choose 'falling' or 'any'."
+            )

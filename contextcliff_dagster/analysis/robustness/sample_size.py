@@ -1,32 +1,29 @@
 """What more of the same data would buy: the cap to expect at a larger n.
 
 A curve mu is taken for the truth and data sets of m times the examples, over the same lengths, are
-drawn from it: sums of neighbouring documents, binomial with as many trials as the fitted dispersion
-leaves. mu is the fitted curve, or a flat one where the data do not refute it at the stated
-confidence: the slope that chance gave the fit would ask for far too many examples. Each data set
+drawn from it: sums of neighbouring documents, binomial with as many trials as the dispersion
+leaves. mu is the fitted curve, or a flat one where no drop is visible: the slope that chance gave
+the fit would ask for far too many examples. Each data set
 gets its cap like the real one; the cap to expect is the median, the n that is needed the smallest
 on a grid of doublings at which at least four of five are certified.
 
-Eight draws an n, so that it takes about a second: an n that is off by one doubling is no surprise.
+Fifteen draws an n, so that it takes about a second: an n that is off by one doubling is no surprise.
 A loss that the data do not show yet is not foreseen: where a flat curve replaces a slow
 decline, less will be certified than expected. How near it comes: docs/method.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.cap import certified_cap
-from contextcliff_dagster.analysis.cliff.conclusion import cap_at
-from contextcliff_dagster.analysis.curves.fitted_curve import fitted_mean
-from contextcliff_dagster.analysis.curves.loss_family import Losses, fit_losses
-from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
+from contextcliff_dagster.analysis.cliff.conclusion import cap_of
+from contextcliff_dagster.analysis.curves.cells import Cells
+from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fitted_mean
+from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Certify, MoreData
 
@@ -34,17 +31,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.cliff.verdict import Finding
+    from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 CHANCE = 0.80
 """Of certifying, at the n that is called needed."""
 _DOUBLINGS = 10
-_DRAWS = 8
+_DRAWS = 15
 _FINE_SHARE, _FINE_UNITS, _COARSE_UNITS = 0.10, 20, 45
 """The last tenth is drawn in the units of the real data's cells, since to certify the longest
 length is to refute a loss in the last of them; shorter lengths more coarsely, which is faster."""
-_PARAMETERS = 3
 TOKENS_MORE, USD_MORE = 1_000_000, 10.0
 
 
@@ -67,7 +64,7 @@ def required_sample_size(
         calls: of the sample; ``prompt_tokens`` and ``cost_usd`` tell what an example costs.
         bins: that hold examples.
     """
-    if not settings.second_opinions or finding.evidence is None or not bins:
+    if not settings.second_opinions or finding.curve is None or not bins:
         return Certify(n_needed=None)
     if finding.verdict is Verdict.FLOOR:
         return Certify(
@@ -77,7 +74,7 @@ def required_sample_size(
     expected = _Expected(documents, finding, settings)
     longest = int(documents.length_tokens[-1])
     per_bin = float(documents.n.sum()) / bins
-    cap = cap_at(finding, settings.tolerance, settings.confidence).tokens
+    cap = cap_of(finding, settings).tokens
     needed = for_a_cap = reason = None
     if cap == longest:
         needed = int(np.ceil(per_bin))
@@ -97,7 +94,7 @@ def required_sample_size(
         for_a_cap = _examples_needed(expected, 1, per_bin)
     budgets = sorted(_budgets(calls, int(documents.n.sum())), key=itemgetter(2))
     times = [1.0, *(1.0 + examples / float(documents.n.sum()) for _, _, examples in budgets)]
-    # More data certify no less; eight draws may say so, hence the largest median up to each n.
+    # More data certify no less; fifteen draws may say so, hence the largest median up to each n.
     medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in times])
     return Certify(
         n_needed=needed,
@@ -116,20 +113,16 @@ class _Expected:
 
     def __init__(self, documents: Documents, finding: Finding, settings: AnalysisSettings) -> None:
         self._documents, self._finding, self._settings = documents, finding, settings
-        refined = finding.refined
-        assert refined is not None
-        flat = float(refined.deviance[refined.depth == 0.0].min(initial=np.inf))
-        # The best member is chosen among thousands: the limit is that of a split, not of a slope.
-        limit = refined.limit(settings.confidence) * SPLIT_LIMIT / chi_square_quantile(0.95)
-        self.flat = finding.cliff is None and flat <= limit
+        assert finding.curve is not None
+        self._curve: FallingCurve = finding.curve
+        self.flat = not finding.visible
         self._units = _units_of(documents)
         self._caps: dict[float, Ints] = {}
 
     def _mean(self, lengths: Ints) -> Floats:
         if self.flat:
             return np.full(len(lengths), self._documents.s.sum() / self._documents.n.sum())
-        assert self._finding.refined is not None
-        return fitted_mean(self._finding.refined, lengths, self._finding.dip_window)
+        return fitted_mean(self._curve, lengths, self._finding.dip_window)
 
     def caps(self, times: float) -> Ints:
         """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
@@ -142,27 +135,28 @@ class _Expected:
         return int(np.sort(self.caps(times))[_DRAWS // 2 - 1]) or None
 
     def _cap(self, times: float, draw: int) -> int:
-        evidence, settings = self._finding.evidence, self._settings
-        assert evidence is not None
+        settings = self._settings
         lengths, share = self._units
         mean = self._mean(lengths).clip(0.0, 1.0)
         n = times * float(self._documents.n.sum()) * share
-        trials = np.maximum((n / evidence.losses.dispersion).round().astype(np.int64), 1)
+        phi = np.interp(np.log(lengths), self._curve.cells.x, self._curve.dispersion)
+        trials = np.maximum((n / phi).round().astype(np.int64), 1)
         # The same seed at every n: what differs between two n is then less a matter of chance.
         rng = np.random.default_rng((settings.seed, 5, draw))
         s = n * rng.binomial(trials, mean) / trials
-        degrees = None
-        if evidence.losses.degrees is not None:
-            degrees = max(round(times * len(self._documents.n)) - _PARAMETERS, 1)
-        drawn = Documents(lengths, n, s, False)
-        losses = _with_dispersion(
-            fit_losses(drawn, settings.tolerance, settings.baseline_share),
-            evidence.losses.dispersion,
-            degrees,
-        )
+        cells = Cells(np.log(lengths), lengths, lengths, n, s, settings.baseline_share)
+        posterior = falling_posterior(n, s, phi, cells.baseline_cells)
+        drawn = FallingCurve(cells, phi, posterior)
         dip = self._finding.dip_window
         before = None if dip is None else dip[0]
-        return certified_cap(losses, settings.tolerance, settings.confidence, before).tokens or 0
+        cap = certified_cap(
+            drawn,
+            settings.tolerance,
+            settings.confidence,
+            before,
+            may_recover=settings.assumption == "any",
+        )
+        return cap.tokens or 0
 
     def lost_at(self) -> int | None:
         """Length at which the fitted curve has lost the tolerance, ``None`` where it never does."""
@@ -185,14 +179,6 @@ def _units_of(documents: Documents) -> tuple[Ints, Floats]:
     lengths[0], lengths[-1] = documents.length_tokens[0], documents.length_tokens[-1]
     same, index = np.unique(lengths, return_inverse=True)
     return same, np.bincount(index, weights=np.diff(edges)).astype(np.float64)
-
-
-def _with_dispersion(losses: Losses, dispersion: float, degrees: int | None) -> Losses:
-    """The same family, its likelihoods over another dispersion: expected scores scatter too little
-    to tell theirs."""
-    factor = losses.dispersion / dispersion
-    steps, ramps, dips = (replace(kind, q=kind.q * factor) for kind in losses.kinds)
-    return Losses(losses.cells, steps, ramps, dips, losses.flat_q * factor, dispersion, degrees)
 
 
 def _examples_needed(expected: _Expected, cap: int, per_bin: float) -> int | None:

@@ -70,7 +70,7 @@ def sensitivity(
         documents: of ``sample``.
         primary: which of ``em``, ``f1``, ``contained`` the score is, if any.
     """
-    if conclusion.finding.evidence is None:
+    if conclusion.finding.curve is None:
         return []
     longest = int(documents.length_tokens[-1])
     quick = replace(
@@ -90,7 +90,7 @@ def sensitivity(
         if chosen is None:
             row = result
         elif factor == "tolerance":
-            row = _row(conclude_again(conclusion, chosen.tolerance, settings), documents)
+            row = _row(conclude_again(conclusion, chosen), documents)
         else:
             row = next(concluded)
         cap = _document_tokens(row.safe_cap_tokens, line, longest)

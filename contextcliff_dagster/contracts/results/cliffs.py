@@ -121,8 +121,8 @@ class CurvePoint:
 
     tokens: Annotated[Tokens, "length"]
     mean: Annotated[Score, "fitted mean"]
-    ci_low: Annotated[Score, "lower edge of the simultaneous band"]
-    ci_high: Annotated[Score, "upper edge of the simultaneous band"]
+    ci_low: Annotated[Score, "lower end of its interval"]
+    ci_high: Annotated[Score, "upper end of its interval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +235,18 @@ class TokenRatio:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """What the cap assumes of drops that recover at longer lengths, and what holds without."""
+
+    assumption: Annotated[Literal["falling", "any"], "any: the cap holds for them, too"]
+    cap_tokens: Annotated[Tokens | None, "the cap that holds for them, too; null: none"]
+    share: Annotated[Share, "of the examples that such a drop covers at least"]
+    excluded_drop: Annotated[
+        Relative | None, "least such drop that is excluded up to the cap; null: none is"
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class JointCap:
     """The cap that both scores and times respect."""
 
@@ -256,11 +268,14 @@ class Cliffs(ResultHead):
     confidence: Annotated[Share, "of the cap and every interval"]
     tolerance: Annotated[Share, "loss of the baseline that still counts as safe"]
     caps_by_tolerance: Annotated[Sequence[CapAtTolerance], "10, 20 and 30%"]
+    recovery: Annotated[
+        Recovery | None, "drops that recover; null: no fit bears a cap, absent in older files"
+    ] = None
     certify: Annotated[Certify, "what would certify more"]
     baseline: Annotated[Baseline, "the shortest examples"]
     cliff: Annotated[Cliff | None, "the drop; null where none was found"]
     zones: Annotated[Sequence[Zone], "half-open, gap-free"]
-    curve: Annotated[Sequence[CurvePoint], "fitted mean with a simultaneous band"]
+    curve: Annotated[Sequence[CurvePoint], "fitted mean with an interval at each length"]
     bins: Annotated[Sequence[BinResult], "by length"]
     rules: Annotated[Sequence[Rule], "threshold rules of practice"]
     definitions: Annotated[Definitions, "published effective lengths"]

@@ -46,6 +46,7 @@ from contextcliff_dagster.reporting.wording.number_format import level, percent,
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
     amount,
+    assumption_sentence,
     baseline_phrase,
     certify_sentence,
     comparison,
@@ -199,7 +200,12 @@ def _reading(results: Results) -> Section:
 
 def _answer_sections(name: str, result: Cliffs) -> list[Section]:
     cap = sentence(result.safe_cap_reason)
-    answer = [half_drop_sentence(result), cap, certify_sentence(result)]
+    answer = [
+        cap,
+        assumption_sentence(result),
+        half_drop_sentence(result),
+        certify_sentence(result),
+    ]
     blocks: list[Block] = [Lines([text for text in answer if text])]
     further = (confounds_sentence(result), joint_cap_sentence(result))
     blocks += [Paragraph(text) for text in further if text]

@@ -130,6 +130,28 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
     return f"No drop of {size} was found up to {tokens(reach[1])} tokens{of_window}."
 
 
+def assumption_sentence(cliffs: Cliffs) -> str | None:
+    """What the cap assumes of drops that recover, where there is a cap."""
+    recovery = cliffs.recovery
+    if recovery is None or cliffs.safe_cap_tokens is None:
+        return None
+    if recovery.assumption == "any":
+        return "The cap also holds for a drop that recovers at longer lengths."
+    over = f"over {percent(recovery.share)} of the examples"
+    least = recovery.excluded_drop
+    seen = (
+        f"No drop {over} that recovers is excluded."
+        if least is None
+        else f"Of drops {over} that recover, those by {percent(least)} or more are excluded."
+    )
+    robust = recovery.cap_tokens
+    without = "there is no cap" if robust is None else f"the cap is {tokens(robust)} tokens"
+    return (
+        "The cap assumes that a model that fails at a length also fails at longer ones. "
+        f"{seen} Without the assumption {without}."
+    )
+
+
 def certify_sentence(cliffs: Cliffs) -> str | None:
     """How many examples would certify more, where the analysis says so; else why no number does."""
     certify, reach = cliffs.certify, measured_range(cliffs)

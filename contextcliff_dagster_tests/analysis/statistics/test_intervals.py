@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2, f
 
-from contextcliff_dagster.analysis.curves.fitted_curve import fall_of
-from contextcliff_dagster.analysis.curves.logistic_family import fit_declines, refine
-from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import (
     deviance_quantile,
@@ -25,36 +22,6 @@ def test_the_quantile_is_chi_square_of_a_known_and_f_of_an_estimated_dispersion(
     for degrees in (1, 3, 22, 197):
         expected = f.ppf(confidence, 1, degrees)
         assert deviance_quantile(confidence, degrees) == pytest.approx(expected)
-
-
-def graded(seed: int, documents: int) -> Documents:
-    """Beta scores (concentration 4) that fall from .7 to .4 halfway, one a document."""
-    rng = np.random.default_rng(seed)
-    mean = np.where(np.arange(documents) < documents // 2, 0.7, 0.4)
-    scores = rng.beta(4 * mean, 4 * (1 - mean))
-    lengths = np.geomspace(50, 5_000, documents).astype(np.int64)
-    return Documents(lengths, np.ones(documents), scores, False)
-
-
-def test_degrees_of_freedom_count_documents_only_where_the_spread_is_estimated() -> None:
-    documents = graded(0, 30)
-    assert fit_declines(documents).degrees == 27
-    rounded = Documents(documents.length_tokens, documents.n, documents.s.round(), True)
-    assert fit_declines(rounded).degrees is None
-
-
-def test_the_drop_interval_of_graded_scores_is_as_wide_as_two_means_need() -> None:
-    """Against the interval of two means whose split is known, which knows more."""
-    ratios = []
-    for seed in range(12):
-        documents = graded(seed, 100)
-        fall = fall_of(refine(fit_declines(documents), documents), 0.95)
-        assert fall is not None
-        before, after = documents.s[:50], documents.s[50:]
-        relative = sum(part.var(ddof=1) / 50 / part.mean() ** 2 for part in (before, after))
-        known = 1.96 * np.sqrt(relative) * after.mean() / before.mean()
-        ratios.append(0.5 * (fall.drop.high - fall.drop.low) / known)
-    assert np.median(ratios) >= 1.0
 
 
 def interval(n: list[float], s: list[float]) -> tuple[float, float]:
