@@ -1,5 +1,5 @@
-"""Families of curves over length and their fits: logistic, isotonic, steps, ramps and dips.
+"""What scores say of the mean over length: the curve that only falls, and the scan for any drop.
 
-Belongs here: likelihoods, fits, confidence bands, the permutation scan for any drop.
+Belongs here: cells, the falling process and its posterior, readings of it, the permutation scan.
 Does not belong here: what a fitted curve means for a user (`cliff`).
 """

@@ -32,23 +32,6 @@ def chi_square_quantile(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + 0.5 * confidence) ** 2
 
 
-def deviance_quantile(confidence: float, degrees: int | None) -> float:
-    """What a deviance of one parameter stays within: 3.84 at 0.95 where the dispersion is known.
-
-    Where it was estimated the deviance follows F(1, ``degrees``) rather than chi-square, hence the
-    squared quantile of Student's t: 4.30 at 0.95 with 22 degrees of freedom (McCullagh and Nelder
-    1989, Generalized Linear Models, section 4.5).
-
-    >>> round(deviance_quantile(0.95, 22), 2)
-    4.3
-    """
-    if degrees is None:
-        return chi_square_quantile(confidence)
-    from scipy.special import stdtrit
-
-    return float(stdtrit(max(degrees, 1), 0.5 + 0.5 * confidence)) ** 2
-
-
 def document_interval(
     n: Floats, s: Floats, settings: AnalysisSettings, *key: int
 ) -> tuple[float, float] | tuple[None, None]:

@@ -1,27 +1,16 @@
-"""Quantiles, and the drop's interval where the spread of the scores is estimated."""
+"""Exact intervals of shares, and which documents have them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chi2, f
+from scipy.stats import binom
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import (
-    deviance_quantile,
     document_interval,
     exact_interval,
 )
-
-
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
-def test_the_quantile_is_chi_square_of_a_known_and_f_of_an_estimated_dispersion(
-    confidence: float,
-) -> None:
-    assert deviance_quantile(confidence, None) == pytest.approx(chi2.ppf(confidence, 1))
-    for degrees in (1, 3, 22, 197):
-        expected = f.ppf(confidence, 1, degrees)
-        assert deviance_quantile(confidence, degrees) == pytest.approx(expected)
 
 
 def interval(n: list[float], s: list[float]) -> tuple[float, float]:
