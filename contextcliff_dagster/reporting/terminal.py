@@ -40,17 +40,20 @@ _ZONES: tuple[tuple[ZoneName, str, str], ...] = (
 def risk_report(cliffs: Cliffs) -> str:
     """The report of one model as lines of text without a trailing newline.
 
-    The layout is fixed: what was measured, then window and critical threshold, zones, and the
+    The layout is fixed: what was measured, then window, cap and critical threshold, zones, and the
     recommendation, whose last line places the drop in the window or says why it cannot. A null of
     the contract becomes words; nothing is estimated here.
     """
     window = cliffs.window_tokens
+    cap = cliffs.safe_cap_tokens
     lines = [
         _measured(cliffs),
+        *_missing(cliffs),
         "",
         "FAILURE RISK REPORT",
         "-------------------",
         f"Max Technical Context: {'unknown' if window is None else f'{tokens(window)} tokens'}",
+        f"Safe Cap:              {'none' if cap is None else f'{tokens(cap)} tokens'}",
         *_threshold(cliffs),
         "",
         "ZONES:",
@@ -110,6 +113,21 @@ def _measured(cliffs: Cliffs) -> str:
     return " ".join(" | ".join(filter(None, parts)).split())
 
 
+def _missing(cliffs: Cliffs) -> list[str]:
+    """How many calls have no answer and why, where any has none."""
+    why = {
+        "did not fit the window": cliffs.missing.context_overflow,
+        "were cut by the server": cliffs.missing.invalid_truncated,
+        "failed on the way": cliffs.missing.transport_error,
+    }
+    missing = sum(why.values())
+    if not missing:
+        return []
+    reasons = ", ".join(f"{n:,} {words}" for words, n in why.items() if n)
+    planned = round(missing / cliffs.missing_share) if cliffs.missing_share else missing
+    return [f"{missing:,} of {planned:,} calls have no answer: {reasons}."]
+
+
 def _threshold(cliffs: Cliffs) -> list[str]:
     """The critical threshold, and its interval where it has one."""
     head = "Critical Threshold:    "
@@ -126,7 +144,8 @@ def _threshold(cliffs: Cliffs) -> list[str]:
     of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
     return [
         f"{head}{tokens(cliff.location_tokens)} tokens ({of_max}) {confidence}",
-        f"{'':<23}between {tokens(cliff.ci_low)} and {tokens(cliff.ci_high)} tokens",
+        f"{'':<23}the midpoint of the drop; between {tokens(cliff.ci_low)} and "
+        f"{tokens(cliff.ci_high)} tokens",
     ]
 
 
@@ -135,13 +154,15 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
     if not zones:
         return ["none: the data do not support a division into zones"]
     head = {name: f"{mark} {title:<20}" for name, mark, title in _ZONES}
+    unseen = f"[??] {'Transition Zone:':<20}"
     lines = []
     for zone in zones:
         # Zones are half-open; people read "0 - 313" and "> 313" as one shared, inclusive border.
         low, high = max(zone.from_tokens - 1, 0), zone.to_tokens - 1
         last = zone.name == "degraded" and zone is zones[-1]
         span = f"> {tokens(low)}" if last else f"{tokens(low)} - {tokens(high)}"
-        lines.append(f"{head[zone.name]}{span} tokens ({_zone_note(cliffs, zone)})")
+        start = unseen if zone.name == "transition" and not _fell(cliffs, zone) else head[zone.name]
+        lines.append(f"{start}{span} tokens ({_zone_note(cliffs, zone)})")
     present = {zone.name for zone in zones}
     return lines + [f"{head[name]}none found" for name in head if name not in present]
 
@@ -151,6 +172,8 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     if zone.name == "degraded":
         return f"Performance drop: {_drop(cliffs, zone)}"
     if zone.name == "transition":
+        if not _fell(cliffs, zone):
+            return f"a drop is not excluded here; {mean}"
         return f"High Variance detected; {mean}" if _variance_rose_in(cliffs, zone) else mean
     if base.ci_low is None or base.ci_high is None or zone.from_tokens:
         return mean
@@ -158,15 +181,29 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     return f"{mean}; baseline {score(base.mean)}, {interval}, n = {base.n:,}"
 
 
+def _fell(cliffs: Cliffs, zone: Zone) -> bool:
+    """Whether the mean in ``zone`` lies below the baseline's, as far as both are known."""
+    return zone.mean is None or cliffs.baseline.mean is None or zone.mean < cliffs.baseline.mean
+
+
 def _variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
-    """True where a bin with its median in ``zone`` meets the transition rule (SD >= 2 x first)."""
+    """True where a bin with its median in ``zone`` meets the transition rule (SD >= 2 x first).
+
+    Never for scores of 0 or 1, whose SD follows from their mean.
+    """
     rule = next((r for r in cliffs.rules if r.name == "transition_sd"), None)
     if rule is None or rule.threshold is None or not rule.reachable:
         return False
-    return any(
-        b.sd > 0 and b.sd >= rule.threshold and zone.from_tokens <= b.median_tokens < zone.to_tokens
+    bins = [
+        (b.sd, b.mean, b.median_tokens)
         for b in cliffs.bins
-        if b.sd is not None and b.median_tokens is not None
+        if b.sd is not None and b.mean is not None and b.median_tokens is not None
+    ]
+    if all(abs(sd**2 - mean * (1 - mean)) < 1e-6 for sd, mean, _ in bins):
+        return False
+    return any(
+        sd > 0 and sd >= rule.threshold and zone.from_tokens <= median < zone.to_tokens
+        for sd, _, median in bins
     )
 
 
@@ -179,7 +216,8 @@ def _drop(cliffs: Cliffs, zone: Zone) -> str:
 
 
 def _signed(drop: float) -> str:
-    return f"{-100 * drop:.1f}%".replace("-0.0%", "0.0%")
+    """What is lost, as people write a loss; a gain is no loss."""
+    return f"{-100 * max(drop, 0.0):.1f}%".replace("-0.0%", "0.0%")
 
 
 def _recommendation(cliffs: Cliffs) -> list[str]:

@@ -27,8 +27,9 @@ campaign 2026-11-21
 FAILURE RISK REPORT
 -------------------
 Max Technical Context: 8,192 tokens
+Safe Cap:              382 tokens
 Critical Threshold:    575 tokens (7.0% of max) [95% CONFIDENCE]
-                       between 477 and 701 tokens
+                       the midpoint of the drop; between 477 and 701 tokens
 
 ZONES:
 [OK] Stable Region:      0 - 382 tokens (Mean EM: 0.94; baseline 0.98, 0.92 to 1.00, n = 64)
@@ -68,6 +69,33 @@ def test_high_variance_is_claimed_only_where_the_transition_rule_is_met() -> Non
     assert not any("High Variance" in line for line in lines_of(rules=[]))
     unreachable = {**met, "fired": False, "reachable": False}
     assert not any("High Variance" in line for line in lines_of(rules=[unreachable]))
+
+
+def test_no_variance_is_high_where_scores_are_right_or_wrong() -> None:
+    met = {"name": "transition_sd", "fired": True, "at_bin": "b04", "reachable": True}
+    met |= {"value": 0.47, "threshold": 0.4}
+    bins = [b | {"sd": (b["mean"] * (1 - b["mean"])) ** 0.5} for b in sample()[0]["bins"]]
+    assert not any("High Variance" in line for line in lines_of(rules=[met], bins=bins))
+
+
+def test_a_transition_without_a_drop_is_not_alarming() -> None:
+    zones = [z | {"mean": 1.0} if z["name"] == "transition" else z for z in sample()[0]["zones"]]
+    (line,) = (line for line in lines_of(zones=zones) if "Transition" in line)
+    assert line.startswith("[??] Transition Zone:")
+    assert "a drop is not excluded here; Mean EM: 1.00" in line
+
+
+def test_a_gain_is_no_negative_drop() -> None:
+    zones = [z | {"mean": 1.0} if z["name"] == "degraded" else z for z in sample()[0]["zones"]]
+    assert any(
+        "Performance drop: 0.0%, no interval" in x for x in lines_of(zones=zones, cliff=None)
+    )
+
+
+def test_calls_without_an_answer_are_in_the_second_line() -> None:
+    missing = {"context_overflow": 30, "invalid_truncated": 0, "transport_error": 2}
+    line = lines_of(missing=missing, missing_share=0.64)[1]
+    assert line == "32 of 50 calls have no answer: 30 did not fit the window, 2 failed on the way."
 
 
 def test_without_a_cap_the_reason_stands_in_its_place() -> None:

@@ -7,7 +7,7 @@ the fit would ask for far too many examples. Each data set
 gets its cap like the real one; the cap to expect is the median, the n that is needed the smallest
 on a grid of doublings at which at least four of five are certified.
 
-Fifteen draws an n, so that it takes about a second: an n that is off by one doubling is no surprise.
+Fifteen draws an n, about a second in all: an n that is off by one doubling is no surprise.
 A loss that the data do not show yet is not foreseen: where a flat curve replaces a slow
 decline, less will be certified than expected. How near it comes: docs/method.md.
 """
