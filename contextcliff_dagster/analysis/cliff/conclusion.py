@@ -13,9 +13,11 @@ from contextcliff_dagster.analysis.cliff.cap import Cap, certified_cap
 from contextcliff_dagster.analysis.cliff.dips import SHARE, least_excluded_dip
 from contextcliff_dagster.analysis.cliff.verdict import Finding, find_verdict, judge
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.contracts.results.cliffs import Recovery
+from contextcliff_dagster.contracts.results.caps import Recovery
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
@@ -60,6 +62,14 @@ def cap_of(finding: Finding, settings: AnalysisSettings) -> Cap:
         finding.dip_window[0] if finding.dip_window else None,
         may_recover=settings.assumption == "any",
     )
+
+
+def caps_at(
+    finding: Finding, tolerances: Sequence[float], settings: AnalysisSettings
+) -> Iterator[tuple[float, Cap]]:
+    """The caps of the same fit at other tolerances."""
+    for tolerance in tolerances:
+        yield tolerance, cap_of(finding, replace(settings, tolerance=tolerance))
 
 
 def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Recovery | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.latency.bin_latency import KINDS, WORTH_A_WARNING, WORTH_MS
 from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
-from contextcliff_dagster.contracts.results.cliffs import JointCap
+from contextcliff_dagster.contracts.results.caps import JointCap
 from contextcliff_dagster.contracts.results.metrics import Slowdown, SlowdownByKind, SlowdownTest
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import cap_of, conclude, drops_that_recover
+from contextcliff_dagster.analysis.cliff.conclusion import caps_at, conclude, drops_that_recover
+from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap, missing_by_length
 from contextcliff_dagster.analysis.cliff.zones import zones_of
 from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
 from contextcliff_dagster.analysis.confounds.evidence_position import (
@@ -60,8 +61,8 @@ from contextcliff_dagster.analysis.robustness.variance_signal import (
 )
 from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin
 from contextcliff_dagster.contracts.results import Cliffs, Metrics
+from contextcliff_dagster.contracts.results.caps import CapAtTolerance
 from contextcliff_dagster.contracts.results.cliffs import (
-    CapAtTolerance,
     Cliff,
     CriticalThreshold,
     ScoreName,
@@ -110,7 +111,9 @@ def profile_model(
     slow_warnings = [] if in_order else slow_warnings
     baseline = baseline_of(documents, settings)
     conclusion = conclude(documents, settings, baseline.mean)
-    finding, cap = conclusion.finding, conclusion.cap
+    unanswered = missing_by_length(sample, settings)
+    finding, cap = conclusion.finding, limited_cap(conclusion.cap, unanswered, settings)
+    conclusion = replace(conclusion, cap=cap)
     scored = [r for r in rows if r.mean is not None]
     definitions, definition_warnings = effective_lengths(
         [r.median_tokens for r in scored if r.median_tokens is not None],
@@ -174,11 +177,10 @@ def profile_model(
         confidence=settings.confidence,
         tolerance=settings.tolerance,
         caps_by_tolerance=[
-            CapAtTolerance(
-                tolerance, cap_of(finding, replace(settings, tolerance=tolerance)).tokens
-            )
-            for tolerance in REPORTED_TOLERANCES
+            CapAtTolerance(at, limited_cap(cap, unanswered, settings).tokens)
+            for at, cap in caps_at(finding, REPORTED_TOLERANCES, settings)
         ],
+        missing_by_length=unanswered,
         recovery=drops_that_recover(conclusion, settings),
         certify=more.result(),
         baseline=baseline,

@@ -25,7 +25,7 @@ from contextcliff_dagster.analysis.curves.cells import Cells
 from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fitted_mean
 from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.contracts.results.cliffs import Certify, MoreData
+from contextcliff_dagster.contracts.results.caps import Certify, MoreData
 
 if TYPE_CHECKING:
     import pandas as pd

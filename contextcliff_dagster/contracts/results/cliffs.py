@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from contextcliff_dagster.contracts.results.caps import (
+    CapAtTolerance,
+    Certify,
+    JointCap,
+    MissingByLength,
+    Recovery,
+)
 from contextcliff_dagster.contracts.results.fields import (
     BinResult,
     Count,
-    Dollars,
     Probability,
     Ratio,
     Relative,
@@ -48,37 +54,6 @@ class CriticalThreshold:
 
     tokens: Annotated[Tokens, "midpoint of the drop"]
     share: Annotated[Spread | None, "of window_tokens"]
-
-
-@dataclass(frozen=True, slots=True)
-class CapAtTolerance:
-    """The cap that the same data give at another tolerance."""
-
-    tolerance: Annotated[Share, "of the baseline"]
-    safe_cap_tokens: Annotated[Tokens | None, "certified cap"]
-
-
-@dataclass(frozen=True, slots=True)
-class MoreData:
-    """What a budget would buy, spread evenly over the lengths."""
-
-    tokens: Annotated[Tokens, "of the budget"]
-    usd: Annotated[Dollars | None, "of the budget; null where calls have no price"]
-    examples: Annotated[Count, "that the budget buys"]
-    per_bin: Annotated[Count, "of these examples"]
-    expected_cap_now: Annotated[Tokens | None, "median cap of data sets like this one"]
-    expected_cap_tokens: Annotated[Tokens | None, "median cap with the examples added"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certify:
-    """What would certify more."""
-
-    n_needed: Annotated[Count | None, "examples per bin to certify the longest length, 80% power"]
-    n_for_a_cap: Annotated[Count | None, "the same for any cap at all, where there is none"] = None
-    assumes: Annotated[Literal["flat", "fitted"] | None, "the curve assumed to be true"] = None
-    reason: Annotated[str | None, "why no n is given"] = None
-    more: Annotated[Sequence[MoreData], "what a budget would buy"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,26 +209,6 @@ class TokenRatio:
     bins: Annotated[Sequence[BinRatio], "in order of length"]
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What the cap assumes of drops that recover at longer lengths, and what holds without."""
-
-    assumption: Annotated[Literal["falling", "any"], "any: the cap holds for them, too"]
-    cap_tokens: Annotated[Tokens | None, "the cap that holds for them, too; null: none"]
-    share: Annotated[Share, "of the examples that such a drop covers at least"]
-    excluded_drop: Annotated[
-        Relative | None, "least such drop that is excluded up to the cap; null: none is"
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class JointCap:
-    """The cap that both scores and times respect."""
-
-    tokens: Annotated[Tokens | None, "cap"]
-    limited_by: Annotated[Literal["accuracy", "latency"], "which is the smaller"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cliffs(ResultHead):
     """Tokens are integers of the document alone unless stated otherwise, times ms, scores, shares
@@ -270,6 +225,9 @@ class Cliffs(ResultHead):
     caps_by_tolerance: Annotated[Sequence[CapAtTolerance], "10, 20 and 30%"]
     recovery: Annotated[
         Recovery | None, "drops that recover; null: no fit bears a cap, absent in older files"
+    ] = None
+    missing_by_length: Annotated[
+        MissingByLength | None, "null: the missing share does not rise; absent in older files"
     ] = None
     certify: Annotated[Certify, "what would certify more"]
     baseline: Annotated[Baseline, "the shortest examples"]

@@ -13,7 +13,7 @@ from contextcliff_dagster.analysis.latency.joint_cap import (
 )
 from contextcliff_dagster.analysis.latency.slowdown import Slowdown, SlowdownTest, find_slowdown
 from contextcliff_dagster.analysis.profile.model_profile import ModelProfile, profile_model
-from contextcliff_dagster.contracts.results.cliffs import JointCap
+from contextcliff_dagster.contracts.results.caps import JointCap
 from contextcliff_dagster.contracts.results.metrics import SlowdownByKind
 from contextcliff_dagster.reporting.length_profile.robustness import joint_cap_sentence
 from contextcliff_dagster.reporting.terminal import risk_report

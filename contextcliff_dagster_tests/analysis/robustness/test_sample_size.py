@@ -14,7 +14,7 @@ from contextcliff_dagster.analysis.cliff.verdict import Finding
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.robustness.sample_size import _Expected, required_sample_size
-from contextcliff_dagster.contracts.results.cliffs import Certify
+from contextcliff_dagster.contracts.results.caps import Certify
 from contextcliff_dagster.reporting.length_profile.robustness import more_data_sections
 from contextcliff_dagster.reporting.markdown.render import as_markdown
 from contextcliff_dagster.reporting.wording.sentences import certify_sentence

@@ -1,0 +1,86 @@
+"""Calls without an answer that become more with length: they end a cap like wrong answers would.
+
+Scores are means over the calls that were answered. Where long documents time out or overflow the
+window, those means say nothing of what a user gets. So the scan that looks for a drop of scores
+tests whether the share of calls without an answer rises with length; if it does, the cap is no
+longer than that of the scores with 0 for every missing answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.cap import Cap
+from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
+from contextcliff_dagster.analysis.curves.permutation_scan import scan_documents
+from contextcliff_dagster.analysis.records.examples import average_replicates
+from contextcliff_dagster.contracts.results.caps import MissingByLength
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.records.samples import Documents, Sample
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+_ENDS = 0.15
+"""Share of the calls at either end whose missing share is quoted."""
+
+
+def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLength | None:
+    """Where calls begin to lack an answer, and the cap that counts them; ``None``: nowhere."""
+    calls = sample.calls
+    # A cap never exceeds the longest answered length: what is missing beyond it limits nothing.
+    reach = calls.loc[calls["answered"], "length_tokens"].max()
+    calls = calls[calls["length_tokens"] <= reach]
+    answered = calls["answered"].to_numpy()
+    if answered.all():
+        return None
+    there = _documents(sample, calls.assign(score=answered.astype(np.float64)))
+    scan = scan_documents(there, permutations=settings.permutations, seed=settings.seed)
+    if scan is None or scan.step.p_value > 1.0 - settings.confidence:
+        return None
+    place, _ = fit_falling_curve(there, settings.baseline_share).drop_places(settings.confidence)
+    delivered = _documents(sample, calls.assign(score=calls["score"].where(answered, 0.0)))
+    baseline = baseline_of(delivered, settings).mean
+    location, low, high = place.tokens
+    ends = max(round(_ENDS * len(answered)), 1)
+    return MissingByLength(
+        rises_at_tokens=location,
+        ci_low=low,
+        ci_high=high,
+        share_short=float(1.0 - answered[:ends].mean()),
+        share_long=float(1.0 - answered[-ends:].mean()),
+        cap_tokens=conclude(delivered, settings, baseline).cap.tokens,
+    )
+
+
+def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSettings) -> Cap:
+    """``cap``, no longer than missing answers allow, and why."""
+    if missing is None or cap.tokens is None:
+        return cap
+    if missing.cap_tokens is not None and missing.cap_tokens >= cap.tokens:
+        return cap
+    drop = f"{settings.tolerance:.0%}"
+    excluded = (
+        f"no drop of {drop} is excluded at any length"
+        if missing.cap_tokens is None
+        else f"a drop of {drop} is excluded up to {missing.cap_tokens:,} tokens"
+    )
+    return Cap(
+        missing.cap_tokens,
+        f"The cap is limited by missing answers: {missing.share_short:.0%} of the calls on the "
+        f"shortest documents have none, {missing.share_long:.0%} on the longest (more from "
+        f"{missing.rises_at_tokens:,} tokens on, between {missing.ci_low:,} and "
+        f"{missing.ci_high:,}). If they score 0, {excluded}.",
+    )
+
+
+def _documents(sample: Sample, calls: pd.DataFrame) -> Documents:
+    """The documents of these calls, each as if it had an answer."""
+    examples = average_replicates(calls, np.ones(len(calls), bool))
+    return replace(sample, examples=examples).documents()
