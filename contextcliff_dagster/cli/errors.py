@@ -22,7 +22,7 @@ import click
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.store import store_root
 
-DONE, INTERNAL_ERROR, USER_ERROR, DIFFERENT, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, INTERNAL_ERROR, USER_ERROR, DIFFERENT, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 # A name, not a class: importing Dagster only to compare exception types would cost every command
 # its import time.

@@ -71,14 +71,14 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
         }
         # Next to the caps that it watches: a run without an asset goes unseen.
         context.log_event(dg.AssetObservation(asset_key(study, "cliffs"), metadata=shown))
-        if outcome.shrunk:
+        if outcome.shrunk or outcome.unjudged:
             raise dg.Failure(outcome.sentence, metadata=shown, allow_retries=False)
 
     @dg.job(
         name=f"sentinel_{group(study)}",
         description=(
             f"A few examples at the caps of `{study.name}`, asked again and compared with the "
-            "pinned baseline; fails where answers are lost."
+            "pinned baseline; fails where answers are lost, or too few came to judge."
         ),
     )
     def job() -> None:

@@ -21,6 +21,7 @@ from contextcliff_dagster.defs.schedules import campaign_at, report_freshness, s
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.study_run import open_ledger
+from contextcliff_dagster.experiments.length_profile.checks import check_shrink
 from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
@@ -168,6 +169,7 @@ def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: St
     judgement = judge_regression(study, store, manifest, "other")
     assert judgement.shrunk == []
     assert "its requests differ" in judgement.unjudged["reference-short"]
+    assert not check_shrink(judgement).passed
     store.baseline_file(study.name).write_text("{")
     with pytest.raises(Exception, match="pin the baseline again"):
         read_baseline(study, store)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
-from contextcliff_dagster.cli.errors import DIFFERENT
+from contextcliff_dagster.cli.errors import DIFFERENT, NOT_JUDGED
 from contextcliff_dagster.cli.options import (
     common_options,
     profiled_campaign_option,
@@ -73,11 +73,13 @@ def end_with(regression: Regression, *, as_json: bool) -> None:
     """Print what a campaign is against the baseline.
 
     Raises:
-        click.exceptions.Exit: 3, a model has shrunk.
+        click.exceptions.Exit: 3, a model has shrunk; 4, none has and one could not be judged.
     """
     print_either(regression.to_dict(), regression.sentence, as_json=as_json)
     if regression.shrunk:
         raise click.exceptions.Exit(DIFFERENT)
+    if regression.unjudged:
+        raise click.exceptions.Exit(NOT_JUDGED)
 
 
 def _named(pinned: Baseline) -> str:

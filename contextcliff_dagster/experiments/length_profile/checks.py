@@ -119,16 +119,16 @@ def check_plateau(cliffs: Sequence[Cliffs]) -> CheckOutcome:
 
 
 def check_shrink(regression: Regression) -> CheckOutcome:
-    """Return whether no model has become worse than in the pinned baseline."""
+    """Return whether every model was judged and none has become worse than in the baseline."""
     rows = [
         {"model": model, **{name: value for name, value in shrink.to_dict().items() if name != "n"}}
         for model, shrink in regression.shrinks.items()
     ]
     return CheckOutcome(
         "no_shrink",
-        not regression.shrunk,
+        not regression.shrunk and not regression.unjudged,
         regression.sentence,
-        error=True,
+        error=bool(regression.shrunk),
         values={"baseline": regression.baseline or "none", "campaign": regression.campaign},
         rows={"models": rows} if rows else {},
     )

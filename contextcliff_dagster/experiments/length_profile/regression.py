@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
+from contextcliff_dagster.contracts import SCHEMA_VERSION, FailureTag, StoreError, StudyError
 from contextcliff_dagster.experiments.common.record_tables import read_records
 from contextcliff_dagster.experiments.common.study_run import in_order
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
@@ -146,7 +146,7 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
         if why_not := _incomparable(before, after):
             unjudged[model] = why_not
             continue
-        pairs = pair_records(before, after, manifest.bins)
+        pairs = pair_records(before, refused_as_lost(after), manifest.bins)
         examples = int(pairs.a.n.sum()) if pairs.paired else 0
         known = examples + pairs.only_a
         if examples < max(LEAST_EXAMPLES, COMPLETE_SHARE * known):
@@ -165,6 +165,18 @@ def require_baseline(study: Study, store: Store) -> Baseline:
         f"Study {study.name!r} has no pinned baseline; pin one with `contextcliff baseline set "
         f"{study.name}`."
     )
+
+
+def refused_as_lost(records: pd.DataFrame) -> pd.DataFrame:
+    """Prompts that did not fit the window score 0: who gets no answer has lost it.
+
+    What failed on the way, or was cut by the server, says nothing of the model and stays unknown.
+    """
+    refused = records["failure"].eq(FailureTag.CONTEXT_OVERFLOW.value)
+    if not refused.any():
+        return records
+    score = records["score"].where(~refused, 0.0)
+    return records.assign(score=score, failure=records["failure"].mask(refused, None))
 
 
 def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:

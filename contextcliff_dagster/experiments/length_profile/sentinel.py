@@ -22,6 +22,7 @@ from contextcliff_dagster.experiments.length_profile.profile_and_report import s
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
+    refused_as_lost,
     require_baseline,
 )
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
@@ -117,7 +118,9 @@ def run_sentinel(
     shrinks, unjudged = {}, {}
     for model in in_order(study, caps):
         pairs = pair_records(
-            then[then["model"] == model], after[after["model"] == model], manifest.bins
+            then[then["model"] == model],
+            refused_as_lost(after[after["model"] == model]),
+            manifest.bins,
         )
         if not pairs.paired or len(pairs.examples_a) < LEAST_EXAMPLES:
             unjudged[model] = f"only {len(pairs.examples_a)} examples are answered in both"

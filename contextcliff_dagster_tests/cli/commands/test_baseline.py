@@ -107,6 +107,8 @@ def test_half_a_campaign_is_not_judged() -> None:
     do("baseline", "set", "watched")
     do("campaign", "new", "watched", "--name", "few")
     do("profile", "watched", "--samples-per-bin", "3")
-    result = json.loads(do("baseline", "check", "watched", "--json"))
+    ended = call("baseline", "check", "watched", "--json")
+    assert ended.code == 4
+    result = json.loads(ended.out)
     assert result["models"] == {}
     assert "15 of the baseline's 60" in result["unjudged"]["served"]
