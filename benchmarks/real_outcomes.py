@@ -60,7 +60,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Of one data set. ``caps``: tolerance -> (cap, first lossy length), tokens or None."""
+    """Of one data set. ``caps``: tolerance -> (cap, first lossy length), tokens or None; ``reach``:
+    share of the lengths before a loss, or of all, that the cap covers."""
 
     series: int
     false_alarm: bool
@@ -68,6 +69,7 @@ class Found:
     verdict: str
     baseline: float
     caps: dict[float, tuple[int | None, int | None]]
+    reach: dict[float, float]
 
 
 def read_series(path: Path, per_length: int) -> list[Series]:
@@ -113,20 +115,27 @@ def one(job: tuple[int, int], series: list[Series], per_length: int) -> Found:
     conclusion = conclude(documents, settings, baseline)
     mixed = replace(documents, s=rng.permutation(documents.s))
     shuffled = conclude(mixed, settings, baseline_of(mixed, settings).mean).finding.verdict
+    caps = {
+        tolerance: (
+            cap_of(conclusion.finding, replace(settings, tolerance=tolerance)).tokens,
+            first_loss(series[number], documents, tolerance),
+        )
+        for tolerance in TOLERANCES
+    }
     return Found(
         number,
         shuffled in ALARMS,
         shuffled.value,
         conclusion.finding.verdict.value,
         baseline,
-        {
-            tolerance: (
-                cap_of(conclusion.finding, replace(settings, tolerance=tolerance)).tokens,
-                first_loss(series[number], documents, tolerance),
-            )
-            for tolerance in TOLERANCES
-        },
+        caps,
+        {tolerance: reach(series[number], *of) for tolerance, of in caps.items()},
     )
+
+
+def reach(series: Series, cap: int | None, loss: int | None) -> float:
+    safe = [tokens for tokens in series.tokens if loss is None or tokens < loss]
+    return sum(tokens <= (cap or 0) for tokens in safe) / max(len(safe), 1)
 
 
 def shown(hits: list[bool]) -> str:
@@ -161,6 +170,7 @@ def caps_line(outcomes: list[Found], tolerance: float) -> dict[str, Any]:
         "tolerance": tolerance,
         "unsafe": shown(unsafe),
         "over series": over_series(by_series),
+        "reach": f"{np.mean([of.reach[tolerance] for of in outcomes]):.2f}",
         "no cap": shown(without),
     }
 
@@ -196,12 +206,14 @@ def main() -> None:
         print(f"{name}: false alarms, lengths shuffled: {shown(alarms)}")
         verdicts = Counter(of.verdict for of in of_group).most_common()
         print(f"{name}: verdicts: {', '.join(f'{v} {n}' for v, n in verdicts)}\n")
-    print("| series | tolerance | unsafe caps, where it is lost | limits over series | no cap |")
-    print("|---|---|---|---|---|")
+    print(
+        "| series | tolerance | unsafe caps, where it is lost | limits over series | cap / safe "
+        "lengths | no cap |\n|---|---|---|---|---|---|"
+    )
     for row in rows:
         print(
             f"| {row['group']} | {row['tolerance']:.0%} | {row['unsafe']} | {row['over series']} "
-            f"| {row['no cap']} |"
+            f"| {row['reach']} | {row['no cap']} |"
         )
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1) + "\n")

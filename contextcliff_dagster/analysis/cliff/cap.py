@@ -10,9 +10,9 @@ from contextcliff_dagster.analysis.cliff.dips import first_possible_dip
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve
 
-DEPTH, CHANCE = 0.80, 0.60
+DEPTH, CHANCE = 0.85, 0.60
 """A cap ends where a drop of this share of the tolerance has a chance of more than this share of
-the error rate: a drop of .24 a chance of .03 at a tolerance of 30% and 95% confidence. Both chosen
+the error rate: a drop of .255 a chance of .03 at a tolerance of 30% and 95% confidence. Both chosen
 by simulation, so that caps keep their promise over all falling curves of benchmarks/accept.py."""
 
 
