@@ -124,8 +124,8 @@ def _missing(cliffs: Cliffs) -> list[str]:
     if not missing:
         return []
     reasons = ", ".join(f"{n:,} {words}" for words, n in why.items() if n)
-    planned = round(missing / cliffs.missing_share) if cliffs.missing_share else missing
-    return [f"{missing:,} of {planned:,} calls have no answer: {reasons}."]
+    share = percent(cliffs.missing_share)
+    return [f"{missing:,} calls, {share} of those planned, have no answer: {reasons}."]
 
 
 def _threshold(cliffs: Cliffs) -> list[str]:

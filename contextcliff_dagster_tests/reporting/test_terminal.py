@@ -95,7 +95,10 @@ def test_a_gain_is_no_negative_drop() -> None:
 def test_calls_without_an_answer_are_in_the_second_line() -> None:
     missing = {"context_overflow": 30, "invalid_truncated": 0, "transport_error": 2}
     line = lines_of(missing=missing, missing_share=0.64)[1]
-    assert line == "32 of 50 calls have no answer: 30 did not fit the window, 2 failed on the way."
+    assert line == (
+        "32 calls, 64.0% of those planned, have no answer: 30 did not fit the window, "
+        "2 failed on the way."
+    )
 
 
 def test_without_a_cap_the_reason_stands_in_its_place() -> None:
@@ -145,6 +148,23 @@ def test_a_stable_model_says_how_far_was_looked() -> None:
     assert lines[-1] == "No drop of 30% was found up to 6,314 tokens (77.1% of the window)."
     assert "Critical Threshold:    none found up to 6,314 tokens [95% CONFIDENCE]" in lines
     assert "[XX] Degraded Region:    none found" in lines
+
+
+def recovery(excluded: float | None, cap: int | None, assumption: str = "falling") -> str:
+    made = {"assumption": assumption, "cap_tokens": cap, "share": 0.1, "excluded_drop": excluded}
+    (line,) = (line for line in lines_of(recovery=made) if "recover" in line)
+    return line
+
+
+def test_the_assumption_of_the_cap_is_beside_it() -> None:
+    line = recovery(0.55, 219)
+    assert "Drops over 10% of the examples that recover below the cap are excluded from 55%" in line
+    assert line.endswith("Without the assumption the cap is 219 tokens.")
+    assert recovery(None, None).endswith("Without the assumption there is no cap.")
+    assert "is not excluded" in recovery(None, None)
+    assert recovery(None, 382, "any") == (
+        "The cap also holds for a drop that recovers at longer lengths."
+    )
 
 
 def test_a_dip_says_that_the_score_comes_back() -> None:

@@ -55,7 +55,7 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
     if hollow:
         lines[0] += " Hollow markers: no interval supported."
     if any(r.curve for r in results):
-        lines[0] += f" Line: fitted curve. Band: holds the whole curve at {confidence} confidence."
+        lines[0] += f" Line: fitted curve. Band: its {confidence} interval at each length."
     if has_answers:
         lines.append(
             "Dots or columns: single answers; exact 1 above and exact 0 below the scale, spread or "

@@ -137,12 +137,12 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
         return None
     if recovery.assumption == "any":
         return "The cap also holds for a drop that recovers at longer lengths."
-    over = f"over {percent(recovery.share)} of the examples"
-    least = recovery.excluded_drop
+    least, over = recovery.excluded_drop, level(recovery.share)
     seen = (
-        f"No drop {over} that recovers is excluded."
+        f"A drop over {over} of the examples that recovers below the cap is not excluded."
         if least is None
-        else f"Of drops {over} that recover, those by {percent(least)} or more are excluded."
+        else f"Drops over {over} of the examples that recover below the cap are excluded from "
+        f"{level(least)} on."
     )
     robust = recovery.cap_tokens
     without = "there is no cap" if robust is None else f"the cap is {tokens(robust)} tokens"

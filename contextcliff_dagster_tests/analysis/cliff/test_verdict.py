@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -74,6 +76,36 @@ def test_a_dip_that_recovers_is_a_dip_and_bounds_the_cap() -> None:
     assert result.verdict == "dip"
     assert result.safe_cap_tokens is None or result.safe_cap_tokens <= 400
     assert [z.name for z in result.zones][-1] == "stable"
+
+
+def test_without_the_assumption_the_cap_is_shorter_and_holds_for_narrow_dips() -> None:
+    def dip(tokens: np.ndarray) -> np.ndarray:
+        return np.where((tokens > 400) & (tokens < 650), 0.45, 0.95)
+
+    unsafe = {"falling": 0, "any": 0}
+    for seed in range(8):
+        records = plant(dip, seed)
+        usual = cliffs_of(records)
+        anyhow = cliffs_of(records, replace(QUICK, assumption="any"))
+        assert anyhow.safe_cap_tokens == usual.recovery.cap_tokens
+        assert (anyhow.safe_cap_tokens or 0) <= (usual.safe_cap_tokens or 0)
+        assert anyhow.recovery.assumption == "any"
+        unsafe["falling"] += (usual.safe_cap_tokens or 0) > 400
+        unsafe["any"] += (anyhow.safe_cap_tokens or 0) > 400
+    assert unsafe["any"] <= 1 < unsafe["falling"]
+
+
+def test_flat_scores_exclude_deep_dips_and_few_scores_only_deeper_ones() -> None:
+    few, many = (cliffs_of(plant(flat(0.9), 3, per_bin=n)).recovery for n in (10, 80))
+    assert many.excluded_drop <= 0.3
+    assert few.excluded_drop > many.excluded_drop
+    assert many.share == 0.1
+
+
+def test_a_fall_by_less_than_the_tolerance_is_no_cliff() -> None:
+    verdicts = [cliffs_of(plant(step(700, 0.9, 0.675), s, per_bin=60)).verdict for s in range(8)]
+    assert verdicts.count("cliff") <= 2
+    assert verdicts.count("gradual_decline") >= 4
 
 
 def test_a_model_at_the_floor_has_no_safe_length_and_a_reason() -> None:
