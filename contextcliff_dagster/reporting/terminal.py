@@ -158,7 +158,7 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
     lines = []
     for zone in zones:
         # Zones are half-open; people read "0 - 313" and "> 313" as one shared, inclusive border.
-        low, high = max(zone.from_tokens - 1, 0), zone.to_tokens - 1
+        low, high = max(zone.from_tokens - (zone is not zones[0]), 0), zone.to_tokens - 1
         last = zone.name == "degraded" and zone is zones[-1]
         span = f"> {tokens(low)}" if last else f"{tokens(low)} - {tokens(high)}"
         start = unseen if zone.name == "transition" and not _fell(cliffs, zone) else head[zone.name]
@@ -175,7 +175,7 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
         if not _fell(cliffs, zone):
             return f"a drop is not excluded here; {mean}"
         return f"High Variance detected; {mean}" if _variance_rose_in(cliffs, zone) else mean
-    if base.ci_low is None or base.ci_high is None or zone.from_tokens:
+    if base.ci_low is None or base.ci_high is None or zone is not cliffs.zones[0]:
         return mean
     interval = f"{score(base.ci_low)} to {score(base.ci_high)}"
     return f"{mean}; baseline {score(base.mean)}, {interval}, n = {base.n:,}"

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
-    """The ``zones`` of ``cliffs.json``: half-open, gap-free from 0 to the longest length + 1.
+    """The ``zones`` of ``cliffs.json``: half-open, gap-free from the shortest scored length to the
+    longest + 1: nothing is said of lengths that were not measured.
 
     With a loss: stable up to the cap; degraded from where 90% of the fall has happened and its half
     lies behind with confidence (a dip: inside its window); transition between. Without one the
@@ -42,7 +43,7 @@ def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
     else:
         cuts = [("stable", safe), ("transition", max(finding.degraded[0], safe)), ("degraded", end)]
     zones: list[Zone] = []
-    position = 0
+    position = int(lengths.min())
     for name, to in cuts:
         to = min(to, end)
         if to <= position:

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from contextcliff_dagster.analysis.cliff.cap import Cap
     from contextcliff_dagster.analysis.cliff.verdict import Finding
+    from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve
     from contextcliff_dagster.analysis.profile.context import ProfileContext
-    from contextcliff_dagster.analysis.records.samples import Sample
+    from contextcliff_dagster.analysis.records.samples import Documents, Sample
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.results.fields import BinResult
 
 _MISSING_WORTH_A_WARNING = 0.05
+_NARROW, _GAP = 4.0, 10.0
+"""Factors of length: the least between the shortest and the longest document, and the largest
+between neighbours, without a warning."""
+_TWINS, _EQUAL, _LENGTHS = 0.8, 0.9, 20
+"""Documents are copies where this share has another of its length, this share of such lengths has
+equal scores, and there are at least so many lengths."""
 
 
 def data_warnings(
-    sample: Sample, rows: list[BinResult], finding: Finding, cap: Cap, context: ProfileContext
+    sample: Sample,
+    rows: list[BinResult],
+    finding: Finding,
+    cap: Cap,
+    context: ProfileContext,
+    settings: AnalysisSettings,
 ) -> list[str]:
     """Return a sentence for each."""
     warnings = []
@@ -41,6 +58,16 @@ def data_warnings(
             f"All scores of {first.bin} are equal: against a baseline SD of 0 any spread fires "
             "the SD and variance rules."
         )
+    if len(sample.examples):
+        documents = sample.documents()
+        warnings += [*_range_warnings(documents), *_copies(documents)]
+    if finding.curve is not None and (early := early_drop(finding.curve)) >= settings.tolerance:
+        end = int(finding.curve.cells.high[finding.curve.cells.baseline_cells - 1])
+        warnings.append(
+            f"The score drops by some {early:.0%} within the baseline region already (up to "
+            f"{end:,} tokens), and the cap is relative to that region's mean: measure shorter "
+            "documents."
+        )
     if context.window_tokens and len(sample.examples):
         longest = int(sample.examples["length_tokens"].max())
         if longest < 0.5 * context.window_tokens:
@@ -49,3 +76,42 @@ def data_warnings(
                 f"{longest / context.window_tokens:.0%} of the window: nothing was measured beyond."
             )
     return warnings
+
+
+def early_drop(curve: FallingCurve) -> float:
+    """What the fitted curve loses from its first cell to the end of the baseline region, 0..1."""
+    fitted = curve.mean(0.5)[: curve.cells.baseline_cells]
+    return float(1.0 - fitted[-1] / fitted[0])
+
+
+def _range_warnings(documents: Documents) -> Iterator[str]:
+    lengths = documents.length_tokens
+    shortest, longest = int(lengths[0]), int(lengths[-1])
+    if shortest < longest < _NARROW * shortest:
+        yield (
+            f"All scored documents have {shortest:,} to {longest:,} tokens, a factor of "
+            f"{longest / shortest:.1f}: a drop that takes longer cannot be seen."
+        )
+    steps = lengths[1:] / lengths[:-1]
+    if len(steps) and steps.max() >= _GAP:
+        low, high = (int(of) for of in lengths[np.argmax(steps) :][:2])
+        yield f"No document between {low:,} and {high:,} tokens was scored: a drop there is unseen."
+
+
+def _copies(documents: Documents) -> Iterator[str]:
+    """Whether documents come several times: their answers are no new evidence."""
+    lengths, group = np.unique(documents.length_tokens, return_inverse=True)
+    count, mean = np.bincount(group), documents.s / documents.n
+    shared = count > 1
+    if len(lengths) < _LENGTHS or shared[group].mean() < _TWINS:
+        return
+    highest, lowest = np.zeros(len(lengths)), np.ones(len(lengths))
+    np.maximum.at(highest, group, mean)
+    np.minimum.at(lowest, group, mean)
+    spread = len(np.unique(mean)) > 1
+    if spread and (highest == lowest)[shared].mean() >= _EQUAL:
+        yield (
+            f"{int(count[shared].sum()):,} of {len(mean):,} documents have another of the same "
+            "length and with the same scores. If they are copies under other names, every "
+            "confidence is too high: measure each document once."
+        )

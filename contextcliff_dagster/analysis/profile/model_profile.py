@@ -133,7 +133,7 @@ def profile_model(
         *audit.warnings,
         evidence_sentence(by_position, settings.confidence),
         evidence_sentence(by_distance, settings.confidence),
-        *data_warnings(sample, rows, finding, cap, context),
+        *data_warnings(sample, rows, finding, cap, context, settings),
         *time_warnings(sample, settings),
         *definition_warnings,
         *slow_warnings,

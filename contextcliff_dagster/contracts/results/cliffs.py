@@ -232,7 +232,7 @@ class Cliffs(ResultHead):
     certify: Annotated[Certify, "what would certify more"]
     baseline: Annotated[Baseline, "the shortest examples"]
     cliff: Annotated[Cliff | None, "the drop; null where none was found"]
-    zones: Annotated[Sequence[Zone], "half-open, gap-free"]
+    zones: Annotated[Sequence[Zone], "half-open, gap-free, from the shortest scored length on"]
     curve: Annotated[Sequence[CurvePoint], "fitted mean with an interval at each length"]
     bins: Annotated[Sequence[BinResult], "by length"]
     rules: Annotated[Sequence[Rule], "threshold rules of practice"]

@@ -1,0 +1,63 @@
+"""What in the data limits a result is said, and nothing is said of ordinary data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, ramp, step
+from contextcliff_dagster_tests.support.records.profiles import cliffs_of
+
+WORDS = ("baseline region already", "a factor of", "was scored: a drop there", "copies")
+
+
+def warned(records: pd.DataFrame) -> list[str]:
+    text = " ".join(cliffs_of(records).warnings)
+    return [words for words in WORDS if words in text]
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_ordinary_samples_get_none(graded: bool) -> None:
+    for seed, curve in enumerate((flat(0.7), flat(0.95), ramp(800), step(1_000, 0.9, 0.4))):
+        assert warned(plant(curve, seed, graded=graded)) == []
+
+
+def test_a_drop_within_the_baseline_region_is_no_silent_stability() -> None:
+    found = [warned(plant(step(60, 0.95, 0.45), seed)) for seed in range(6)]
+    assert sum(words == [WORDS[0]] for words in found) >= 4
+
+
+def test_a_narrow_range_is_named() -> None:
+    records = plant(flat(0.9), 1)
+    records["length_tokens"] = np.linspace(2_000, 5_000, len(records)).astype(int)
+    assert warned(records) == [WORDS[1]]
+
+
+def test_a_gap_is_named_and_holds_no_cap() -> None:
+    records = plant(flat(0.95), 1)
+    records["length_tokens"] = np.where(
+        records["length_tokens"] > 1_000, 30 * records["length_tokens"], records["length_tokens"]
+    )
+    assert warned(records) == [WORDS[2]]
+    cap = cliffs_of(records).safe_cap_tokens
+    assert cap in set(records["length_tokens"])
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_documents_that_come_several_times_are_named(times: int) -> None:
+    once = plant(flat(0.7), 2)
+    copies = [once.assign(document_id=once["document_id"] + f"-{i}") for i in range(times)]
+    assert WORDS[3] in warned(pd.concat(copies, ignore_index=True))
+
+
+def test_lengths_that_are_rounded_are_no_copies() -> None:
+    records = plant(flat(0.7), 2, per_bin=60)
+    records["length_tokens"] = (records["length_tokens"] // 100 + 1) * 100
+    assert warned(records) == []
+
+
+def test_zones_begin_where_measuring_did() -> None:
+    records = plant(flat(0.9), 1)
+    records["length_tokens"] += 5_000
+    assert cliffs_of(records).zones[0].from_tokens == records["length_tokens"].min()
