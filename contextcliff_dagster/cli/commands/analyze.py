@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -44,6 +44,12 @@ _how = together(
         default="0.3",
         metavar="SHARE",
         help="Drop that still counts as safe, e.g. .2 or 20% (default: .3).",
+    ),
+    click.option(
+        "--assumption",
+        type=click.Choice(["falling", "any"]),
+        default="falling",
+        help="any: the cap holds for drops that recover at longer lengths, too (default: falling).",
     ),
     click.option(
         "--confidence",
@@ -94,6 +100,7 @@ def analyze(
     pool: bool,
     log: LogOptions,
     tolerance: float,
+    assumption: Literal["falling", "any"],
     confidence: float,
     window: int | None,
     quick: bool,
@@ -118,7 +125,10 @@ def analyze(
     from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, ResultFiles, analyze_files
 
     settings = AnalysisSettings(
-        tolerance=tolerance, confidence=confidence, second_opinions=not quick
+        tolerance=tolerance,
+        assumption=assumption,
+        confidence=confidence,
+        second_opinions=not quick,
     )
     options = AnalyzeOptions(settings, aggregated, scale, model, by is not None, window, log)
     groups = [files] if pool else [(path,) for path in files]

@@ -109,6 +109,9 @@ def test_tolerance_and_confidence_are_the_users(tmp_path: Path) -> None:
     assert (strict["tolerance"], strict["confidence"]) == (0.1, 0.99)
     usual = json.loads(call(*QUICK, path, "--json", "-").out)
     assert (strict["safe_cap_tokens"] or 0) <= usual["safe_cap_tokens"]
+    wary = json.loads(call(*QUICK, path, "--json", "-", "--assumption", "any").out)
+    assert wary["recovery"]["assumption"] == "any"
+    assert wary["safe_cap_tokens"] == wary["recovery"]["cap_tokens"]
     assert call("analyze", path, "--tolerance", "much").code == 2
 
 
