@@ -55,7 +55,7 @@ class Outcome:
     log_error: float | None
     held: bool | None
     log_width: float | None
-    cap_any: float | None
+    cap_any: float | None = None
 
 
 def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:

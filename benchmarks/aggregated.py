@@ -19,7 +19,8 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from accept import ALARMS, CLASSES, SETTINGS, Outcome, share, summarise
+from accept import ALARMS, SETTINGS, Outcome, share, summarise
+from planted import CURVES
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, conclude
@@ -58,8 +59,8 @@ def table_of(documents: Documents, *, binned: bool) -> MeansTable:
 
 
 def one(seed: int, name: str, per_length: int, binned: bool) -> Outcome:
-    rng = np.random.default_rng((seed, per_length, list(CLASSES).index(name), binned))
-    draw_curve, draw_design = CLASSES[name]
+    rng = np.random.default_rng((seed, per_length, list(CURVES).index(name), binned))
+    draw_curve, draw_design = CURVES[name]
     curve, design = draw_curve(rng), draw_design(rng, per_length)
     if name != CLUSTERED:
         design = replace(design, questions=(1, 1))

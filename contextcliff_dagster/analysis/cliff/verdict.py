@@ -133,7 +133,7 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
         lost = curve.chance_lost(tolerance)[-1] >= CLIFF_CHANCE
         sudden = width <= GRADUAL
         warnings = [] if lost else [
-            f"A drop is certain, one of {tolerance:.0%} is not: {drop.value:.0%} "
+            f"The score drops with length, but a drop of {tolerance:.0%} is not certain: {drop.value:.0%} "
             f"[{drop.low:.0%}, {drop.high:.0%}]."
         ]  # fmt: skip
         most = curve.lost_at(0.9 * drop.value, confidence).value
