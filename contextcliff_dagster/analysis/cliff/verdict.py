@@ -133,8 +133,8 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
         lost = curve.chance_lost(tolerance)[-1] >= CLIFF_CHANCE
         sudden = width <= GRADUAL
         warnings = [] if lost else [
-            f"The score drops with length, but a drop of {tolerance:.0%} is not certain: {drop.value:.0%} "
-            f"[{drop.low:.0%}, {drop.high:.0%}]."
+            f"The score drops with length, but a drop of {tolerance:.0%} is not certain: "
+            f"{drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]."
         ]  # fmt: skip
         most = curve.lost_at(0.9 * drop.value, confidence).value
         start = max(min(most, float(curve.cells.high[-1])), location.high)
