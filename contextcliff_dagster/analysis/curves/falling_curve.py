@@ -93,12 +93,16 @@ class FallingCurve:
             float(between[value - 1]), float(self.cells.high[low - 1]), float(after[high])
         )
 
+    @cached_property
+    def _parts_reached(self) -> Floats:
+        return self.posterior.reached((0.25, 0.5, 0.75), LEAST_DROP)
+
     def drop_places(self, confidence: float) -> tuple[Estimate, float]:
         """Length (tokens) at which half of the drop has happened, within the measured lengths.
 
         And the factor of length over which its middle half happens.
         """
-        quarter, half, most = self.posterior.reached((0.25, 0.5, 0.75), LEAST_DROP).T
+        quarter, half, most = self._parts_reached.T
         tail = 0.5 * (1.0 - confidence)
         first = self.cells.baseline_cells
         at = np.exp(self.cells.edges)[first - 1 :]

@@ -7,7 +7,7 @@ the fit would ask for far too many examples. Each data set
 gets its cap like the real one; the cap to expect is the median, the n that is needed the smallest
 on a grid of doublings at which at least four of five are certified.
 
-Fifteen draws an n, about a second in all: an n that is off by one doubling is no surprise.
+Eleven draws an n, about a second in all: an n that is off by one doubling is no surprise.
 A loss that the data do not show yet is not foreseen: where a flat curve replaces a slow
 decline, less will be certified than expected. How near it comes: docs/method.md.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CHANCE = 0.80
 """Of certifying, at the n that is called needed."""
 _DOUBLINGS = 10
-_DRAWS = 15
+_DRAWS = 11
 _FINE_SHARE, _FINE_UNITS, _COARSE_UNITS = 0.10, 20, 45
 """The last tenth is drawn in the units of the real data's cells, since to certify the longest
 length is to refute a loss in the last of them; shorter lengths more coarsely, which is faster."""
@@ -94,7 +94,7 @@ def required_sample_size(
         for_a_cap = _examples_needed(expected, 1, per_bin)
     budgets = sorted(_budgets(calls, int(documents.n.sum())), key=itemgetter(2))
     times = [1.0, *(1.0 + examples / float(documents.n.sum()) for _, _, examples in budgets)]
-    # More data certify no less; fifteen draws may say so, hence the largest median up to each n.
+    # More data certify no less; eleven draws may say so, hence the largest median up to each n.
     medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in times])
     return Certify(
         n_needed=needed,
