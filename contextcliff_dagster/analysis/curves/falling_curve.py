@@ -56,11 +56,6 @@ class FallingCurve:
     dispersion: Floats
     posterior: FallingPosterior
 
-    @cached_property
-    def beyond(self) -> Ints:
-        """Longest length (tokens) of each cell beyond the baseline region (G - B)."""
-        return self.cells.high[self.cells.baseline_cells :]
-
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
         at_most = np.cumsum(self.posterior.kept[:, ::-1], axis=1)
