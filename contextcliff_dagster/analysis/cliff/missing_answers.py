@@ -44,7 +44,10 @@ def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLe
     scan = scan_documents(there, permutations=settings.permutations, seed=settings.seed)
     if scan is None or scan.step.p_value > 1.0 - settings.confidence:
         return None
-    place, _ = fit_falling_curve(there, settings.baseline_share).drop_places(settings.confidence)
+    curve = fit_falling_curve(there, settings.baseline_share)
+    if not curve.beyond_baseline:
+        return None
+    place, _ = curve.drop_places(settings.confidence)
     delivered = _documents(sample, calls.assign(score=calls["score"].where(answered, 0.0)))
     baseline = baseline_of(delivered, settings).mean
     location, low, high = place.tokens

@@ -108,6 +108,11 @@ def find_verdict(
             "documents of different lengths."
         )
     curve = fit_falling_curve(documents, settings.baseline_share)
+    if not curve.beyond_baseline:
+        return _insufficient(
+            f"The shortest {settings.baseline_share:.0%} of the examples, the baseline, reach the "
+            "longest length: nothing is left to compare; measure more long documents."
+        )
     if baseline_mean < FLOOR:
         return Finding(
             Verdict.FLOOR,

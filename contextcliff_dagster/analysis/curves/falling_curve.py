@@ -56,6 +56,11 @@ class FallingCurve:
     dispersion: Floats
     posterior: FallingPosterior
 
+    @property
+    def beyond_baseline(self) -> bool:
+        """Whether any cell lies beyond the baseline region; else nothing can be read."""
+        return self.cells.baseline_cells < len(self.cells.n)
+
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
         at_most = np.cumsum(self.posterior.kept[:, ::-1], axis=1)

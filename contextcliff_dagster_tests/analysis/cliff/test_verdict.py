@@ -213,6 +213,17 @@ def test_a_sharp_loss_lies_between_the_scored_lengths_around_it() -> None:
     assert sum(held) >= 7
 
 
+def test_a_baseline_that_reaches_the_longest_length_supports_no_verdict() -> None:
+    records = plant(flat(0.7), 0)
+    records["length_tokens"] = np.where(np.arange(len(records)) < 40, 100, 2_000)
+    assert cliffs_of(records).verdict == "stable"
+    quarter = cliffs_of(records, replace(QUICK, baseline_share=0.25))
+    assert quarter.verdict == "insufficient_data"
+    assert "the longest length" in quarter.safe_cap_reason
+    thorough = cliffs_of(records, replace(QUICK, second_opinions=True))
+    assert "insufficient_data" in {row.verdict for row in thorough.sensitivity}
+
+
 def test_examples_at_nearly_one_length_are_not_called_too_few() -> None:
     records = plant(flat(0.9), 0)
     records["length_tokens"] = np.where(np.arange(len(records)) < 195, 4_000, 8_000)
