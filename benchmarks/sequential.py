@@ -31,11 +31,13 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 from numpy.typing import NDArray
+from planted import SHAPES, Shape
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.cap import CHANCE, DEPTH
 from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.design.allocation import apportion, take_aim, weigh
-from contextcliff_dagster.analysis.design.loss_posterior import locate_loss, rank_cells
+from contextcliff_dagster.analysis.design.loss_window import locate_loss, rank_cells
 from contextcliff_dagster.analysis.design.simulation import Design, Pool, simulate_pool
 from contextcliff_dagster.analysis.design.true_curves import Curve
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
@@ -43,8 +45,9 @@ from contextcliff_dagster.contracts import Verdict
 
 Ints = NDArray[np.int64]
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
-LEAST_DROP = 0.25
-BINS, PILOT, MOST = 10, 5, 100
+DROP = DEPTH * SETTINGS.tolerance
+SAFE = 1.0 - CHANCE * (1.0 - SETTINGS.confidence)
+BINS, PILOT, MOST, POOL = 10, 5, 100, 2_000
 SINGLE = Design()
 BINARY = Design(binary=True)
 MIXED = Design(questions=(1, 8), correlation=0.15)
@@ -74,11 +77,6 @@ def curve_of(kind: str, rng: np.random.Generator) -> Curve:
     return Curve("step", baseline, drop, place)
 
 
-def half_drop(curve: Curve) -> float:
-    """Share of the samples at which half of the drop has happened."""
-    return 0.5 * (curve.place + curve.end) if curve.shape == "ramp" else curve.place
-
-
 CLASSES: dict[str, tuple[Design, str]] = {
     "steps": (SINGLE, "step"),
     "steps, 0/1": (BINARY, "step"),
@@ -92,7 +90,23 @@ CLASSES: dict[str, tuple[Design, str]] = {
     "ramps, 0/1": (BINARY, "ramp"),
     "logistic, 0/1": (BINARY, "logistic"),
     "dips": (SINGLE, "dip"),
+    **{name: (BINARY, name) for name in SHAPES if name.startswith(("stairs", "decay", "five"))},
 }
+
+
+def pool_of(kind: str, rng: np.random.Generator) -> tuple[Pool, Curve | Shape]:
+    """Answers to a pool, and the truth."""
+    design, of = CLASSES[kind]
+    if of not in SHAPES:
+        curve = curve_of(of, rng)
+        return simulate_pool(design, curve, rng), curve
+    shape = SHAPES[of](rng)
+    lengths = np.sort(np.exp(rng.normal(9.0, 1.0, POOL)).astype(np.int64)) + 1
+    if shape.lengths:
+        lengths = np.repeat(1_000 * 2 ** np.arange(shape.lengths), POOL // shape.lengths)
+    share = np.searchsorted(lengths, lengths) / POOL
+    score = (rng.random(POOL) < shape.mean_at(share)).astype(np.float64)
+    return Pool(lengths, np.arange(POOL), score, share), shape
 
 
 class Sampler:
@@ -142,8 +156,8 @@ def sample(pool: Pool, unit: str, batch: int, half_width: float, seed: int, unif
     batches = 0
     while True:
         documents = pool.documents(draw.taken)
-        posterior = locate_loss(documents, cells, LEAST_DROP)
-        aim = take_aim(posterior, half_width)
+        posterior = locate_loss(documents, cells, DROP)
+        aim = take_aim(posterior, half_width, SETTINGS.confidence, SAFE)
         left = draw.left(draw.bin if uniform else group, BINS if uniform else groups)
         if aim.done or not left.sum():
             return documents, aim, int(pool.length_tokens[draw.taken].sum()), batches
@@ -164,11 +178,10 @@ def sample(pool: Pool, unit: str, batch: int, half_width: float, seed: int, unif
 
 def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[str, object]:
     """Everything about one data set."""
-    design, shape = CLASSES[kind]
     rng = np.random.default_rng((list(CLASSES).index(kind), seed))
-    curve = curve_of(shape, rng)
-    pool = simulate_pool(design, curve, rng)
+    pool, curve = pool_of(kind, rng)
     truth = curve.first_loss(SETTINGS.tolerance, pool.share, np.log(pool.length_tokens))
+    reached = curve.first_loss(DROP, pool.share, np.log(pool.length_tokens))
     limit = None if truth is None else float(pool.length_tokens[int(truth * len(pool.share))])
     out: dict[str, object] = {}
     for way in ways:
@@ -187,7 +200,7 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
             "examples": int(documents.n.sum()),
             "batches": batches,
             "done": aim.done or "exhausted",
-            "covered": bool(low - 0.005 <= half_drop(curve) <= high + 0.005),
+            "covered": reached is not None and bool(low - 0.005 <= reached <= high + 0.005),
             "alarm": conclusion.finding.verdict
             in (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP),
             "unsafe": cap is not None and limit is not None and cap >= limit,

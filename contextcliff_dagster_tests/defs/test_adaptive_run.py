@@ -93,7 +93,7 @@ def test_the_sensor_asks_round_by_round_and_falls_silent(
         event = instance.get_latest_materialization_event(PREDICTIONS)
         why = event.asset_materialization.metadata["round"].value
         assert why.startswith(f"Round {len(keys) + 1}: ")
-        assert "the drop lies between" in why
+        assert "a drop of 26% is reached between" in why
         assert len(keys) <= 6
     assert keys
     said = str(evaluated().skip_message)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.cells import merge_cells
+from contextcliff_dagster.analysis.curves.falling_paths import parts_reached
 from contextcliff_dagster.analysis.curves.falling_process import LEVELS, falling_posterior
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.analysis.statistics.overdispersion import local_dispersion
@@ -63,13 +64,7 @@ class FallingCurve:
 
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
-        at_most = np.cumsum(self.posterior.kept[:, ::-1], axis=1)
-        ascending = LEVELS[::-1]
-        lower = int(np.clip(np.searchsorted(ascending, 1.0 - share) - 1, 0, len(LEVELS) - 2))
-        on = (1.0 - share - ascending[lower]) / (ascending[lower + 1] - ascending[lower])
-        on = min(max(on, 0.0), 1.0)
-        chance: Floats = (1.0 - on) * at_most[:, lower] + on * at_most[:, lower + 1]
-        return chance
+        return self.posterior.chance_lost(share)
 
     def first_cell(self, share: float, chance: float) -> int:
         """The first cell in which ``share`` is lost with more than ``chance``; G where in none."""
@@ -95,7 +90,7 @@ class FallingCurve:
 
     @cached_property
     def _parts_reached(self) -> Floats:
-        return self.posterior.reached((0.25, 0.5, 0.75), LEAST_DROP)
+        return parts_reached(self.posterior, (0.25, 0.5, 0.75), LEAST_DROP)
 
     def drop_places(self, confidence: float) -> tuple[Estimate, float]:
         """Length (tokens) at which half of the drop has happened, within the measured lengths.

@@ -49,13 +49,10 @@ _SLIDE = 0.04
 _MEANS = 25
 """Values of m, on the arcsine scale, within about four standard errors of the baseline's mean."""
 _LEAST, _MOST = 1e-3, 1.0 - 1e-3
-_CONTRADICTED = 1e-3
-_ENDS = 8
-"""Groups of levels at the longest length, for what depends on the drop and the place together."""
 _TERMS = 16
-_MODES = 2
+MODES = 2
 """Still, sliding: a state is a mode and a level, level by level in each mode."""
-_KEPT: Floats = np.tile(LEVELS, _MODES)
+_KEPT: Floats = np.tile(LEVELS, MODES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,36 +65,50 @@ class FallingPosterior:
         mean: values that the mean score may have, ascending (V).
         chance: of each of them in every cell (G, V).
         regimes: chance of each of `REGIMES`.
+        states: chance of each state beyond the baseline region given the scores up to there, in
+            each regime (G - B, R, M, S).
+        fit: likelihood of those cells' scores (G - B, M, S).
+        moves, step: distinct transition matrices (D, R, S, S), and which one leads to each cell.
+        baseline: values that the baseline's mean may have (M).
     """
 
     kept: Floats
     mean: Floats
     chance: Floats
     regimes: Floats
-    _passed: _Passed
+    states: Floats
+    fit: Floats
+    moves: Floats
+    step: Ints
+    baseline: Floats
 
-    def reached(self, parts: tuple[float, ...], least: float = 0.0) -> Floats:
-        """Chance that these parts of the whole drop have happened, of those by at least ``least``.
+    def chance_lost(self, share: float) -> Floats:
+        """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
+        at_most = np.cumsum(self.kept[:, ::-1], axis=1)
+        ascending = LEVELS[::-1]
+        lower = int(np.clip(np.searchsorted(ascending, 1.0 - share) - 1, 0, len(LEVELS) - 2))
+        on = (1.0 - share - ascending[lower]) / (ascending[lower + 1] - ascending[lower])
+        on = min(max(on, 0.0), 1.0)
+        chance: Floats = (1.0 - on) * at_most[:, lower] + on * at_most[:, lower + 1]
+        return chance
 
-        The drop is what is lost at the longest length; of each cell beyond the baseline region
-        (G - B, parts).
-        """
-        return self._passed.reached(np.array(parts), least)
 
-
-def falling_posterior(n: Floats, s: Floats, dispersion: Floats, baseline: int) -> FallingPosterior:
+def falling_posterior(
+    n: Floats, s: Floats, dispersion: Floats, baseline: int, share: Floats | None = None
+) -> FallingPosterior:
     """The posterior of cells with ``n`` examples and summed scores ``s`` (G), shortest first.
 
     Args:
         dispersion: phi of each cell (G).
         baseline: how many cells are the baseline region; at least one.
+        share: of the population that each cell is (G); that of ``n`` by default.
     """
+    share = n / n.sum() if share is None else share
     m = _plateaus(float(n[:baseline].sum()), float(s[:baseline].sum()), float(dispersion[0]))
     mu = np.clip(m[:, None] * _KEPT, _LEAST, _MOST)
     right, wrong = s / dispersion, (n - s) / dispersion
     fit = right[:, None, None] * np.log(mu) + wrong[:, None, None] * np.log1p(-mu)
     fit = np.exp(fit - fit.max(axis=(1, 2), keepdims=True))
-    share = n / n.sum()
     moves, step = _moves(np.append(0.0, 0.5 * (share[1:] + share[:-1])))
 
     evidence: Floats = np.log([regime[-1] for regime in REGIMES])
@@ -115,9 +126,9 @@ def falling_posterior(n: Floats, s: Floats, dispersion: Floats, baseline: int) -
         state = state * scale
         states[cell] = state
         if cell < baseline:
-            kept_so_far = (kept_so_far @ move) * scale + n[cell] * _KEPT * state
+            kept_so_far = (kept_so_far @ move) * scale + share[cell] * _KEPT * state
         if cell == baseline - 1:
-            exchange = _Exchange(m, state, kept_so_far / n[:baseline].sum())
+            exchange = _Exchange(m, state, kept_so_far / share[:baseline].sum())
             state = exchange.forward(state)
     assert exchange is not None
 
@@ -134,60 +145,9 @@ def falling_posterior(n: Floats, s: Floats, dispersion: Floats, baseline: int) -
             ahead = exchange.back(ahead)
     order = np.argsort(mu, axis=None, kind="stable")
     by_value = chance.reshape(len(n), -1)[:, order]
-    kept = chance[baseline:].sum(axis=1).reshape(-1, _MODES, len(LEVELS)).sum(axis=1)
-    passed = _Passed(states[baseline:], fit[baseline:], moves, step[baseline:], weight)
-    return FallingPosterior(kept, mu.ravel()[order], by_value, weight, passed)
-
-
-@dataclass(frozen=True, eq=False)
-class _Passed:
-    """The cells beyond the baseline region, for what depends on two cells at once.
-
-    Attributes:
-        states: chances of the states given the scores so far (G - B, R, M, S).
-        fit: likelihood of each cell (G - B, M, S).
-        moves, step: distinct transition matrices (D, R, S, S), and which one leads to each cell.
-        weight: of the regimes (R).
-    """
-
-    states: Floats
-    fit: Floats
-    moves: Floats
-    step: Ints
-    weight: Floats
-
-    def reached(self, parts: Floats, least: float) -> Floats:
-        """See `FallingPosterior.reached`. By groups of levels at the end, each with its mean."""
-        counts = (1.0 - least + 1e-9 >= LEVELS).astype(np.float64)
-        end = self.states[-1] * np.tile(counts, _MODES)
-        weight = self.weight * end.sum(axis=(1, 2))
-        # Means and regimes that the scores contradict would only cost time.
-        at_end = weight[:, None] * end.sum(axis=2)
-        r = np.flatnonzero(at_end.sum(axis=1) > _CONTRADICTED * at_end.sum())
-        m = np.flatnonzero(at_end.sum(axis=0) > _CONTRADICTED * at_end.sum())
-        states, fit, weight = self.states[:, r][:, :, m], self.fit[:, m], weight[r]
-        level = np.tensordot(self.weight, end, axes=1).sum(axis=0)
-        level = level.reshape(_MODES, -1).sum(axis=0)
-        group = (np.cumsum(level) - 0.5 * level) / level.sum() * _ENDS
-        group = np.where(level > 0.0, group.astype(np.int64), -1)
-        inside = group == np.unique(group[group >= 0])[:, None]
-        lost = 1.0 - (inside * level) @ LEVELS / (inside @ level)
-        # A level within half a step of the bar is partly beyond it.
-        width = np.abs(np.gradient(LEVELS))
-        beyond = (1.0 - parts[:, None, None] * lost[:, None] - LEVELS) / width + 0.5
-        beyond = np.tile(beyond.clip(0.0, 1.0), _MODES)
-        ahead = np.broadcast_to(
-            np.tile(inside, _MODES)[:, None, None].astype(np.float64),
-            (len(lost), *states.shape[1:]),
-        )
-        out = np.empty((len(states), len(parts)))
-        for cell in range(len(states) - 1, -1, -1):
-            both = ahead * states[cell]
-            chance = np.einsum("erms,r->es", both, weight / both.sum(axis=(0, 2, 3)))
-            out[cell] = np.einsum("es,pes->p", chance, beyond) / chance.sum()
-            ahead = (ahead * fit[cell]) @ self.moves[self.step[cell]][r].transpose(0, 2, 1)
-            ahead = ahead / ahead.max(axis=(0, 2, 3), keepdims=True)
-        return out
+    kept = chance[baseline:].sum(axis=1).reshape(-1, MODES, len(LEVELS)).sum(axis=1)
+    beyond = states[baseline:], fit[baseline:], moves, step[baseline:]
+    return FallingPosterior(kept, mu.ravel()[order], by_value, weight, *beyond, m)
 
 
 class _Exchange:
@@ -207,7 +167,7 @@ class _Exchange:
         lower, upward = _between(m, m[:, None] * mean_kept)
         deeper, shallower = _between(LEVELS[::-1], _KEPT / mean_kept)
         count, states = state.shape[1:]
-        mode = np.repeat(np.arange(_MODES), len(LEVELS)) * len(LEVELS)
+        mode = np.repeat(np.arange(MODES), len(LEVELS)) * len(LEVELS)
         regime = np.arange(len(state))[:, None, None]
         self._shape = state.shape
         self._parts: list[tuple[Ints, Floats]] = []
@@ -272,7 +232,7 @@ def _rate_powers() -> Floats:
     """Q^j / j! of each regime's rates Q, for the exponential's series: (terms, R, S, S)."""
     width = np.abs(np.gradient(LEVELS))
     count = len(LEVELS)
-    rates = np.zeros((len(REGIMES), _MODES * count, _MODES * count))
+    rates = np.zeros((len(REGIMES), MODES * count, MODES * count))
     for rate, (jumps, starts, slides, stops, _) in zip(rates, REGIMES, strict=True):
         for still in range(count - 1):
             sliding = count + still
@@ -282,7 +242,7 @@ def _rate_powers() -> Floats:
             rate[sliding, sliding + 1] = slides * _SLIDE / (LEVELS[still] - LEVELS[still + 1])
             rate[sliding, still] = stops
         rate[np.diag_indices(len(rate))] = -rate.sum(axis=1)
-    powers = [np.broadcast_to(np.eye(_MODES * count), rates.shape)]
+    powers = [np.broadcast_to(np.eye(MODES * count), rates.shape)]
     for term in range(1, _TERMS):
         powers.append(powers[-1] @ rates / term)
     return np.array(powers)

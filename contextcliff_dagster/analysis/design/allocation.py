@@ -9,34 +9,31 @@ and "after it, or nowhere" (c, with posterior weights w_c):
 p_gc the predicted score in g under c and p_g = sum_c w_c p_gc: the mutual information of score and
 answer, the expected information of a Bayesian experimental design (Lindley 1956, Ann. Math. Stat.
 27, 986-1005; Chaloner and Verdinelli 1995, Statistical Science 10, 273-304), for a 0/1 score with
-that mean. A graded score tells more, by the same factor everywhere. Examples are drawn with weight
+that mean. A graded score tells more, by a like factor everywhere. Examples are drawn with weight
 (I_g / cost_g)^3, cost_g the mean tokens of an example there: per token, since long ones are dear,
 and cubed, since the best cell alone would stake everything on a posterior that may be wrong.
 
-Sampling stops when the window holds 95%, when "no loss" does, or when nothing is left to ask. What
-is drawn depends on scores only through lengths, and within a cell, or a bin, documents come in an
-order that was fixed beforehand. So given the lengths the likelihood of all scores is what it would
-be had the lengths been chosen at the start (Berger and Wolpert 1988, The Likelihood Principle,
-chapter 4), and every deviance keeps its meaning; tail probabilities of a verdict reached this way
-are not covered by that argument, so benchmarks/sequential.py measures them.
+Sampling stops when the window holds 95%, when the cap is the longest length, or when nothing is
+left to ask. What is drawn depends on scores only through lengths, and within a cell, or a bin,
+documents come in an order that was fixed beforehand. So given the lengths the likelihood of all
+scores is what it would be had the lengths been chosen at the start (Berger and Wolpert 1988, The
+Likelihood Principle, chapter 4), and so is the posterior; tail probabilities of a verdict reached
+this way are not covered by that argument, so benchmarks/sequential.py measures them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.design.loss_posterior import Posterior, RankCells, Window
+    from contextcliff_dagster.analysis.design.loss_window import LossPlace, RankCells, Window
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 
-ENOUGH = 0.95
-"""Probability at which a window, or the absence of a loss, is taken as found."""
 SHARPNESS = 3.0
 _EXPLORE = 0.02
 """Least share of the best group's weight that a group keeps: a posterior may be wrong."""
@@ -57,29 +54,35 @@ class Aim:
     done: Literal["located", "no_loss"] | None
 
 
-def take_aim(posterior: Posterior, half_width: float, enough: float = ENOUGH) -> Aim:
-    """The likeliest window of ± ``half_width`` (share of the examples), and whether to go on."""
+def take_aim(posterior: LossPlace, half_width: float, enough: float, safe: float) -> Aim:
+    """The likeliest window of ± ``half_width`` (share of the examples), and whether to go on.
+
+    Args:
+        enough: probability at which a window is taken as found.
+        safe: that of no loss at which the cap is the longest length.
+    """
     window = posterior.window(half_width)
     if window.mass >= enough:
         return Aim(window, posterior.none, "located")
-    return Aim(window, posterior.none, "no_loss" if posterior.none >= enough else None)
+    return Aim(window, posterior.none, "no_loss" if posterior.none >= safe else None)
 
 
-def information(posterior: Posterior, window: Window) -> Floats:
+def information(posterior: LossPlace, window: Window) -> Floats:
     """Nats that one score in each cell is expected to give about the window (G)."""
-    edges = (0, window.first, window.last + 1, len(posterior.place))
-    weights = np.array([posterior.place[a:b].sum() for a, b in pairwise(edges)])
-    scores = np.stack([posterior.score[a:b].sum(axis=0) for a, b in pairwise(edges)])
-    weights[2] += posterior.none
-    scores[2] += posterior.none * posterior.level
-    weights /= weights.sum()
-    p = scores / np.maximum(weights, 1e-300)[:, None]
+    answer = np.searchsorted((window.first, window.last + 1), posterior.first, side="right")
+    weights = np.bincount(answer, minlength=3) / len(answer)
+    p = np.stack(
+        [
+            posterior.mean[answer == c].mean(axis=0) if weights[c] else posterior.mean[0]
+            for c in range(3)
+        ]
+    )
     w = weights[:, None]
     out: Floats = np.maximum(_entropy((w * p).sum(axis=0)) - (w * _entropy(p)).sum(axis=0), 0.0)
     return out
 
 
-def weigh(posterior: Posterior, window: Window, group: Ints, count: int) -> Floats:
+def weigh(posterior: LossPlace, window: Window, group: Ints, count: int) -> Floats:
     """Weight of each of ``count`` groups of cells in the next batch, summing to 1.
 
     ``group``: of each cell (G), a bin's number; -1 for none. Within a group examples come in an

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.verdict import ALARM_SHARE
+from contextcliff_dagster.analysis.cliff.cap import CHANCE, DEPTH
 from contextcliff_dagster.analysis.design.allocation import (
     Stop,
     apportion,
@@ -20,11 +20,11 @@ from contextcliff_dagster.analysis.design.allocation import (
     take_aim,
     weigh,
 )
-from contextcliff_dagster.analysis.design.loss_posterior import locate_loss, rank_cells
+from contextcliff_dagster.analysis.design.loss_window import locate_loss, rank_cells
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.design.loss_posterior import Window
+    from contextcliff_dagster.analysis.design.loss_window import Window
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Ints
@@ -71,10 +71,10 @@ class Round:
     Attributes:
         more: examples to add, by bin; empty when ``done``.
         asked: examples asked so far, by bin.
-        window: where the loss most likely lies; ``None`` before the pilot.
-        none: probability that nothing of that size is lost.
+        window: where the drop most likely is reached; ``None`` before the pilot.
+        none: probability that it never is.
         done: why nothing more is asked; ``None`` while sampling goes on.
-        least_drop: the loss looked for, relative.
+        drop: the one looked for, relative; where it may be reached, the cap ends.
     """
 
     more: Mapping[str, int]
@@ -82,7 +82,7 @@ class Round:
     window: Window | None
     none: float
     done: Stop | None
-    least_drop: float
+    drop: float
 
     @property
     def samples(self) -> dict[str, int]:
@@ -95,10 +95,10 @@ class Round:
         if self.window is None:
             return "nothing is known yet"
         where = (
-            f"the drop lies between {self.window.from_tokens:,} and {self.window.to_tokens:,} "
-            f"tokens with probability {int(100 * self.window.mass)}%"
+            f"a drop of {self.drop:.0%} is reached between {self.window.from_tokens:,} and "
+            f"{self.window.to_tokens:,} tokens with probability {int(100 * self.window.mass)}%"
         )
-        return where if self.none < 0.005 else f"{where}, and there is none with {self.none:.0%}"
+        return where if self.none < 0.005 else f"{where}, and nowhere with {self.none:.0%}"
 
     def number(self, target: Target) -> int:
         """Which round this is, the pilot being the first, as its examples tell."""
@@ -112,8 +112,8 @@ class Round:
             return f"Done after {total:,} examples: {self.belief}."
         if self.done == "no_loss":
             return (
-                f"Done after {total:,} examples: no cliff over the range; the probability of no "
-                f"drop of {self.least_drop:.0%} or more is {self.none:.0%}."
+                f"Done after {total:,} examples: no drop of {self.drop:.0%} over the range, with "
+                f"probability {int(100 * self.none)}%."
             )
         if self.done == "exhausted":
             return f"All {total:,} examples are measured: {self.belief}."
@@ -151,15 +151,19 @@ def plan_round(
         candidates: bin -> lengths (tokens) of all examples it can give, those asked included.
         asked: bin -> examples asked already, answered or not.
     """
-    least_drop = ALARM_SHARE * settings.tolerance
+    drop, alpha = DEPTH * settings.tolerance, 1.0 - settings.confidence
     there = {bin: len(lengths) for bin, lengths in candidates.items() if len(lengths)}
     so_far = {bin: min(asked.get(bin, 0), most) for bin, most in there.items()}
-    short = {bin: min(target.pilot, most) - so_far[bin] for bin, most in there.items()}
-    if pilot := {bin: more for bin, more in short.items() if more > 0}:
-        return Round(pilot, so_far, None, 0.0, None, least_drop)
     cells = rank_cells(np.concatenate([candidates[bin] for bin in there]))
-    posterior = locate_loss(documents, cells, least_drop, settings.baseline_share)
-    aim = take_aim(posterior, target.half_width, settings.confidence)
+    # With one length there is nothing to aim at.
+    pilot = target.pilot if len(cells.share) > 1 else max(there.values())
+    short = {bin: min(pilot, most) - so_far[bin] for bin, most in there.items()}
+    if first := {bin: more for bin, more in short.items() if more > 0}:
+        return Round(first, so_far, None, 0.0, None, drop)
+    if len(cells.share) == 1:
+        return Round({}, so_far, None, 0.0, "exhausted", drop)
+    posterior = locate_loss(documents, cells, drop, settings.baseline_share)
+    aim = take_aim(posterior, target.half_width, settings.confidence, 1.0 - CHANCE * alpha)
     left = np.array([there[bin] - so_far[bin] for bin in there])
     done: Stop | None = aim.done or (None if left.any() else "exhausted")
     more: dict[str, int] = {}
@@ -169,4 +173,4 @@ def plan_round(
         weight = weigh(posterior, aim.window, group, len(names))
         given = apportion(weight, left, target.batch)
         more = {bin: int(n) for bin, n in zip(names, given, strict=True) if n}
-    return Round(more, so_far, aim.window, aim.none, done, least_drop)
+    return Round(more, so_far, aim.window, aim.none, done, drop)

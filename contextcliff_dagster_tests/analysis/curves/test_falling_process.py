@@ -12,6 +12,7 @@ from scipy.linalg import expm
 
 from contextcliff_dagster.analysis.cliff.cap import certified_cap
 from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fit_falling_curve
+from contextcliff_dagster.analysis.curves.falling_paths import draw_curves, parts_reached
 from contextcliff_dagster.analysis.curves.falling_process import (
     LEVELS,
     REGIMES,
@@ -126,11 +127,26 @@ def test_readings_never_contradict_each_other(scores: Floats) -> None:
     lost = curve.lost_at(0.3, 0.95)
     assert lost.low <= lost.value <= lost.high
     assert (cap_tokens(curve, 0.3, 0.95) or 0) <= lost.value
-    parts = curve.posterior.reached((0.25, 0.5, 0.75), 0.1)
+    parts = parts_reached(curve.posterior, (0.25, 0.5, 0.75), 0.1)
     assert (np.diff(parts, axis=0) >= -1e-9).all()
     assert (np.diff(parts, axis=1) <= 1e-9).all()
     assert (curve.mean(0.025) <= curve.mean(0.5)).all()
     assert (curve.mean(0.5) <= curve.mean(0.975)).all()
+
+
+def test_drawn_curves_have_the_posterior_s_chances() -> None:
+    curve = fit_falling_curve(drawn(step(0.6, 0.8, 0.4, 60), 2), 0.15)
+    baseline, kept = draw_curves(curve.posterior, 4_000, np.random.default_rng(0))
+    assert (np.diff(kept, axis=1) <= 0).all()
+    shares = (kept[:, :, None] == LEVELS).mean(axis=0)
+    assert shares == pytest.approx(curve.posterior.kept, abs=0.05)
+    beyond = curve.mean()[-kept.shape[1] :]
+    assert (baseline[:, None] * kept).mean(axis=0) == pytest.approx(beyond, abs=0.02)
+    # The joint of two cells: half of the drop has happened where the curves have it.
+    deep = kept[:, -1] <= 0.9
+    half = 1.0 - kept[deep] >= 0.5 * (1.0 - kept[deep, -1:])
+    parts = parts_reached(curve.posterior, (0.5,), 0.1)[:, 0]
+    assert half.mean(axis=0) == pytest.approx(parts, abs=0.06)
 
 
 def test_only_the_order_of_lengths_counts() -> None:

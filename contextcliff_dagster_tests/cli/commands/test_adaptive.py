@@ -20,7 +20,7 @@ def test_each_round_says_why_and_the_end_says_what_is_known() -> None:
     assert ended.code == 0, ended.err
     said = [line for line in ended.err.splitlines() if line.startswith("reference-short: ")]
     assert said[0].startswith("reference-short: Pilot: ")
-    assert "the drop lies between" in said[-1]
+    assert "a drop of 26% is reached between" in said[-1]
     assert "Done after" in said[-1] or "is asked" in said[-1]
     result = json.loads(ended.out)
     total = result["calls"]["reference-short"]["answered"]
