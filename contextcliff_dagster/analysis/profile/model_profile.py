@@ -45,7 +45,6 @@ from contextcliff_dagster.analysis.profile.context import ModelProfile, ProfileC
 from contextcliff_dagster.analysis.profile.data_warnings import data_warnings
 from contextcliff_dagster.analysis.records.samples import Sample, clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.robustness.other_detectors import second_opinions
 from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
 from contextcliff_dagster.analysis.robustness.sample_size import required_sample_size
 from contextcliff_dagster.analysis.robustness.sensitivity import sensitivity
@@ -65,6 +64,7 @@ from contextcliff_dagster.contracts.results.caps import CapAtTolerance
 from contextcliff_dagster.contracts.results.cliffs import (
     Cliff,
     CriticalThreshold,
+    Detector,
     ScoreName,
     VarianceSignal,
 )
@@ -159,12 +159,14 @@ def profile_model(
             required_sample_size, documents, finding, settings, sample.calls, len(scored)
         )
         if settings.second_opinions:
-            tolerance, verdict = settings.tolerance, finding.verdict
-            others = pool.submit(
-                second_opinions, documents, rows, baseline, tolerance, verdict, cliff
-            )
             varied = sensitivity(sample, documents, conclusion, settings, context.primary)
             levels = compare_levels(sample, settings)
+    detectors: list[Detector] = []
+    if settings.detectors:
+        from contextcliff_dagster.analysis.robustness.other_detectors import second_opinions
+
+        of = (settings.tolerance, finding.verdict, cliff)
+        detectors = second_opinions(documents, rows, baseline, *of)
     head = _head(sample, settings, context)
     cliffs = Cliffs(
         **head,
@@ -192,7 +194,7 @@ def profile_model(
         bins=rows,
         rules=threshold_rules(rows, window),
         definitions=definitions,
-        detectors=others.result() if settings.second_opinions else [],
+        detectors=detectors,
         sensitivity=varied if settings.second_opinions else [],
         variance_signal=scatter,
         token_ratio=ratio,

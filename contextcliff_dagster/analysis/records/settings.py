@@ -23,8 +23,9 @@ class AnalysisSettings:
             what error rates are stated for.
         assumption: what the cap assumes of a model that fails at a length: ``falling``, that it
             does not recover at a longer one; ``any``, nothing.
-        second_opinions: whether `profile_model` also gives other detectors, the sensitivity of the
-            cap and what more data would buy; they take most of its time and decide nothing.
+        second_opinions: whether `profile_model` also gives the sensitivity of the cap and what more
+            data would buy; they take most of its time and decide nothing.
+        detectors: whether it also gives where other detectors see a drop.
 
     Raises:
         StudyError: a value is outside its range.
@@ -39,6 +40,7 @@ class AnalysisSettings:
     baseline_share: float = 0.15
     assumption: Literal["falling", "any"] = "falling"
     second_opinions: bool = True
+    detectors: bool = False
 
     def __post_init__(self) -> None:
         for name, low, high in (

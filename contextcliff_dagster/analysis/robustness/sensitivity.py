@@ -30,7 +30,6 @@ from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude, conclude_again
 from contextcliff_dagster.analysis.records.samples import Documents, clean_records
 from contextcliff_dagster.analysis.robustness.token_ratio import prompt_line
-from contextcliff_dagster.analysis.statistics import helper_process
 from contextcliff_dagster.contracts.results.cliffs import Factor, SensitivityRow
 
 if TYPE_CHECKING:
@@ -78,21 +77,16 @@ def sensitivity(
         permutations=min(settings.permutations, _PERMUTATIONS),
         resamples=min(settings.resamples, _RESAMPLES),
     )
-    variants = [*_variants(sample, documents, quick, primary)]
-    again = [v for v in variants if v[0] != "tolerance" and v[3] is not None]
-    concluded = iter(
-        helper_process.call_all(_concluded, [(changed, by) for _, _, changed, by in again])
-    )
     result = _row(conclusion, documents)
     rows = [result]
-    for factor, value, _, chosen in variants:
+    for factor, value, changed, chosen in _variants(sample, documents, quick, primary):
         line = prompt_line(sample.calls) if factor == "tokenizer" else None
         if chosen is None:
             row = result
         elif factor == "tolerance":
             row = _row(conclude_again(conclusion, chosen), documents)
         else:
-            row = next(concluded)
+            row = _concluded(changed, chosen)
         cap = _document_tokens(row.safe_cap_tokens, line, longest)
         location = _document_tokens(row.location_tokens, line, longest)
         row = replace(row, factor=factor, value=value, reported=chosen is None)

@@ -1,14 +1,8 @@
-"""Change points by ``ruptures``.
-
-Its import takes longer than the search, so the process of `helper_process`, where there is one,
-imports it.
-"""
+"""Change points by ``ruptures``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from contextcliff_dagster.analysis.statistics import helper_process
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats
@@ -26,10 +20,6 @@ def change_points(signal: Floats, penalty: float) -> list[int]:
     >>> change_points(np.repeat([0.9, 0.5, 0.1], 20), penalty=0.05)
     [20, 40, 60]
     """
-    return helper_process.call(_change_points, signal, penalty)
-
-
-def _change_points(signal: Floats, penalty: float) -> list[int]:
     import ruptures
 
     search = ruptures.KernelCPD(kernel="linear", min_size=LEAST_SIZE).fit(signal)

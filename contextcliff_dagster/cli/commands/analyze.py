@@ -64,7 +64,10 @@ _how = together(
     click.option(
         "--quick",
         is_flag=True,
-        help="Only verdict and cap: no other detectors, no sensitivity, no outlook on more data.",
+        help="Only verdict and cap: no sensitivity, no outlook on more data.",
+    ),
+    click.option(
+        "--detectors", is_flag=True, help="Also where other detectors see a drop; decides nothing."
     ),
 )
 _where = together(
@@ -104,6 +107,7 @@ def analyze(
     confidence: float,
     window: int | None,
     quick: bool,
+    detectors: bool,
     target: str | None,
     out: Path | None,
 ) -> None:
@@ -117,10 +121,6 @@ def analyze(
         raise click.UsageError("--model takes one model and --by each: choose one of the two")
     if pool and aggregated:
         raise click.UsageError("--pool takes single answers, not tables of means")
-    if not quick and not aggregated:
-        from contextcliff_dagster.analysis.statistics import helper_process
-
-        helper_process.begin("ruptures", "contextcliff_dagster.analysis.robustness.sensitivity")
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, ResultFiles, analyze_files
 
@@ -129,6 +129,7 @@ def analyze(
         assumption=assumption,
         confidence=confidence,
         second_opinions=not quick,
+        detectors=detectors,
     )
     options = AnalyzeOptions(settings, aggregated, scale, model, by is not None, window, log)
     groups = [files] if pool else [(path,) for path in files]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,9 @@ def test_most_see_a_planted_cliff() -> None:
 
 def test_the_result_holds_them_and_the_report_lists_all() -> None:
     records = plant(step(1_000, 0.8, 0.25), 0, graded=True)
-    settings = AnalysisSettings(resamples=200, permutations=199)
+    settings = AnalysisSettings(resamples=200, permutations=199, second_opinions=False)
+    assert profile_model(records, bins_of(records), settings, CONTEXT).cliffs.detectors == []
+    settings = replace(settings, detectors=True)
     cliffs = profile_model(records, bins_of(records), settings, CONTEXT).cliffs
     assert cliffs.detectors == seen(records)
     page = "\n".join(as_markdown(detector_sections(cliffs)))

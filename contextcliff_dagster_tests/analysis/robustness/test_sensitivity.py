@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
-from contextcliff_dagster.analysis.statistics import helper_process
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.length_profile.robustness import sensitivity_sections
 from contextcliff_dagster.reporting.markdown.render import as_markdown
@@ -59,18 +57,6 @@ def test_the_first_row_and_those_of_the_made_choices_are_the_result(cliffs: Clif
     assert reported == {
         ("tolerance", "30%"), ("baseline", "shortest 15%"), ("score", "token F1")
     }  # fmt: skip
-
-
-def test_a_process_beside_changes_no_row(records: pd.DataFrame, cliffs: Cliffs) -> None:
-    helper_process.begin("contextcliff_dagster.analysis.robustness.sensitivity")
-    (process,) = helper_process._running
-    try:
-        assert helper_process.call(os.getpid) == process.pid, "it is ready"
-        assert cliffs_of(records).sensitivity == cliffs.sensitivity
-        assert helper_process._running == [process], "and it could do what it was asked for"
-    finally:
-        helper_process._running.clear()
-        helper_process._end(process)
 
 
 def test_every_choice_that_the_records_allow_is_varied(cliffs: Cliffs) -> None:
