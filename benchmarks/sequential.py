@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from planted import SHAPES, Shape
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.cap import CHANCE, DEPTH
+from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed
 from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.design.allocation import apportion, take_aim, weigh
 from contextcliff_dagster.analysis.design.loss_window import locate_loss, rank_cells
@@ -46,7 +46,6 @@ from contextcliff_dagster.contracts import Verdict
 Ints = NDArray[np.int64]
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 DROP = DEPTH * SETTINGS.tolerance
-SAFE = 1.0 - CHANCE * (1.0 - SETTINGS.confidence)
 BINS, PILOT, MOST, POOL = 10, 5, 100, 2_000
 SINGLE = Design()
 BINARY = Design(binary=True)
@@ -157,7 +156,8 @@ def sample(pool: Pool, unit: str, batch: int, half_width: float, seed: int, unif
     while True:
         documents = pool.documents(draw.taken)
         posterior = locate_loss(documents, cells, DROP)
-        aim = take_aim(posterior, half_width, SETTINGS.confidence, SAFE)
+        safe = 1.0 - chance_allowed(SETTINGS.confidence, float(documents.n.sum()))
+        aim = take_aim(posterior, half_width, SETTINGS.confidence, safe)
         left = draw.left(draw.bin if uniform else group, BINS if uniform else groups)
         if aim.done or not left.sum():
             return documents, aim, int(pool.length_tokens[draw.taken].sum()), batches

@@ -20,6 +20,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     comparison,
     half_drop_sentence,
     labels,
+    looks_sentence,
     measured_range,
     score_name,
     sentence,
@@ -235,7 +236,8 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
                 f"Beyond {tokens(joint.tokens)} tokens, time to first token is higher than "
                 "expected: cap there where latency matters."
             )
-    lines += [text for text in (assumption_sentence(cliffs), certify_sentence(cliffs)) if text]
+    further = (looks_sentence(cliffs), assumption_sentence(cliffs), certify_sentence(cliffs))
+    lines += [text for text in further if text]
     if cliffs.confounds.identified == "no" and cliffs.cliff is not None:
         lines.append("Length is not shown to be the cause: see the report for the reason.")
     return lines

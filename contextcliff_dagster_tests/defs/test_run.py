@@ -17,6 +17,7 @@ from contextcliff_dagster.contracts import (
     StoreError,
     StudyError,
 )
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns, new_campaign
@@ -106,6 +107,22 @@ def test_a_sample_smaller_than_the_study_asks_for_is_reported_as_it_is(study: St
     profile_study(study, models=ONE_MODEL, samples_per_bin=2)
     rebuilt = rebuild_report(study, models=ONE_MODEL)
     assert rebuilt.cliffs[0].n == 6
+
+
+def test_each_top_up_is_a_look_and_an_analysis_of_the_same_answers_is_not(study: Study) -> None:
+    def looks(cliffs: Cliffs) -> list[tuple[int, int]]:
+        return [(look.per_bin, look.n) for look in cliffs.looks]
+
+    few = profile_study(study, models=ONE_MODEL, samples_per_bin=2).cliffs[0]
+    assert looks(few) == [(2, 6)]
+    assert looks(rebuild_report(study, models=ONE_MODEL).cliffs[0]) == [(2, 6)]
+    more = profile_study(study, models=ONE_MODEL).cliffs[0]
+    assert looks(more) == [(2, 6), (4, 12)]
+    assert more.looks[-1].safe_cap_tokens == more.safe_cap_tokens
+    assert looks(profile_study(study, models=ONE_MODEL).cliffs[0]) == [(2, 6), (4, 12)]
+    # Another tolerance is another promise: its caps were not read before.
+    stricter = study.changed(analysis=study.analysis.model_copy(update={"tolerance": 0.2}))
+    assert looks(rebuild_report(stricter, models=ONE_MODEL).cliffs[0]) == [(4, 12)]
 
 
 def test_neither_preparing_nor_a_run_that_makes_no_call_begins_a_campaign(

@@ -14,6 +14,13 @@ DEPTH, CHANCE = 0.85, 0.60
 """A cap ends where a drop of this share of the tolerance has a chance of more than this share of
 the error rate: a drop of .255 a chance of .03 at a tolerance of 30% and 95% confidence. Both chosen
 by simulation, so that caps keep their promise over all falling curves of benchmarks/accept.py."""
+_FEW = 100
+"""Fewer examples are allowed less, in proportion: 50 would err in .05 (benchmarks/looks.py)."""
+
+
+def chance_allowed(confidence: float, examples: float) -> float:
+    """Chance that a drop of `DEPTH` times the tolerance may have at a cap."""
+    return CHANCE * (1.0 - confidence) * min(examples / _FEW, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ def certified_cap(
     before: int | None = None,
     *,
     may_recover: bool = False,
+    share: float = 1.0,
 ) -> Cap:
     """The longest length before ``tolerance`` may be lost.
 
@@ -40,11 +48,13 @@ def certified_cap(
     Args:
         before: another bound, exclusive (the start of a dip), tokens.
         may_recover: whether it is to hold for a model that fails at a length and recovers, too.
+        share: of the chance that a loss may have (`CHANCE`).
     """
     cells = curve.cells
     baseline_end, longest = int(cells.high[cells.baseline_cells - 1]), int(cells.high[-1])
     drop, sure = f"{tolerance:.0%}", f"{confidence:.0%}"
-    first = curve.first_cell(DEPTH * tolerance, CHANCE * (1.0 - confidence))
+    chance = share * chance_allowed(confidence, float(cells.n.sum()))
+    first = curve.first_cell(DEPTH * tolerance, chance)
     if may_recover:
         first = min(first, first_possible_dip(curve, tolerance, confidence))
     tokens = int(cells.high[first - 1])

@@ -16,8 +16,6 @@ from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.caps import Recovery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
@@ -51,8 +49,11 @@ def conclude_again(conclusion: Conclusion, settings: AnalysisSettings) -> Conclu
     return Conclusion(finding, cap_of(finding, settings))
 
 
-def cap_of(finding: Finding, settings: AnalysisSettings) -> Cap:
-    """The cap at the tolerance of ``settings``; ``None`` tokens where the verdict bars one."""
+def cap_of(finding: Finding, settings: AnalysisSettings, share: float = 1.0) -> Cap:
+    """The cap at the tolerance of ``settings``; ``None`` tokens where the verdict bars one.
+
+    ``share``: of the chance of loss that a cap may have.
+    """
     if finding.curve is None or finding.verdict is Verdict.FLOOR:
         return Cap(None, finding.reason)
     return certified_cap(
@@ -61,15 +62,8 @@ def cap_of(finding: Finding, settings: AnalysisSettings) -> Cap:
         settings.confidence,
         finding.dip_window[0] if finding.dip_window else None,
         may_recover=settings.assumption == "any",
+        share=share,
     )
-
-
-def caps_at(
-    finding: Finding, tolerances: Sequence[float], settings: AnalysisSettings
-) -> Iterator[tuple[float, Cap]]:
-    """The caps of the same fit at other tolerances."""
-    for tolerance in tolerances:
-        yield tolerance, cap_of(finding, replace(settings, tolerance=tolerance))
 
 
 def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Recovery | None:

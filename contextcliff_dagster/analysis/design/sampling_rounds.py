@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.cap import CHANCE, DEPTH
+from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed
 from contextcliff_dagster.analysis.design.allocation import (
     Stop,
     apportion,
@@ -151,7 +151,7 @@ def plan_round(
         candidates: bin -> lengths (tokens) of all examples it can give, those asked included.
         asked: bin -> examples asked already, answered or not.
     """
-    drop, alpha = DEPTH * settings.tolerance, 1.0 - settings.confidence
+    drop = DEPTH * settings.tolerance
     there = {bin: len(lengths) for bin, lengths in candidates.items() if len(lengths)}
     so_far = {bin: min(asked.get(bin, 0), most) for bin, most in there.items()}
     cells = rank_cells(np.concatenate([candidates[bin] for bin in there]))
@@ -163,7 +163,8 @@ def plan_round(
     if len(cells.share) == 1:
         return Round({}, so_far, None, 0.0, "exhausted", drop)
     posterior = locate_loss(documents, cells, drop, settings.baseline_share)
-    aim = take_aim(posterior, target.half_width, settings.confidence, 1.0 - CHANCE * alpha)
+    safe = 1.0 - chance_allowed(settings.confidence, float(documents.n.sum()))
+    aim = take_aim(posterior, target.half_width, settings.confidence, safe)
     left = np.array([there[bin] - so_far[bin] for bin in there])
     done: Stop | None = aim.done or (None if left.any() else "exhausted")
     more: dict[str, int] = {}

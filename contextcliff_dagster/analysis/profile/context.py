@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
     from contextcliff_dagster.contracts.results import Cliffs, Metrics
+    from contextcliff_dagster.contracts.results.caps import Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class ProfileContext:
         primary: which of ``em``, ``f1``, ``contained`` the score is; ``None`` for a custom one.
         provenance: hashes, versions, seeds, times; copied into the result.
         warnings: sentences about the measurement, shown with those of the analysis.
+        per_bin: examples asked a bin at most; ``None`` for scores of unknown origin.
+        looks: caps read before, at fewer examples a bin.
         controls: the scored answers to the same questions without their document.
         created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
     """
@@ -40,6 +43,8 @@ class ProfileContext:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     created_at: str | None = None
+    per_bin: int | None = None
+    looks: Sequence[Look] = ()
     controls: Sequence[ControlAnswers] = ()
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import caps_at, conclude, drops_that_recover
+from contextcliff_dagster.analysis.cliff.conclusion import conclude, drops_that_recover
+from contextcliff_dagster.analysis.cliff.looks import cap_after_looks, caps_at
 from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap, missing_by_length
 from contextcliff_dagster.analysis.cliff.zones import zones_of
 from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
@@ -60,7 +61,7 @@ from contextcliff_dagster.analysis.robustness.variance_signal import (
 )
 from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin
 from contextcliff_dagster.contracts.results import Cliffs, Metrics
-from contextcliff_dagster.contracts.results.caps import CapAtTolerance
+from contextcliff_dagster.contracts.results.caps import CapAtTolerance, Look
 from contextcliff_dagster.contracts.results.cliffs import (
     Cliff,
     CriticalThreshold,
@@ -112,7 +113,8 @@ def profile_model(
     baseline = baseline_of(documents, settings)
     conclusion = conclude(documents, settings, baseline.mean)
     unanswered = missing_by_length(sample, settings)
-    finding, cap = conclusion.finding, limited_cap(conclusion.cap, unanswered, settings)
+    finding = conclusion.finding
+    cap = limited_cap(cap_after_looks(finding, settings, context.looks), unanswered, settings)
     conclusion = replace(conclusion, cap=cap)
     scored = [r for r in rows if r.mean is not None]
     definitions, definition_warnings = effective_lengths(
@@ -180,8 +182,11 @@ def profile_model(
         tolerance=settings.tolerance,
         caps_by_tolerance=[
             CapAtTolerance(at, limited_cap(cap, unanswered, settings).tokens)
-            for at, cap in caps_at(finding, REPORTED_TOLERANCES, settings)
+            for at, cap in caps_at(finding, REPORTED_TOLERANCES, settings, context.looks)
         ],
+        looks=[]
+        if context.per_bin is None
+        else [*context.looks, Look(context.per_bin, len(sample.examples), cap.tokens)],
         missing_by_length=unanswered,
         recovery=drops_that_recover(conclusion, settings),
         certify=more.result(),

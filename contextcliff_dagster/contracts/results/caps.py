@@ -18,6 +18,15 @@ class CapAtTolerance:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """A cap that was read of the campaign, at the examples there were."""
+
+    per_bin: Annotated[Count, "examples asked a bin at most"]
+    n: Annotated[Count, "scored examples"]
+    safe_cap_tokens: Annotated[Tokens | None, "certified cap"]
+
+
+@dataclass(frozen=True, slots=True)
 class MoreData:
     """What a budget would buy, spread evenly over the lengths."""
 

@@ -10,6 +10,7 @@ from contextcliff_dagster.contracts.results.caps import (
     CapAtTolerance,
     Certify,
     JointCap,
+    Look,
     MissingByLength,
     Recovery,
 )
@@ -223,6 +224,9 @@ class Cliffs(ResultHead):
     confidence: Annotated[Share, "of the cap and every interval"]
     tolerance: Annotated[Share, "loss of the baseline that still counts as safe"]
     caps_by_tolerance: Annotated[Sequence[CapAtTolerance], "10, 20 and 30%"]
+    looks: Annotated[
+        Sequence[Look], "caps read of the campaign, this one last; empty: scores of unknown origin"
+    ] = ()
     recovery: Annotated[
         Recovery | None, "drops that recover; null: no fit bears a cap, absent in older files"
     ] = None

@@ -26,6 +26,7 @@ from contextcliff_dagster.experiments.common.records import scoring_rules
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.profile_files import (
+    looks_before,
     notes_on,
     outdated,
     provenance,
@@ -150,6 +151,7 @@ def profile_campaign(
         window = identity.window_tokens if identity else None
         if window is None and model in entries:
             window = entries[model].window_tokens
+        per_bin = int(own.groupby("bin")["example_id"].nunique().max())
         context = ProfileContext(
             model=model,
             study=study.name,
@@ -165,6 +167,8 @@ def profile_campaign(
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
                 *(line for cut in truncations(record_rows(own)) for line in unchecked(cut)),
             ],
+            per_bin=per_bin,
+            looks=looks_before(run, model, per_bin),
             controls=guests["controls"].contribution(run, model) if "controls" in guests else [],
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)

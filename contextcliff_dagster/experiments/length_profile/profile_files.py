@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.caps import Look
     from contextcliff_dagster.sampling.manifest import Manifest
 
 _NO_PREFIX_CACHE = (
@@ -81,6 +82,27 @@ def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
             f"{campaign} yet; run `contextcliff report {study.name}`."
         )
     return [current[model] for model in in_order(study, current)]
+
+
+def looks_before(run: StudyRun, model: str, per_bin: int) -> list[Look]:
+    """The caps of ``model`` that were read of fewer than ``per_bin`` examples a bin.
+
+    Of the same request, tolerance, confidence and score, as the newest profile knows them; a larger
+    sample contains the smaller one.
+    """
+    from contextcliff_dagster.contracts.results import Cliffs
+
+    study, path = run.study, run.store.profile_dir(run.study.name, run.campaign, model)
+    settings = study.analysis_settings()
+    try:
+        before = read_result(path / "cliffs.json", Cliffs)
+    except StoreError:  # none, or a damaged one
+        return []
+    promise = (settings.tolerance, settings.confidence, study.scoring.primary)
+    same = promise == (before.tolerance, before.confidence, before.score.name)
+    if not same or before.provenance["hashes"].get("recipe") != study.recipe().hash:
+        return []
+    return [look for look in before.looks if look.per_bin < per_bin]
 
 
 def outdated(run: StudyRun) -> dict[Path, str]:

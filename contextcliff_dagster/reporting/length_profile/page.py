@@ -52,6 +52,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     comparison,
     half_drop_sentence,
     labels,
+    looks_sentence,
     measured_range,
     score_name,
     sentence,
@@ -202,6 +203,7 @@ def _answer_sections(name: str, result: Cliffs) -> list[Section]:
     cap = sentence(result.safe_cap_reason)
     answer = [
         cap,
+        looks_sentence(result),
         assumption_sentence(result),
         half_drop_sentence(result),
         certify_sentence(result),

@@ -152,6 +152,18 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
     )
 
 
+def looks_sentence(cliffs: Cliffs) -> str | None:
+    """How often a cap was read of this campaign, where it was more than once."""
+    if len(cliffs.looks) < 2:
+        return None
+    *some, last = (f"{look.per_bin:,}" for look in cliffs.looks)
+    return (
+        f"The cap was read {len(cliffs.looks)} times, at up to {', '.join(some)} and {last} "
+        "examples a bin. A longer cap than any before takes more certainty, so that the longest of "
+        "them keeps the stated confidence."
+    )
+
+
 def certify_sentence(cliffs: Cliffs) -> str | None:
     """How many examples would certify more, where the analysis says so; else why no number does."""
     certify, reach = cliffs.certify, measured_range(cliffs)
