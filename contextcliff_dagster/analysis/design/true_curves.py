@@ -17,7 +17,7 @@ from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats
 
-Shape = Literal["flat", "step", "dip", "ramp", "logistic"]
+Shape = Literal["flat", "step", "dip", "ramp", "stairs", "decay", "logistic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,9 @@ class Curve:
 
     Attributes:
         shape: ``flat``; ``step`` down at ``place``; ``dip`` from ``place`` to ``end``; ``ramp``,
-            linear in the share of samples from ``place`` to ``end``; ``logistic`` in log length
-            around ``place`` with ``end`` the place where .9 of the drop has happened.
+            linear in the share of samples from ``place`` to ``end``; ``stairs``, a third of the
+            drop at either and in the middle; ``decay``, by exp(-share / place); ``logistic`` in log
+            length around ``place`` with ``end`` the place where .9 of the drop has happened.
         baseline: mean before any loss, 0..1.
         drop: share of the baseline that is lost at the deepest point.
         place, end: shares of the samples, 0..1.
@@ -55,6 +56,11 @@ class Curve:
         elif self.shape == "ramp":
             width = max(self.end - self.place, 1e-9)
             lost = np.clip((share - self.place) / width, 0.0, 1.0)
+        elif self.shape == "stairs":
+            cuts = (self.place, 0.5 * (self.place + self.end), self.end)
+            lost = np.searchsorted(cuts, share, side="right") / 3.0
+        elif self.shape == "decay":
+            lost = np.expm1(-share / self.place) / np.expm1(-1.0 / self.place)
         elif self.shape == "logistic":
             x = share if log_length is None else log_length
             centre, late = np.interp([self.place, self.end], share, x)
@@ -83,13 +89,14 @@ class Curve:
         return float(share[below[0]]) if len(below) else None
 
 
-FLAT, STEP, STEPS, RAMP, DIP, LOGISTIC = "flat", "step", "steps", "ramp", "dip", "logistic"
+FLAT, STEP, STEPS, RAMP, DIP = "flat", "step", "steps", "ramp", "dip"
+STAIRS, DECAY, LOGISTIC = "stairs", "decay", "logistic"
 ORDER = (
-    FLAT, STEP, STEPS, FLAT, RAMP, STEP, FLAT, DIP, STEP, LOGISTIC,
-    FLAT, STEP, STEPS, FLAT, RAMP, FLAT, STEP, DIP, STEPS, LOGISTIC,
+    FLAT, STEP, STEPS, FLAT, RAMP, STEP, FLAT, DIP, STEP, STAIRS,
+    FLAT, STEP, DECAY, FLAT, RAMP, FLAT, STEP, STAIRS, STEPS, LOGISTIC,
 )  # fmt: skip
 """What is planted, in turn: any number of simulations is mixed alike, and begins the larger."""
-KINDS = (FLAT, STEP, STEPS, RAMP, DIP, LOGISTIC)
+KINDS = (FLAT, STEP, STEPS, RAMP, STAIRS, DECAY, LOGISTIC, DIP)
 FOUND_DROP = 1.5
 """The drop that power is stated for, in tolerances: 45% at a tolerance of 30%."""
 _DEEP, _MOST = (7 / 6, 8 / 3), 0.9
@@ -102,13 +109,13 @@ def drops(kind: str, tolerance: float) -> tuple[float, float]:
         return 0.0, 0.0
     if kind == STEP:
         return FOUND_DROP * tolerance, FOUND_DROP * tolerance
-    if kind == LOGISTIC:
+    if kind in (LOGISTIC, DECAY):
         return 0.8, 0.98
     return _DEEP[0] * tolerance, min(_DEEP[1] * tolerance, _MOST)
 
 
 def draw_curve(kind: str, baseline: float, tolerance: float, rng: np.random.Generator) -> Curve:
-    """A random curve: steps at 20-85% of the samples, ramps and dips from 20-60%."""
+    """A random curve: steps at 20-85% of the samples, ramps, stairs and dips from 20-60%."""
     drop = float(rng.uniform(*drops(kind, tolerance)))
     place = float(rng.uniform(0.20, 0.85 if kind in (STEP, STEPS) else 0.60))
     if kind == FLAT:
@@ -121,6 +128,9 @@ def draw_curve(kind: str, baseline: float, tolerance: float, rng: np.random.Gene
         early = width * np.log(drop / tolerance - 1.0) / np.log(9.0)
         place = max(place + 0.1, 0.2 + float(early))
         return Curve("logistic", baseline, drop, place, min(place + width, 0.97))
-    if kind == RAMP:
-        return Curve("ramp", baseline, drop, place, place + float(rng.uniform(0.10, 0.40)))
+    if kind in (RAMP, STAIRS):
+        shape: Shape = "ramp" if kind == RAMP else "stairs"
+        return Curve(shape, baseline, drop, place, place + float(rng.uniform(0.10, 0.40)))
+    if kind == DECAY:
+        return Curve("decay", baseline, drop, float(rng.uniform(0.15, 0.6)))
     return Curve("dip", baseline, drop, place, place + float(rng.uniform(0.15, 0.30)))
