@@ -93,6 +93,7 @@ def analyze_files(
                 tokenizer=scores.tokenizer,
                 score_name=scores.score_name,
                 warnings=scores.notes,
+                copied_share=scores.copied_share,
             )
             result = profile_model(scores.frame, [], options.settings, context).cliffs
             answers = scores.frame[["length_tokens", "score"]].assign(model=name)

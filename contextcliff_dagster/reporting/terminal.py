@@ -18,6 +18,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     assumption_sentence,
     certify_sentence,
     comparison,
+    copies_sentence,
     half_drop_sentence,
     labels,
     looks_sentence,
@@ -124,9 +125,11 @@ def _missing(cliffs: Cliffs) -> list[str]:
     missing = sum(why.values())
     if not missing:
         return []
-    reasons = ", ".join(f"{n:,} {words}" for words, n in why.items() if n)
-    share = percent(cliffs.missing_share)
-    return [f"{missing:,} calls, {share} of those planned, have no answer: {reasons}."]
+    planned = max(missing, round(missing / max(cliffs.missing_share, 1e-9)))
+    found = [f"{n:,} {words}" for words, n in why.items() if n]
+    if len(found) == 1:
+        return [f"{missing:,} of {planned:,} calls {found[0].partition(' ')[2]}."]
+    return [f"{missing:,} of {planned:,} calls have no answer: {', '.join(found)}."]
 
 
 def _threshold(cliffs: Cliffs) -> list[str]:
@@ -145,8 +148,8 @@ def _threshold(cliffs: Cliffs) -> list[str]:
     of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
     return [
         f"{head}{tokens(cliff.location_tokens)} tokens ({of_max}) {confidence}",
-        f"{'':<23}the midpoint of the drop; between {tokens(cliff.ci_low)} and "
-        f"{tokens(cliff.ci_high)} tokens",
+        f"{'':<23}the midpoint of the drop, {level(cliffs.confidence)} interval "
+        f"{tokens(cliff.ci_low)} to {tokens(cliff.ci_high)} tokens",
     ]
 
 
@@ -184,7 +187,8 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
 
 def _fell(cliffs: Cliffs, zone: Zone) -> bool:
     """Whether the mean in ``zone`` lies below the baseline's, as far as both are known."""
-    return zone.mean is None or cliffs.baseline.mean is None or zone.mean < cliffs.baseline.mean
+    mean, base = zone.mean, cliffs.baseline.mean
+    return mean is None or base is None or round(mean, 2) < round(base, 2)
 
 
 def _variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
@@ -228,6 +232,9 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
         lines = [f"These data support no hard cap. {reason}"]
     else:
         lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
+        missing = cliffs.missing_by_length
+        if missing is not None and missing.cap_tokens == cap:
+            lines.append(sentence(cliffs.safe_cap_reason))
         if prompt is not None:
             as_prompt = f"as a prompt of this model it is {tokens(prompt)} tokens."
             lines.append(f"That is the document alone; {as_prompt}")
@@ -236,7 +243,12 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
                 f"Beyond {tokens(joint.tokens)} tokens, time to first token is higher than "
                 "expected: cap there where latency matters."
             )
-    further = (looks_sentence(cliffs), assumption_sentence(cliffs), certify_sentence(cliffs))
+    further = (
+        looks_sentence(cliffs),
+        assumption_sentence(cliffs),
+        copies_sentence(cliffs),
+        certify_sentence(cliffs),
+    )
     lines += [text for text in further if text]
     if cliffs.confounds.identified == "no" and cliffs.cliff is not None:
         lines.append("Length is not shown to be the cause: see the report for the reason.")

@@ -96,7 +96,11 @@ def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
         )
         notes[mixed] = None
     task = tasks[0] if len(tasks) == 1 else None
-    return replace(first, frame=frame, task=task, notes=tuple(notes))
+    shares = [records.copied_share for _, records in parts]
+    copied = min((one for one in shares if one is not None), default=None)
+    if None in shares:
+        copied = None
+    return replace(first, frame=frame, task=task, notes=tuple(notes), copied_share=copied)
 
 
 def chosen(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.contracts.arrays import Floats
 
+_TIME = "finished_at"
 _NAMES = ("document_id", "example_id", "failure")
 _FACTS = ("task", "tokenizer")
 _CATEGORIES = ("kind", "level", "domain", "source")
@@ -36,7 +37,7 @@ _TIMES_AND_TOKENS = (
     "queue_ms", "loop_lag_ms", "prompt_tokens", "cached_tokens", "completion_tokens",
     "reasoning_tokens", "cost_usd",
 )  # fmt: skip
-_TEXTS = (*_NAMES, *_FACTS, *_CATEGORIES, "model", "replicate")
+_TEXTS = (*_NAMES, *_FACTS, *_CATEGORIES, "model", "replicate", _TIME)
 _NUMBERS = ("length_tokens", "score", *_TIMES_AND_TOKENS)
 
 
@@ -46,7 +47,8 @@ class ScoreRecords:
 
     ``frame`` holds the columns of ``EVAL_RECORDS`` that the file has, scores 0..1. ``task`` and
     ``tokenizer`` are named where all its rows agree. ``length_kind`` says what ``length_tokens``
-    counts, and ``notes`` what else a reader must know, both of logs of other tools.
+    counts, ``notes`` what else a reader must know, and ``copied_share`` how many accepted answers
+    stand in their documents, all of logs of other tools.
     """
 
     model: str | None
@@ -56,6 +58,7 @@ class ScoreRecords:
     score_name: str = "score"
     length_kind: str | None = None
     notes: tuple[str, ...] = ()
+    copied_share: float | None = None
 
     @property
     def measured_lengths(self) -> Floats:
@@ -120,11 +123,23 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
             data[name] = pd.Categorical(texts(columns, name).to_pandas())
     if counted is not None:
         data["tokenizer"] = pd.Categorical([counted.name] * columns.rows)
-    for name in _CATEGORIES:
+    for name in (_TIME, *_CATEGORIES):
         with suppress(ScoreFileError):  # what holds no names is left aside
-            if name in columns.arrays:
+            if name == _TIME and name in columns.arrays:
+                data[name] = moments(texts(columns, name).to_pandas())
+            elif name in columns.arrays:
                 data[name] = pd.Categorical(texts(columns, name).to_pandas())
     return pd.DataFrame(data, copy=False)
+
+
+def moments(written: pd.Series[Any]) -> pd.Series[Any]:
+    """Times in ISO 8601, or in seconds since 1970, as moments; null where neither."""
+    import pandas as pd
+
+    seconds = pd.to_numeric(written, errors="coerce")
+    if seconds.notna().any():
+        return pd.to_datetime(seconds, unit="s", utc=True, errors="coerce")
+    return pd.to_datetime(written, format="ISO8601", utc=True, errors="coerce")
 
 
 def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:

@@ -19,6 +19,9 @@ from functools import cached_property
 from contextcliff_dagster.scoring.normalize import answer_tokens
 from contextcliff_dagster.scoring.squad import bare
 
+LEAST_QUESTIONS, MOST_QUESTIONS, MOST_CHARACTERS = 20, 60, 200_000
+"""Questions that `copied_share` looks at, and the longest document that it does, in characters:
+whether answers are copied does not depend on the length."""
 _UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
@@ -31,6 +34,19 @@ def contained(output: str, accepted: Sequence[str]) -> float:
     """
     haystack = Haystack(output)
     return float(any(haystack.holds(answer) for answer in accepted))
+
+
+def copied_share(questions: Sequence[tuple[str, bool]]) -> float | None:
+    """Share of questions whose answer is to be copied; pairs (answer, whether its document holds
+    it).
+
+    None for fewer than `LEAST_QUESTIONS`, and where fewer than half of the answers differ: counts,
+    choices and the like stand in any text by chance.
+    """
+    answers = {answer for answer, _ in questions}
+    if len(questions) < LEAST_QUESTIONS or 2 * len(answers) < len(questions):
+        return None
+    return sum(held for _, held in questions) / len(questions)
 
 
 class Haystack:

@@ -1,5 +1,6 @@
 """The tiny study of `support.tiny_study`, for the tests of this folder."""
 
+from contextcliff_dagster_tests.support.measured_stores import measured
 from contextcliff_dagster_tests.support.tiny_study import (
     instance,
     prepared,
@@ -9,4 +10,4 @@ from contextcliff_dagster_tests.support.tiny_study import (
     unrecorded,
 )
 
-__all__ = ["instance", "prepared", "run", "store", "study", "unrecorded"]
+__all__ = ["instance", "measured", "prepared", "run", "store", "study", "unrecorded"]

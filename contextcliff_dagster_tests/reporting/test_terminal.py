@@ -29,7 +29,7 @@ FAILURE RISK REPORT
 Max Technical Context: 8,192 tokens
 Safe Cap:              382 tokens
 Critical Threshold:    575 tokens (7.0% of max) [95% CONFIDENCE]
-                       the midpoint of the drop; between 477 and 701 tokens
+                       the midpoint of the drop, 95% interval 477 to 701 tokens
 
 ZONES:
 [OK] Stable Region:      0 - 382 tokens (Mean EM: 0.94; baseline 0.98, 0.92 to 1.00, n = 64)
@@ -83,6 +83,10 @@ def test_a_transition_without_a_drop_is_not_alarming() -> None:
     (line,) = (line for line in lines_of(zones=zones) if "Transition" in line)
     assert line.startswith("[??] Transition Zone:")
     assert "a drop is not excluded here; Mean EM: 1.00" in line
+    base = sample()[0]["baseline"] | {"mean": 1.0}
+    close = [z | {"mean": 0.998} if z["name"] == "transition" else z for z in zones]
+    (line,) = (x for x in lines_of(zones=close, baseline=base) if "Transition" in x)
+    assert line.startswith("[??]")
 
 
 def test_a_gain_is_no_negative_drop() -> None:
@@ -96,8 +100,39 @@ def test_calls_without_an_answer_are_in_the_second_line() -> None:
     missing = {"context_overflow": 30, "invalid_truncated": 0, "transport_error": 2}
     line = lines_of(missing=missing, missing_share=0.64)[1]
     assert line == (
-        "32 calls, 64.0% of those planned, have no answer: 30 did not fit the window, "
-        "2 failed on the way."
+        "32 of 50 calls have no answer: 30 did not fit the window, 2 failed on the way."
+    )
+    alone = lines_of(missing=missing | {"transport_error": 0}, missing_share=0.6)[1]
+    assert alone == "30 of 50 calls did not fit the window."
+
+
+def test_missing_answers_that_limit_the_cap_are_its_reason() -> None:
+    rise = {"rises_at_tokens": 400, "ci_low": 380, "ci_high": 500, "share_short": 0.0}
+    rise |= {"share_long": 0.6, "cap_tokens": 382}
+    reason = "The cap is limited by missing answers."
+    assert reason in lines_of(missing_by_length=rise, safe_cap_reason=reason)
+    assert reason not in lines_of(safe_cap_reason=reason)
+
+
+def test_a_cap_for_copied_answers_says_that_it_is_one() -> None:
+    (line,) = (x for x in lines_of(copied_share=0.97) if "word for word" in x)
+    assert line.startswith("In 97% of the questions the answer stands in the document")
+    assert "reasoning often fails at shorter lengths" in line
+    for share in (None, 0.6):
+        assert not any("word for word" in x for x in lines_of(copied_share=share))
+
+
+def test_what_a_longer_cap_needs_is_a_sentence_with_its_price() -> None:
+    further = {"goal": "p90_cap", "goal_tokens": 3_000, "examples": 400, "documents": 200}
+    further |= {"tokens": 600_000, "usd": 1.5, "reason": None}
+    assert (
+        "A cap at 3,000 tokens, the 90th percentile of the lengths, needs about 400 further "
+        "examples on 200 further documents (about 600,000 tokens, 1.50 USD)."
+    ) in lines_of(certify={"n_needed": None, "further": further})
+    without = further | {"usd": None, "documents": None}
+    assert any(
+        line.endswith("needs about 400 further examples (about 600,000 tokens).")
+        for line in lines_of(certify={"n_needed": None, "further": without})
     )
 
 
@@ -195,6 +230,16 @@ def test_the_comparison_is_one_line_with_the_longest_cap_first() -> None:
         "reference-short 575 [477, 701]; the intervals do not overlap."
     )
     assert comparison_line(results_of(sample_pair()[0][:1])) == ""
+
+
+def test_many_models_at_once_come_with_the_false_alarms_to_expect() -> None:
+    stable = sample()[0] | {"verdict": "stable", "cliff": None}
+    many = [stable | {"model": f"m{i}"} for i in range(49)] + [sample()[0]]
+    assert comparison_line(results_of(many)).endswith(
+        "Of 50 models whose score does not change with length at all, chance alone lets up to 2.5 "
+        "appear to drop on average, and at least one with a probability of up to 92%; here 1 does."
+    )
+    assert "chance" not in comparison_line(results_of(many[:4]))
 
 
 def test_results_on_different_scales_are_not_compared_silently() -> None:

@@ -156,3 +156,32 @@ def test_categories_of_questions_are_kept(tmp_path: Path) -> None:
     table = tmp_path / "tasks.csv"
     table.write_text("length_tokens,score,task\n1,1,a\n2,0,b\n")
     assert list(read(table)["task"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2026-03-01T09:00:00Z", "2026-03-01T10:00:01.5+01:00"),
+        ("2026-03-01 09:00:00", "2026-03-01 09:00:01.500"),
+        ("1772355600", "1772355601.5"),
+    ],
+)
+def test_times_are_moments_in_iso_8601_or_seconds(first: str, second: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"length_tokens,score,finished_at\n1,1,{first}\n2,1,{second}\n3,1,x\n")
+    at = read(path)["finished_at"]
+    assert list(at[:2]) == [
+        pd.Timestamp("2026-03-01 09:00:00Z"), pd.Timestamp("2026-03-01 09:00:01.5Z")
+    ]  # fmt: skip
+    assert at.isna()[2]
+    rows = pd.DataFrame({"length_tokens": [1, 2], "score": [1, 1], "finished_at": at[:2]})
+    rows.to_parquet(tmp_path / "a.parquet")
+    assert list(read(tmp_path / "a.parquet")["finished_at"]) == list(at[:2])
+
+
+def test_a_column_of_times_that_are_none_is_left_aside(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"length_tokens": [1, 2], "score": [1.0, 0.0], "finished_at": [[1], [2]]}),
+        tmp_path / "a.parquet",
+    )
+    assert "finished_at" not in read(tmp_path / "a.parquet")

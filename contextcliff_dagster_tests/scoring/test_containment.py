@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.scoring.containment import Haystack, contained
+from contextcliff_dagster.scoring.containment import (
+    LEAST_QUESTIONS,
+    Haystack,
+    contained,
+    copied_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +73,14 @@ def test_a_long_document_is_searched_in_linear_time() -> None:
     assert not document.holds("aab " * 5_000 + "c")
     assert not document.holds("b" * 1_000)
     assert time.process_time() - started < 5.0
+
+
+def test_copied_answers_are_a_share_of_the_questions() -> None:
+    spans = [(f"answer {i}", i % 4 > 0) for i in range(40)]
+    assert copied_share(spans) == 0.75
+    assert copied_share(spans[:LEAST_QUESTIONS]) == 0.75
+    assert copied_share(spans[: LEAST_QUESTIONS - 1]) is None
+
+
+def test_choices_and_counts_stand_in_any_text_and_are_no_copies() -> None:
+    assert copied_share([("ABCD"[i % 4], True) for i in range(40)]) is None

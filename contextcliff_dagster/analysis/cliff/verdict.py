@@ -191,18 +191,13 @@ def _dip(dip: Dip, scan: Scan, curve: FallingCurve, confidence: float) -> Findin
 
 
 def _too_few(examples: int, documents: int) -> str:
-    short = [
-        f"{least - there} more {what}"
-        for what, there, least in (
-            ("examples", examples, LEAST_EXAMPLES),
-            ("documents", documents, LEAST_DOCUMENTS),
-        )
-        if there < least
-    ]
+    short = ["examples"] * (examples < LEAST_EXAMPLES) + ["documents"] * (
+        documents < LEAST_DOCUMENTS
+    )
     return (
-        f"{examples} examples on {documents} documents are scored so far, and a verdict needs "
-        f"{LEAST_EXAMPLES} on {LEAST_DOCUMENTS}: measure {' and '.join(short)} (in a study: raise "
-        "samples_per_bin)."
+        f"Too few {' and '.join(short)} for a verdict: {examples} examples on {documents} "
+        f"documents are scored, and it needs {LEAST_EXAMPLES} on {LEAST_DOCUMENTS} (in a study: "
+        "raise samples_per_bin)."
     )
 
 

@@ -30,9 +30,8 @@ DRIFT_ALPHA = 0.01
 _MOST_UNITS, _PERMUTATIONS = 1_000, 199
 
 
-def time_warnings(sample: Sample, settings: AnalysisSettings) -> list[str]:
-    """Sentences on the order of measuring; none where times are unknown."""
-    rho = length_time_correlation(sample)
+def time_warnings(sample: Sample, settings: AnalysisSettings, rho: float | None) -> list[str]:
+    """Sentences on the order of measuring (``rho``: `length_time_correlation`); none without it."""
     if rho is None:
         return []
     if abs(rho) >= IN_ORDER:
@@ -43,12 +42,6 @@ def time_warnings(sample: Sample, settings: AnalysisSettings) -> list[str]:
     timed = _timed(sample)
     sentences = [_apart(sample, timed), _drift(timed, settings)]
     return [sentence for sentence in sentences if sentence]
-
-
-def in_order_of_length(sample: Sample) -> bool:
-    """Whether what changed over time cannot be told from an effect of length."""
-    rho = length_time_correlation(sample)
-    return rho is not None and abs(rho) >= IN_ORDER
 
 
 def length_time_correlation(sample: Sample) -> float | None:

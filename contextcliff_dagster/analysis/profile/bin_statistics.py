@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.analysis.latency.bin_latency import KINDS, Canary, spread_of, summary
+from contextcliff_dagster.analysis.records.examples import average_replicates
 from contextcliff_dagster.analysis.statistics.dispersion import (
     bimodality,
     instability,
@@ -47,6 +48,7 @@ def bin_statistics(
     tagged = bool(sample.calls["failure"].ne("").any() or sample.calls["failed"].notna().any())
     all_calls = sample.calls[[*_OF_CALLS]].assign(ttft_excess=canaries["ttft"].excess)
     all_examples = sample.examples[[*_OF_EXAMPLES]]
+    delivered = _delivered(sample)
     rows = []
     for i, length_bin in enumerate(sample.bins):
         calls = all_calls[all_calls["bin_index"] == i]
@@ -82,10 +84,21 @@ def bin_statistics(
             ttft_excess=_known(answered["ttft_excess"], "median"),
             ttft_ms=summary(answered["ttft_ms"].to_numpy(np.float64)),
             duration_ms=summary(answered["duration_ms"].to_numpy(np.float64)),
+            delivered_mean=None if len(answered) == len(calls) else float(delivered[i]),
         )
         rows.append(row)
     rolling = rolling_variance([r.n for r in rows], [r.variance for r in rows], settings.rolling)
     return [replace(row, rolling_variance=value) for row, value in zip(rows, rolling, strict=True)]
+
+
+def _delivered(sample: Sample) -> dict[int, float]:
+    """Mean score by bin if each missing answer scores 0; empty where none is missing."""
+    answered = sample.calls["answered"]
+    if answered.all():
+        return {}
+    calls = sample.calls.assign(score=sample.calls["score"].where(answered, 0.0))
+    examples = average_replicates(calls, np.ones(len(calls), bool))
+    return dict(examples.groupby("bin_index")["score"].mean())
 
 
 def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> ExcessByKind:

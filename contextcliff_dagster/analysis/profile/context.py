@@ -27,6 +27,7 @@ class ProfileContext:
         warnings: sentences about the measurement, shown with those of the analysis.
         per_bin: examples asked a bin at most; ``None`` for scores of unknown origin.
         looks: caps read before, at fewer examples a bin.
+        copied_share: of the questions whose answer stands in the document word for word.
         controls: the scored answers to the same questions without their document.
         created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
     """
@@ -42,6 +43,7 @@ class ProfileContext:
     primary: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    copied_share: float | None = None
     created_at: str | None = None
     per_bin: int | None = None
     looks: Sequence[Look] = ()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.analysis.curves.permutation_scan import scan_documents
+from contextcliff_dagster.analysis.records.examples import average_replicates
+from contextcliff_dagster.contracts import FailureTag, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.results.fields import BinResult
 
+_ENDS, _REFUSED, _OTHERS = 1 / 3, 0.1, 0.25
+"""Refusals are compared over this share of the answers at either end, count from this rise on, and
+replace wrong answers where those rise by at most this share of it."""
 _MISSING_WORTH_A_WARNING = 0.05
 _NARROW, _GAP = 4.0, 10.0
 """Factors of length: the least between the shortest and the longest document, and the largest
@@ -68,6 +74,8 @@ def data_warnings(
             f"{end:,} tokens), and the cap is relative to that region's mean: measure shorter "
             "documents."
         )
+    if refused := _refusals(sample, settings):
+        warnings.append(refused)
     if context.window_tokens and len(sample.examples):
         longest = int(sample.examples["length_tokens"].max())
         if longest < 0.5 * context.window_tokens:
@@ -82,6 +90,32 @@ def early_drop(curve: FallingCurve) -> float:
     """What the fitted curve loses from its first cell to the end of the baseline region, 0..1."""
     fitted = curve.mean(0.5)[: curve.cells.baseline_cells]
     return float(1.0 - fitted[-1] / fitted[0])
+
+
+def _refusals(sample: Sample, settings: AnalysisSettings) -> str | None:
+    """Whether answers that are refused or empty, and no others, take the place of right ones."""
+    calls = sample.calls[sample.calls["answered"]]
+    if not len(calls):
+        return None
+    silent = calls["failure"].isin([FailureTag.REFUSAL, FailureTag.EMPTY]).to_numpy(np.float64)
+    lost = np.where(silent > 0, 0.0, 1.0 - calls["score"].to_numpy(np.float64))
+    ends = max(round(_ENDS * len(calls)), 1)
+    before, beyond = silent[:ends].mean(), silent[-ends:].mean()
+    wrong, wrong_beyond = lost[:ends].mean(), lost[-ends:].mean()
+    rise = beyond - before
+    if rise < _REFUSED or wrong_beyond - wrong > _OTHERS * rise:
+        return None
+    examples = average_replicates(calls.assign(score=1.0 - silent), np.ones(len(calls), bool))
+    documents = replace(sample, examples=examples).documents()
+    scan = scan_documents(documents, permutations=settings.permutations, seed=settings.seed)
+    if scan is None or scan.step.p_value > 1.0 - settings.confidence:
+        return None
+    return (
+        f"Refusals and empty answers rise with length, from {before:.0%} of the answers on the "
+        f"shortest third of the documents to {beyond:.0%} on the longest; other wrong answers do "
+        f"not ({wrong:.0%}, {wrong_beyond:.0%}): the model declines to answer rather than errs, so "
+        "a drop may be one of willingness, not of ability."
+    )
 
 
 def _range_warnings(documents: Documents) -> Iterator[str]:

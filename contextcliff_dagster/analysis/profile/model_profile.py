@@ -26,7 +26,8 @@ from contextcliff_dagster.analysis.confounds.evidence_position import (
 )
 from contextcliff_dagster.analysis.confounds.levels import compare_levels
 from contextcliff_dagster.analysis.confounds.measuring_time import (
-    in_order_of_length,
+    IN_ORDER,
+    length_time_correlation,
     time_warnings,
 )
 from contextcliff_dagster.analysis.curves.falling_curve import curve_points, fitted_mean
@@ -107,7 +108,8 @@ def profile_model(
     slowdowns = slowdowns_of(sample, canaries, settings)
     by_bin = [(row.bin, excess) for row, excess in zip(rows, excesses, strict=True)]
     # A server that became slower over the run looks like one that is slow on long documents.
-    in_order = in_order_of_length(sample)
+    rho = length_time_correlation(sample)
+    in_order = rho is not None and abs(rho) >= IN_ORDER
     slow_warnings = [*slowdown_sentences(slowdowns), *slow_bins_warning(by_bin)]
     slow_warnings = [] if in_order else slow_warnings
     baseline = baseline_of(documents, settings)
@@ -136,7 +138,7 @@ def profile_model(
         evidence_sentence(by_position, settings.confidence),
         evidence_sentence(by_distance, settings.confidence),
         *data_warnings(sample, rows, finding, cap, context, settings),
-        *time_warnings(sample, settings),
+        *time_warnings(sample, settings, rho),
         *definition_warnings,
         *slow_warnings,
         variance_sentence(scatter),
@@ -158,7 +160,13 @@ def profile_model(
     # These take most of the time, and NumPy's loops let two threads use two cores.
     with ThreadPoolExecutor(1) as pool:
         more = pool.submit(
-            required_sample_size, documents, finding, settings, sample.calls, len(scored)
+            required_sample_size,
+            sample,
+            documents,
+            finding,
+            settings,
+            None if unanswered is None else unanswered.cap_tokens or 0,
+            None if context.per_bin is None else context.looks,
         )
         if settings.second_opinions:
             varied = sensitivity(sample, documents, conclusion, settings, context.primary)
@@ -189,6 +197,8 @@ def profile_model(
         else [*context.looks, Look(context.per_bin, len(sample.examples), cap.tokens)],
         missing_by_length=unanswered,
         recovery=drops_that_recover(conclusion, settings),
+        copied_share=context.copied_share,
+        length_time_correlation=rho,
         certify=more.result(),
         baseline=baseline,
         cliff=cliff,

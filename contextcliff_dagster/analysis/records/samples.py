@@ -115,7 +115,7 @@ def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin]) -> Sample:
         kept = decile_bins(calls["length_tokens"].to_numpy(np.int64)[answered])
     kept.sort(key=lambda b: (b.edge_low, b.edge_high, b.bin))
     calls["bin_index"] = _bin_index(calls, kept)
-    if stray := int((calls["bin_index"] < 0).sum()):
+    if stray := int(((calls["bin_index"] < 0) & answered).sum()):
         warnings.append(f"{stray} records lie in no bin: they count for the curve only.")
     examples = average_replicates(calls, answered)
     return Sample(calls, examples, kept, bool(calls["document_id"].ne("").any()), warnings)

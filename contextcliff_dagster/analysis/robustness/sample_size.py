@@ -14,29 +14,35 @@ decline, less will be certified than expected. How near it comes: docs/method.md
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.cap import certified_cap
-from contextcliff_dagster.analysis.cliff.conclusion import cap_of
+from contextcliff_dagster.analysis.cliff.looks import LOOK_SHARE, cap_after_looks
+from contextcliff_dagster.analysis.cliff.verdict import LEAST_DOCUMENTS, LEAST_EXAMPLES
 from contextcliff_dagster.analysis.curves.cells import Cells
 from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fitted_mean
 from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.contracts.results.caps import Certify, MoreData
+from contextcliff_dagster.contracts.results.caps import Certify, FurtherData, Look, MoreData
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from contextcliff_dagster.analysis.cliff.verdict import Finding
-    from contextcliff_dagster.analysis.records.samples import Documents
+    from contextcliff_dagster.analysis.records.samples import Documents, Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 CHANCE = 0.80
 """Of certifying, at the n that is called needed."""
+P90 = 0.9
+"""Share of the examples that a cap is to cover."""
 _DOUBLINGS = 10
 _DRAWS = 11
 _FINE_SHARE, _FINE_UNITS, _COARSE_UNITS = 0.10, 20, 45
@@ -46,11 +52,12 @@ TOKENS_MORE, USD_MORE = 1_000_000, 10.0
 
 
 def required_sample_size(
+    sample: Sample,
     documents: Documents,
     finding: Finding,
     settings: AnalysisSettings,
-    calls: pd.DataFrame,
-    bins: int,
+    limit: int | None = None,
+    looks: Sequence[Look] | None = None,
 ) -> Certify:
     """The ``certify`` of ``cliffs.json``.
 
@@ -58,12 +65,19 @@ def required_sample_size(
     ``n_needed``: examples a bin, over as many bins as there are, at which the longest measured
     length is certified with a chance of 80%; null with ``reason`` where no n does. ``n_for_a_cap``:
     the same for any cap at all, where the data support none. ``more``: the cap to expect after
-    another million tokens, and another 10 USD where the calls have a price.
+    another million tokens, and another 10 USD where the calls have a price. ``further``: what a cap
+    at the 90th percentile of the lengths needs besides, or a verdict where there is none yet.
 
     Args:
-        calls: of the sample; ``prompt_tokens`` and ``cost_usd`` tell what an example costs.
-        bins: that hold examples.
+        sample: ``prompt_tokens`` and ``cost_usd`` of its calls tell what an example costs.
+        documents: of the sample.
+        limit: the cap that missing answers allow, tokens; ``None`` where they do not limit it.
+        looks: earlier ones, after which longer caps take more certainty; ``None``: none counts.
     """
+    calls, in_bins = sample.calls, sample.examples["bin_index"]
+    bins = int(in_bins[in_bins >= 0].nunique())
+    if finding.verdict is Verdict.INSUFFICIENT_DATA:
+        return Certify(n_needed=None, further=_for_a_verdict(documents, calls))
     if not settings.second_opinions or finding.curve is None or not bins:
         return Certify(n_needed=None)
     if finding.verdict is Verdict.FLOOR:
@@ -71,36 +85,30 @@ def required_sample_size(
             n_needed=None,
             reason="The score is at the floor: more samples would make no length safe.",
         )
-    expected = _Expected(documents, finding, settings)
-    longest = int(documents.length_tokens[-1])
-    per_bin = float(documents.n.sum()) / bins
-    cap = cap_of(finding, settings).tokens
-    needed = for_a_cap = reason = None
-    if cap == longest:
-        needed = int(np.ceil(per_bin))
-    elif (lost := expected.lost_at()) is not None:
-        reason = (
-            f"The fitted curve has dropped by {settings.tolerance:.0%} at {lost:,} tokens: "
-            "on the fitted curve, more samples would not extend the cap."
-        )
-    else:
-        needed = _examples_needed(expected, longest, per_bin)
-        if needed is None:
-            reason = (
-                f"Even {2**_DOUBLINGS:,} times as many examples would not certify the longest "
-                "measured length."
-            )
-    if cap is None:
-        for_a_cap = _examples_needed(expected, 1, per_bin)
-    budgets = sorted(_budgets(calls, int(documents.n.sum())), key=itemgetter(2))
-    times = [1.0, *(1.0 + examples / float(documents.n.sum()) for _, _, examples in budgets)]
+    expected = _Expected(documents, finding, settings, 1.0 if looks is None else LOOK_SHARE)
+    longest, measured = int(documents.length_tokens[-1]), int(documents.n.sum())
+    per_bin = measured / bins
+    cap = cap_after_looks(finding, settings, looks or ()).tokens
+    p90 = int(documents.length_tokens[np.searchsorted(np.cumsum(documents.n), P90 * measured)])
+    times, reason = _times_needed(expected, cap, p90, limit)
+    examples = None if times is None else round((times - 1) * measured)
+    further = _further("p90_cap", p90, examples, documents, calls, reason)
+    if p90 < longest:
+        times, reason = _times_needed(expected, cap, longest, limit)
+    needed = None if times is None else int(np.ceil(times * per_bin))
+    for_a_cap = None
+    if cap is None and (times := _doublings(expected, 1)) is not None:
+        for_a_cap = int(np.ceil(times * per_bin))
+    budgets = sorted(_budgets(calls, measured), key=itemgetter(2))
+    larger = [1.0, *(1.0 + more / measured for _, _, more in budgets)]
     # More data certify no less; eleven draws may say so, hence the largest median up to each n.
-    medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in times])
+    medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in larger])
     return Certify(
         n_needed=needed,
         n_for_a_cap=for_a_cap,
         assumes="flat" if expected.flat else "fitted",
         reason=reason,
+        further=further,
         more=[
             MoreData(*budget, budget[2] // bins, int(medians[0]) or None, int(median) or None)
             for budget, median in zip(budgets, medians[1:], strict=True)
@@ -109,13 +117,19 @@ def required_sample_size(
 
 
 class _Expected:
-    """Caps of the data sets that the curve leads one to expect; ``flat`` says which curve."""
+    """Caps of the data sets that the curve leads one to expect; ``flat`` says which curve.
 
-    def __init__(self, documents: Documents, finding: Finding, settings: AnalysisSettings) -> None:
+    ``later``: share of the usual chance of loss that caps of larger data sets may have.
+    """
+
+    def __init__(
+        self, documents: Documents, finding: Finding, settings: AnalysisSettings, later: float = 1.0
+    ) -> None:
         self._documents, self._finding, self._settings = documents, finding, settings
         assert finding.curve is not None
         self._curve: FallingCurve = finding.curve
         self.flat = not finding.visible
+        self.tolerance, self._later = settings.tolerance, later
         self._units = _units_of(documents)
         self._caps: dict[float, Ints] = {}
 
@@ -155,6 +169,7 @@ class _Expected:
             settings.confidence,
             before,
             may_recover=settings.assumption == "any",
+            share=self._later if times > 1.0 else 1.0,
         )
         return cap.tokens or 0
 
@@ -181,8 +196,31 @@ def _units_of(documents: Documents) -> tuple[Ints, Floats]:
     return same, np.bincount(index, weights=np.diff(edges)).astype(np.float64)
 
 
-def _examples_needed(expected: _Expected, cap: int, per_bin: float) -> int | None:
-    """Examples per bin at the smallest doubling at which enough data sets reach ``cap``."""
+def _times_needed(
+    expected: _Expected, cap: int | None, length: int, limit: int | None
+) -> tuple[float | None, str | None]:
+    """How many times the examples certify ``length``, or why no number does."""
+    if limit is not None and limit < length:
+        return None, "Missing answers limit the cap: what more examples would add is unknown."
+    if cap is not None and cap >= length:
+        return 1.0, None
+    if (lost := expected.lost_at()) is not None and lost <= length:
+        drop = f"{expected.tolerance:.0%}"
+        return None, (
+            f"The fitted curve has dropped by {drop} at {lost:,} tokens: no number of examples "
+            "extends the cap beyond that."
+        )
+    times = _doublings(expected, length)
+    if times is not None:
+        return times, None
+    return None, (
+        f"Up to {2**_DOUBLINGS:,} times as many examples were simulated, and none of these numbers "
+        f"certifies {length:,} tokens."
+    )
+
+
+def _doublings(expected: _Expected, cap: int) -> float | None:
+    """The smallest doubling at which enough data sets reach ``cap``."""
     low, high = 0, _DOUBLINGS + 1  # once as many are those there are, and they did not reach it
     while high - low > 1:
         middle = (low + high) // 2
@@ -190,18 +228,63 @@ def _examples_needed(expected: _Expected, cap: int, per_bin: float) -> int | Non
             high = middle
         else:
             low = middle
-    return int(np.ceil(2.0**high * per_bin)) if high <= _DOUBLINGS else None
+    return 2.0**high if high <= _DOUBLINGS else None
+
+
+def _for_a_verdict(documents: Documents, calls: pd.DataFrame) -> FurtherData | None:
+    """What the least sample lacks; ``None`` where its size is not what a verdict lacks."""
+    short = max(LEAST_DOCUMENTS - len(documents.n), 0)
+    examples = max(LEAST_EXAMPLES - int(documents.n.sum()), short)
+    found = _further("verdict", None, examples, documents, calls, None)
+    known = None if found.documents is None else short
+    return replace(found, documents=known) if examples else None
+
+
+def _further(
+    goal: Literal["p90_cap", "verdict"],
+    goal_tokens: int | None,
+    examples: int | None,
+    documents: Documents,
+    calls: pd.DataFrame,
+    reason: str | None,
+) -> FurtherData:
+    """``examples`` with the documents, tokens and USD that they come to."""
+
+    def of_all(each: float | None) -> float | None:
+        return None if examples is None or each is None else examples * each
+
+    measured = int(documents.n.sum())
+    known = measured and calls["document_id"].ne("").any()
+    tokens, price = _cost(calls, measured)
+    others, tokens = of_all(len(documents.n) / measured if known else None), of_all(tokens)
+    return FurtherData(
+        goal=goal,
+        goal_tokens=goal_tokens,
+        examples=examples,
+        documents=None if others is None else round(others),
+        tokens=None if tokens is None else round(tokens),
+        usd=of_all(price or None),
+        reason=reason,
+    )
+
+
+def _cost(calls: pd.DataFrame, examples: int) -> tuple[float | None, float]:
+    """Tokens and USD of an example like those measured; 0 USD where calls have no price."""
+    answered = calls[calls["answered"]]
+    if not len(answered):
+        return None, 0.0
+    known = answered["prompt_tokens"].dropna()
+    tokens = known if len(known) else answered["length_tokens"]
+    per_call = len(answered) / max(examples, 1)
+    prices = answered["cost_usd"].dropna()
+    price = float(prices.mean()) * per_call if len(prices) else 0.0
+    return max(float(tokens.mean()), 1.0) * per_call, price
 
 
 def _budgets(calls: pd.DataFrame, examples: int) -> list[tuple[int, float | None, int]]:
     """Tokens, USD and examples (like those measured) of another million tokens and 10 USD."""
-    answered = calls[calls["answered"]]
-    known = answered["prompt_tokens"].dropna()
-    tokens = known if len(known) else answered["length_tokens"]
-    per_call = len(answered) / max(examples, 1)
-    mean = max(float(tokens.mean()), 1.0) * per_call
-    prices = answered["cost_usd"].dropna()
-    price = float(prices.mean()) * per_call if len(prices) else 0.0
+    mean, price = _cost(calls, examples)
+    mean = mean or 1.0
     more = int(TOKENS_MORE / mean)
     if price <= 0:
         return [(TOKENS_MORE, None, more)]

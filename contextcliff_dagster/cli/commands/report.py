@@ -108,6 +108,8 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
 
     for result in done.cliffs:
         click.echo(risk_report(result))
+        if warned := len(result.warnings):
+            click.echo(f"{warned} warning{'s' * (warned > 1)}: see the report.")
         if controls := control_lines(result):
             click.echo("\n".join(["", *controls]))
         click.echo()

@@ -39,6 +39,19 @@ class MoreData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherData:
+    """What has to be measured besides, at the lengths and the cost of what was measured."""
+
+    goal: Annotated[Literal["p90_cap", "verdict"], "a cap that reaches goal_tokens; any verdict"]
+    goal_tokens: Annotated[Tokens | None, "90th percentile of the examples' lengths"]
+    examples: Annotated[Count | None, "further examples; 0: reached; null: no number is known"]
+    documents: Annotated[Count | None, "further documents; null where documents are unknown"]
+    tokens: Annotated[Tokens | None, "of their prompts; of the documents where not counted"]
+    usd: Annotated[Dollars | None, "of their calls; null where calls have no price"]
+    reason: Annotated[str | None, "why no number of examples is given"] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Certify:
     """What would certify more."""
 
@@ -47,6 +60,9 @@ class Certify:
     assumes: Annotated[Literal["flat", "fitted"] | None, "the curve assumed to be true"] = None
     reason: Annotated[str | None, "why no n is given"] = None
     more: Annotated[Sequence[MoreData], "what a budget would buy"] = ()
+    further: Annotated[
+        FurtherData | None, "for a cap at the 90th percentile, or a verdict; absent in older files"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,12 @@ class Cliffs(ResultHead):
     missing_by_length: Annotated[
         MissingByLength | None, "null: the missing share does not rise; absent in older files"
     ] = None
+    copied_share: Annotated[
+        Share | None, "questions whose answer stands in the document word for word; null: unknown"
+    ] = None
+    length_time_correlation: Annotated[
+        Relative | None, "Spearman's, of the answers' lengths and times; null: times unknown"
+    ] = None
     certify: Annotated[Certify, "what would certify more"]
     baseline: Annotated[Baseline, "the shortest examples"]
     cliff: Annotated[Cliff | None, "the drop; null where none was found"]

@@ -146,3 +146,6 @@ class BinResult:
     ttft_excess: Annotated[Relative | None, "median share of the TTFT that length does not explain"]
     ttft_ms: Annotated[Times | None, "time to the first token"]
     duration_ms: Annotated[Times | None, "time to the last token"]
+    delivered_mean: Annotated[
+        Score | None, "mean score if each missing answer scores 0; null: none is, or older files"
+    ] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from contextcliff_dagster.contracts import (
     PREDICTIONS,
     ContextCliffError,
     StoreError,
+    Verdict,
     conform,
 )
 from contextcliff_dagster.experiments.common.file_list import notes_on_files
@@ -141,7 +143,7 @@ def profile_campaign(
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     records = _with_prompt_overhead(study, manifest, records)
-    entries = load_models()
+    entries, copied = load_models(), _copied(manifest)
     account = manifest.header["corpus"].get("account", {})
     profiles = []
     for model in in_order(study, records["model"].unique()):
@@ -169,9 +171,13 @@ def profile_campaign(
             ],
             per_bin=per_bin,
             looks=looks_before(run, model, per_bin),
+            copied_share=copied,
             controls=guests["controls"].contribution(run, model) if "controls" in guests else [],
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
+        if profile.cliffs.verdict is Verdict.INSUFFICIENT_DATA and _runs(run, context.identity):
+            reason = f"{profile.cliffs.safe_cap_reason} Measuring still runs."
+            profile = replace(profile, cliffs=replace(profile.cliffs, safe_cap_reason=reason))
         folder = store.profile_dir(study.name, campaign, model)
         write_result(folder / "metrics.json", profile.metrics)
         write_result(folder / "cliffs.json", profile.cliffs)
@@ -235,6 +241,41 @@ def _with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFram
             texts = recipe.render("", questions[example], int(replicate)).contents()
             counts[example, replicate] = sum(tokenizer.count_many([t for t in texts if t]))
     return records.assign(scaffold_tokens=[counts.get(one, math.nan) for one in asked])
+
+
+def _runs(run: StudyRun, identity: str | None) -> bool:
+    """Whether a living process has claimed calls of the model with this serving identity."""
+    from contextcliff_dagster.inference.requests.call_plan import plan_calls
+
+    study, everything = run.study, run.manifest.examples.num_rows
+    planned = plan_calls(
+        run.manifest, identity or "", study.recipe(), run.campaign, study.bin_keys, everything
+    )
+    owners = run.ledger.claimed(call.call_key for call in planned).values()
+    return not all(map(run.ledger.release_dead, set(owners)))
+
+
+def _copied(manifest: Manifest) -> float | None:
+    """Share of the sample's questions whose answer is to be copied; see `copied_share`.
+
+    What takes two places of the document to answer is not copied.
+    """
+    from contextcliff_dagster.scoring.containment import (
+        MOST_CHARACTERS,
+        MOST_QUESTIONS,
+        Haystack,
+        copied_share,
+    )
+
+    planned = [s.example for b in manifest.bins for s in manifest.planned(b.bin, EVERYTHING)]
+    questions = []
+    for example in planned[:: 1 + len(planned) // MOST_QUESTIONS]:
+        text, known = manifest.document_text(example.document_id), example.metadata
+        if example.answers and len(text) <= MOST_CHARACTERS:
+            one_place = (known.get("level") or 1) == 1 and not known.get("inter_evidence_tokens")
+            held = one_place and any(map(Haystack(text).holds, example.answers))
+            questions.append((example.answers[0], held))
+    return copied_share(questions)
 
 
 def _place(row: Mapping[str, Any]) -> Place:

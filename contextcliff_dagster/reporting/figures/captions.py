@@ -64,6 +64,8 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
     known = any(b.sd is not None for r in results for b in r.bins)
     why = "; no interval is computed for it." if known else ", unknown here."
     lines.append(f"SD: standard deviation of the scores in a bin{why}")
+    if any(b.delivered_mean is not None for r in results for b in r.bins):
+        lines[-1] += " Crosses: mean if each missing answer scores 0."
     for place, line in enumerate(lines):
         write(figure, _EDGE, 0.56 - 0.19 * place, line, fontsize=9.5, color=SOFT_INK)
 

@@ -104,7 +104,10 @@ def draw_curve(axes: Axes, row: int, models: int, result: Cliffs) -> None:
 
 
 def draw_bins(axes: Axes, row: int, models: int, result: Cliffs) -> bool:
-    """Bin means with their intervals; True if one had to be drawn without (hollow marker)."""
+    """Bin means with their intervals; True if one had to be drawn without (hollow marker).
+
+    A cross is the mean if each missing answer scores 0.
+    """
     style = look(row)
     bar: dict[str, Any] = {
         "alpha": 0.95 if models <= 3 else 0.55,
@@ -119,6 +122,9 @@ def draw_bins(axes: Axes, row: int, models: int, result: Cliffs) -> bool:
     any_hollow = False
     for item in result.bins:
         place, mean = item.median_tokens, item.mean
+        if place and item.delivered_mean is not None:
+            x, y = dodge(axes, place, row, models), item.delivered_mean
+            axes.plot(x, y, "x", color=style.colour, ms=7, mew=1.8, zorder=4)
         if not place or mean is None:
             continue
         x = dodge(axes, place, row, models)

@@ -50,6 +50,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     baseline_phrase,
     certify_sentence,
     comparison,
+    copies_sentence,
     half_drop_sentence,
     labels,
     looks_sentence,
@@ -205,6 +206,7 @@ def _answer_sections(name: str, result: Cliffs) -> list[Section]:
         cap,
         looks_sentence(result),
         assumption_sentence(result),
+        copies_sentence(result),
         half_drop_sentence(result),
         certify_sentence(result),
     ]
@@ -250,6 +252,11 @@ def _gaps(result: Cliffs) -> list[str]:
         gaps.append("no baseline")
     if all(b.ttft_ms is None for b in result.bins):
         gaps.append("no time to first token")
+    if result.length_time_correlation is None:
+        gaps.append(
+            "whether the answers came in order of length, so that a change over time would look "
+            "like one over length: their times are unknown"
+        )
     if result.confounds.identified == "not_assessed":
         gaps.append("confounding of length with difficulty was not assessed")
     gaps += refused_tests(result)

@@ -85,7 +85,7 @@ def more_data_sections(result: Cliffs) -> list[Section]:
     curve = "flat, as these data allow" if result.certify.assumes == "flat" else "as fitted"
     note = (
         f"Simulated, assuming that the curve is {curve}, examples are spread evenly over the bins "
-        "and the corpus has enough of them: the median cap of eight data sets each, of this size "
+        "and the corpus has enough of them: the median cap of eleven data sets each, of this size "
         "and of the larger one. This data set's own cap is one such draw."
     )
     table = DataTable(head, rows, right=(2, 3, 4))

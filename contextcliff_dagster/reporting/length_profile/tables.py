@@ -129,8 +129,12 @@ def bin_sections(result: Cliffs) -> list[Section]:
         "missing",
         "time to first token p50, p95",
     ]
+    lost = any(b.delivered_mean is not None for b in bins)
+    if lost:
+        head.insert(6, "mean, missing as 0")
     rows: list[list[Cell]] = []
     for b in bins:
+        delivered: list[Cell] = [score(b.mean if b.delivered_mean is None else b.delivered_mean)]
         has = b.mean is not None
         no_spread = "needs n of 2" if b.n == 1 or not has else "unknown"
         spread = (tokens(n, "?") for n in (b.min_tokens, b.median_tokens, b.max_tokens))
@@ -145,6 +149,7 @@ def bin_sections(result: Cliffs) -> list[Section]:
                 "unknown" if has and not b.n else tokens(b.n),
                 tokens(b.n_documents, "unknown"),
                 Bracketed(estimate(b.mean, b.ci_low, b.ci_high) if has else "no answers"),
+                *(delivered if lost else []),
                 score(b.sd, no_spread),
                 score(b.variance, no_spread),
                 percent(b.failure_rate, "unknown"),
@@ -152,7 +157,7 @@ def bin_sections(result: Cliffs) -> list[Section]:
                 time,
             ]
         )
-    table = DataTable(head, rows, right=(3, 4, 6, 7, 8, 9))
+    table = DataTable(head, rows, right=[*(3, 4, 6, 7, 8, 9), *([10] if lost else [])])
     return token_sections(Section("Bins", [table], 3), result)
 
 

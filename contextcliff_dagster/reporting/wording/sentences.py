@@ -5,6 +5,7 @@ The sentences claim no more than a black-box measurement supports: where the sco
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,7 +23,13 @@ from contextcliff_dagster.reporting.wording.number_format import (
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.caps import FurtherData
 
+MOSTLY_COPIED = 0.9
+"""Share of copied answers from which on a cap is one for copying text."""
+MANY_MODELS = 5
+"""From so many on, a comparison states how many false alarms to expect."""
+_TESTED = (Verdict.STABLE, Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP)
 SCORE_NAMES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 SCORE_SHORT = {"em": "EM", "f1": "F1", "contained": "containment"}
 
@@ -164,22 +171,56 @@ def looks_sentence(cliffs: Cliffs) -> str | None:
     )
 
 
+def copies_sentence(cliffs: Cliffs) -> str | None:
+    """What kind of work a cap holds for, where answers are copied from the document."""
+    share = cliffs.copied_share
+    if cliffs.safe_cap_tokens is None or share is None or share < MOSTLY_COPIED:
+        return None
+    return (
+        f"In {share:.0%} of the questions the answer stands in the document word for word: "
+        "the cap holds for finding and copying text; reasoning often fails at shorter lengths."
+    )
+
+
 def certify_sentence(cliffs: Cliffs) -> str | None:
     """How many examples would certify more, where the analysis says so; else why no number does."""
     certify, reach = cliffs.certify, measured_range(cliffs)
     if reach is None:
-        return None
+        return _further_sentence(certify.further)
     parts = []
     if (some := certify.n_for_a_cap) is not None:
         parts.append(f"About {count(some, 'example')} per bin would be needed for any cap at all.")
-    if (needed := certify.n_needed) is not None:
-        parts.append(
-            f"About {count(needed, 'example')} per bin would be needed to certify the longest "
-            f"measured length, {tokens(reach[1])} tokens."
-        )
-    elif reason := sentence(certify.reason):
-        parts.append(reason)
+    further, cap = certify.further, cliffs.safe_cap_tokens
+    if text := _further_sentence(further):
+        parts.append(text)
+    elif cap is None or cap < reach[1]:
+        if (needed := certify.n_needed) is not None:
+            parts.append(
+                f"About {count(needed, 'example')} per bin would be needed to certify the longest "
+                f"measured length, {tokens(reach[1])} tokens."
+            )
+        elif reason := sentence(certify.reason):
+            parts.append(reason)
     return " ".join(parts) or None
+
+
+def _further_sentence(further: FurtherData | None) -> str | None:
+    """What a verdict or a cap at the 90th percentile needs besides; None where it is there."""
+    if further is None or further.examples == 0:
+        return None
+    goal = "A verdict"
+    if further.goal == "p90_cap":
+        goal = f"A cap at {tokens(further.goal_tokens)} tokens, the 90th percentile of the lengths,"
+    if further.examples is None:
+        return f"{goal} is out of reach. {sentence(further.reason)}"
+    documents = further.documents
+    on = "" if not documents else f" on {count(documents, 'further document')}"
+    about = "" if further.goal == "verdict" else "about "
+    cost = [] if further.tokens is None else [f"about {tokens(further.tokens)} tokens"]
+    if (usd := further.usd) is not None:
+        cost.append("less than 0.01 USD" if usd < 0.01 else f"{usd:,.2f} USD")
+    price = f" ({', '.join(cost)})" if cost else ""
+    return f"{goal} needs {about}{count(further.examples, 'further example')}{on}{price}."
 
 
 def not_comparable(results: Sequence[Cliffs]) -> list[str]:
@@ -220,4 +261,18 @@ def comparison(results: Sequence[Cliffs]) -> str:
         text += f"; midpoint of the drop: {spots}; {overlap}"
     if differing := not_comparable(results):
         text += f". Different {' and '.join(differing)}: not directly comparable"
-    return f"{text}."
+    return f"{text}. {_false_alarms(results)}".strip()
+
+
+def _false_alarms(results: Sequence[Cliffs]) -> str:
+    """What chance alone does to that many verdicts; empty for fewer than five."""
+    chances = [1 - r.confidence for r in results if r.verdict in _TESTED]
+    if len(chances) < MANY_MODELS:
+        return ""
+    some = 1 - math.prod(1 - chance for chance in chances)
+    found = sum(r.cliff is not None for r in results)
+    return (
+        f"Of {len(chances)} models whose score does not change with length at all, chance alone "
+        f"lets up to {sum(chances):.1f} appear to drop on average, and at least one with a "
+        f"probability of up to {some:.0%}; here {found} {'does' if found == 1 else 'do'}."
+    )

@@ -55,6 +55,7 @@ class Answer:
         document: the document's name where the log has one.
         length: what the log says of the length; ``Log.length_kind`` says what it counts.
         error: why there is no answer, as the end of "3 ...".
+        finished_at: when it came, ISO 8601.
     """
 
     example: str | None = None
@@ -69,6 +70,7 @@ class Answer:
     prompt_tokens: float | None = None
     completion_tokens: float | None = None
     error: str | None = None
+    finished_at: str | None = None
 
 
 @dataclass

@@ -13,7 +13,13 @@ import numpy as np
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs.answers import Answer, Log, LogOptions
 from contextcliff_dagster.score_files.logs.lengths import Lengths, digest
-from contextcliff_dagster.score_files.records import ScoreRecords
+from contextcliff_dagster.score_files.records import ScoreRecords, moments
+from contextcliff_dagster.scoring.containment import (
+    MOST_CHARACTERS,
+    MOST_QUESTIONS,
+    Haystack,
+    copied_share,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
 _NO_LENGTH = "without a length"
 _NO_SCORE = "without a score"
 _MANY_LEFT_OUT = 0.05
-_OBJECTS = ("error", "variant", "example", "document", "digest", "of_prompt")
+_OBJECTS = ("error", "variant", "example", "document", "digest", "of_prompt", "finished_at")
 _NUMBERS = ("length", "prompt_tokens", "completion_tokens", "em", "f1", "contained")
 
 
@@ -37,7 +43,8 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     import pandas as pd
 
     lengths = Lengths(options)
-    table, scores = _tables(log, options, lengths)
+    copied: list[tuple[str, bool]] = []
+    table, scores = _tables(log, options, lengths, copied)
     name, scored_here, values = _chosen(log, options, table, scores)
     if options.documents is not None:
         known = lengths.of_documents(options.documents, set(table["example"].dropna()))
@@ -70,11 +77,17 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
         score_name=name,
         length_kind=log.length_kind if logged else lengths.name,
         notes=(_used(log, frame, left_out), *notes),
+        copied_share=copied_share(copied),
     )
 
 
-def _tables(log: Log, options: LogOptions, lengths: Lengths) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row an answer, and of the log's own scores; texts are let go one by one."""
+def _tables(
+    log: Log, options: LogOptions, lengths: Lengths, copied: list[tuple[str, bool]]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row an answer, and of the log's own scores; texts are let go one by one.
+
+    ``copied`` gets accepted answers of the first rows and whether their texts hold them.
+    """
     import pandas as pd
 
     objects: list[list[Any]] = [[] for _ in _OBJECTS]
@@ -84,7 +97,12 @@ def _tables(log: Log, options: LogOptions, lengths: Lengths) -> tuple[pd.DataFra
         text = None if answer.text is None else digest(answer.text)
         of_prompt = answer.of_prompt and answer.document is None and text is not None
         document = answer.document or text
-        named = (answer.error or "", answer.variant, answer.example, document, text, of_prompt)
+        kind = (answer.error or "", answer.variant, answer.example)
+        named = (*kind, document, text, of_prompt, answer.finished_at)
+        short = 0 < len(answer.text or "") <= MOST_CHARACTERS
+        if len(copied) < MOST_QUESTIONS and answer.accepted and short:
+            held = any(map(Haystack(answer.text or "").holds, answer.accepted))
+            copied.append((answer.accepted[0], held))
         length = None if answer.error else lengths.of(answer, text)
         tokens = (length, answer.prompt_tokens, answer.completion_tokens)
         for column, value in zip(objects, named, strict=True):
@@ -172,6 +190,8 @@ def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
         ]
         frame["example_id"] = pd.Series(named, dtype=object)
         frame["replicate"] = frame.groupby("example_id", dropna=False).cumcount()
+    if used["finished_at"].notna().any():
+        frame["finished_at"] = moments(used["finished_at"])
     for name in ("prompt_tokens", "completion_tokens"):
         if used[name].notna().any():
             frame[name] = used[name]

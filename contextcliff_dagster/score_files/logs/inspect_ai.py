@@ -138,6 +138,7 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
         prompt_tokens=tokens,
         completion_tokens=number(usage.get("output_tokens")),
         error="with an error" if sample.get("error") else invalid,
+        finished_at=name_of(sample.get("completed_at")),
     )
 
 

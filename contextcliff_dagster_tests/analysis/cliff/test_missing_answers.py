@@ -8,6 +8,7 @@ import pytest
 
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant
 from contextcliff_dagster_tests.support.records.profiles import cliffs_of
+from contextcliff_dagster_tests.support.records.reports import page_of
 
 
 def without(records: pd.DataFrame, lost: pd.Series[bool], tag: str) -> pd.DataFrame:
@@ -34,6 +35,27 @@ def test_time_outs_at_long_lengths_end_the_cap_where_they_begin(seed: int) -> No
     assert rise.share_short == 0.0
     assert rise.share_long > 0.6
     assert all(c.safe_cap_tokens <= cut.safe_cap_tokens for c in cut.caps_by_tolerance)
+
+
+def test_the_mean_that_a_user_gets_stands_in_every_bin_that_lacks_an_answer() -> None:
+    records = plant(flat(0.9), 3, replicates=2)
+    lost = records["length_tokens"].gt(1_500) & (records["replicate"] == 1)
+    cliffs = cliffs_of(without(records, lost, "transport_error"))
+    for row in cliffs.bins:
+        if not row.missing:
+            assert row.delivered_mean is None
+        elif row.missing == row.n:  # each example lacks one of its two answers
+            assert row.delivered_mean == pytest.approx(row.mean / 2)
+    assert any(row.missing == row.n for row in cliffs.bins)
+    assert "mean, missing as 0" in page_of([cliffs])
+    assert "mean, missing as 0" not in page_of([cliffs_of(records)])
+
+
+def test_a_bin_without_any_answer_delivers_nothing() -> None:
+    records = plant(flat(0.95), 1)
+    cliffs = cliffs_of(without(records, records["length_tokens"].gt(3_000), "context_overflow"))
+    assert cliffs.bins[-1].mean is None
+    assert cliffs.bins[-1].delivered_mean == 0.0
 
 
 def test_documents_beyond_the_window_end_the_cap_at_the_window() -> None:

@@ -196,7 +196,7 @@ def test_a_level_with_too_few_examples_says_so() -> None:
     simple, complex_ = compare_levels(clean_records(kept, []), FAST)
     assert simple.verdict != "insufficient_data"
     assert (complex_.verdict, complex_.safe_cap_tokens) == ("insufficient_data", None)
-    assert "measure 18 more examples and 8 more documents" in complex_.safe_cap_reason
+    assert "Too few examples and documents for a verdict: 12 examples" in complex_.safe_cap_reason
 
 
 def test_one_level_is_not_compared_and_named_ones_keep_their_names() -> None:

@@ -8,11 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.confounds.measuring_time import time_warnings
+from contextcliff_dagster.analysis.confounds.measuring_time import (
+    length_time_correlation,
+    time_warnings,
+)
 from contextcliff_dagster.analysis.profile.model_profile import ProfileContext, profile_model
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, step
+from contextcliff_dagster_tests.support.records.reports import page_of
 
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 START = pd.Timestamp("2026-03-01 09:00", tz="UTC")
@@ -26,7 +30,8 @@ def timed(records: pd.DataFrame, order: np.ndarray) -> pd.DataFrame:
 
 
 def sentences(records: pd.DataFrame) -> list[str]:
-    return time_warnings(clean_records(records, []), SETTINGS)
+    sample = clean_records(records, [])
+    return time_warnings(sample, SETTINGS, length_time_correlation(sample))
 
 
 def shuffled(seed: int, count: int = 200) -> np.ndarray:
@@ -44,8 +49,21 @@ def test_answers_in_order_of_length_are_warned_of() -> None:
 
 def test_the_report_has_the_sentence() -> None:
     records = timed(plant(flat(0.7), 0), np.arange(200))
-    written = profile_model(records, [], SETTINGS, ProfileContext("m")).cliffs.warnings
-    assert any("in order of length" in sentence for sentence in written)
+    cliffs = profile_model(records, [], SETTINGS, ProfileContext("m")).cliffs
+    assert any("in order of length" in sentence for sentence in cliffs.warnings)
+    assert cliffs.length_time_correlation > 0.9
+
+
+def test_a_file_without_times_gets_no_warning_and_the_report_says_what_was_not_looked_at() -> None:
+    records = plant(flat(0.7), 0).sort_values("length_tokens")
+    without = profile_model(records, [], SETTINGS, ProfileContext("m")).cliffs
+    assert without.length_time_correlation is None
+    assert not any("order" in sentence for sentence in without.warnings)
+    assert "their times are unknown" in page_of([without])
+    shuffled_times = timed(records, shuffled(0))
+    known = profile_model(shuffled_times, [], SETTINGS, ProfileContext("m")).cliffs
+    assert abs(known.length_time_correlation) < 0.3
+    assert "their times are unknown" not in page_of([known])
 
 
 def test_a_cliff_in_random_order_is_no_drift() -> None:

@@ -81,7 +81,9 @@ def test_calls_without_an_answer_change_no_mean_and_are_counted() -> None:
     assert both.missing == Missing(context_overflow=10, invalid_truncated=10, transport_error=10)
     assert both.missing_share == pytest.approx(30 / 230)
     for before, after in zip(bins, both.bins, strict=True):
-        assert replace(after, missing=0) == before
+        assert replace(after, missing=0, delivered_mean=None) == before
+        delivered = before.mean * before.n / (before.n + after.missing) if after.missing else None
+        assert after.delivered_mean == delivered
     assert sum(b.missing for b in both.bins) == 30
 
 

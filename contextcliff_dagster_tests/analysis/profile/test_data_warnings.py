@@ -57,6 +57,35 @@ def test_lengths_that_are_rounded_are_no_copies() -> None:
     assert warned(records) == []
 
 
+def refusing(seed: int, others: float) -> pd.DataFrame:
+    """Beyond 1,000 tokens, wrong answers are refusals but for a share of ``others``."""
+    records = plant(step(1_000, 0.85, 0.3), seed)
+    wrong = records["score"].eq(0)
+    rest = np.random.default_rng(seed).random(len(records)) < others
+    late = records["length_tokens"].gt(1_000) & ~rest
+    records["failure"] = np.where(wrong, np.where(late, "refusal", "wrong_evidence"), None)
+    return records
+
+
+def test_refusals_in_the_place_of_wrong_answers_are_named() -> None:
+    for seed in range(4):
+        text = " ".join(cliffs_of(refusing(seed, others=0.0)).warnings)
+        assert "Refusals and empty answers rise with length, from 0% of" in text
+        assert "willingness" in text
+
+
+def test_a_model_that_also_errs_more_is_not_merely_unwilling() -> None:
+    for seed in range(4):
+        assert "willingness" not in " ".join(cliffs_of(refusing(seed, others=0.6)).warnings)
+
+
+def test_refusals_at_every_length_alike_are_not_named() -> None:
+    for seed in range(4):
+        records = plant(flat(0.7), seed)
+        records["failure"] = np.where(records["score"].eq(0), "refusal", None)
+        assert "willingness" not in " ".join(cliffs_of(records).warnings)
+
+
 def test_zones_begin_where_measuring_did() -> None:
     records = plant(flat(0.9), 1)
     records["length_tokens"] += 5_000

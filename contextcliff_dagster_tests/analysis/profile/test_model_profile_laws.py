@@ -122,7 +122,8 @@ def test_the_order_of_the_records_does_not_matter(records: pd.DataFrame, seed: i
     assert analysed(shuffled) == analysed(records)
 
 
-_COUNTS_AND_SPREADS = ("missing", "failures", "sd", "variance", "rolling_variance")
+_SPREADS = ("sd", "variance", "rolling_variance")
+_COUNTS_AND_SPREADS = ("missing", "delivered_mean", "failures", *_SPREADS)
 
 
 def _missing(result: Cliffs) -> int:
@@ -149,6 +150,6 @@ def test_calls_without_an_answer_change_no_number_but_the_missing(
     for old, new in zip(before.bins, after.bins, strict=True):
         assert changed(new, old) <= {*_COUNTS_AND_SPREADS}
         # Sums over rows of one length depend on their order in the last digit.
-        for spread in ("sd", "variance", "rolling_variance"):
+        for spread in _SPREADS:
             assert getattr(new, spread) == pytest.approx(getattr(old, spread))
     assert _missing(after) == _missing(before) + extra

@@ -14,6 +14,7 @@ from contextcliff_dagster.analysis.cliff.verdict import Finding
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.robustness.sample_size import _Expected, required_sample_size
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.caps import Certify
 from contextcliff_dagster.reporting.length_profile.robustness import more_data_sections
 from contextcliff_dagster.reporting.markdown.render import as_markdown
@@ -26,7 +27,7 @@ from contextcliff_dagster_tests.support.records.planted_curves import (
     ramp,
     step,
 )
-from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_conforms
+from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_conforms, cliffs_of
 
 SETTINGS = AnalysisSettings(resamples=100, permutations=99)
 
@@ -36,7 +37,7 @@ def certified(curve: Curve, seed: int, per_bin: int = 20, **how: Any) -> Certify
     sample = clean_records(records, bins_of(records))
     documents = sample.documents()
     finding = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean).finding
-    return required_sample_size(documents, finding, SETTINGS, sample.calls, 10)
+    return required_sample_size(sample, documents, finding, SETTINGS)
 
 
 def expected(curve: Curve, seed: int, per_bin: int = 20) -> tuple[_Expected, Finding]:
@@ -80,7 +81,7 @@ def test_the_expected_cap_is_near_the_median_of_data_sets_of_that_size() -> None
 def test_where_the_curve_itself_falls_no_n_is_named() -> None:
     estimate = certified(ramp(800), 1)
     assert estimate.n_needed is None
-    assert "more samples would not extend the cap" in estimate.reason
+    assert "no number of examples extends the cap" in estimate.reason
     assert estimate.assumes == "fitted"
 
 
@@ -126,11 +127,77 @@ def test_budgets_are_examples_at_their_measured_cost() -> None:
     assert only.usd is None
 
 
+def test_a_cap_at_the_90th_percentile_has_its_examples_documents_tokens_and_price() -> None:
+    further = certified(flat(0.5), 4, 10, cost_usd=0.02, prompt_tokens=2_000).further
+    assert further.goal == "p90_cap"
+    assert further.examples > 0
+    assert further.documents == further.examples
+    assert further.tokens == 2_000 * further.examples
+    assert further.usd == pytest.approx(0.02 * further.examples)
+    lengths = np.sort(plant(flat(0.5), 4, per_bin=10)["length_tokens"])
+    assert (lengths <= further.goal_tokens).mean() == pytest.approx(0.9, abs=0.02)
+    assert certified(flat(0.5), 4, 10).further.usd is None
+
+
+def test_that_many_further_examples_reach_the_90th_percentile() -> None:
+    further = certified(flat(0.5), 4, 10).further
+    per_bin = 10 + further.examples // 10
+    reached = 0
+    for seed in range(8):
+        documents = clean_records(plant(flat(0.5), 60 + seed, per_bin=per_bin), []).documents()
+        reached += (conclude(documents, SETTINGS, 0.5).cap.tokens or 0) >= 0.9 * further.goal_tokens
+    assert reached >= 5
+
+
+def test_a_cap_that_reaches_the_90th_percentile_needs_nothing_further() -> None:
+    further = certified(flat(0.95), 1).further
+    assert (further.examples, further.tokens, further.reason) == (0, 0, None)
+
+
+def test_a_drop_before_the_90th_percentile_leaves_no_number() -> None:
+    further = certified(step(600, 0.9, 0.3), 1).further
+    assert further.examples is None
+    assert "no number of examples extends the cap" in further.reason
+
+
+def test_where_another_look_takes_more_certainty_no_fewer_examples_will_do() -> None:
+    records = plant(flat(0.5), 4, per_bin=10)
+    sample = clean_records(records, [])
+    documents = sample.documents()
+    finding = conclude(documents, SETTINGS, 0.5).finding
+    once, again = (
+        required_sample_size(sample, documents, finding, SETTINGS, looks=looks).further
+        for looks in (None, ())
+    )
+    assert again.examples > once.examples
+
+
+def test_too_few_examples_have_the_number_that_a_verdict_needs() -> None:
+    def needed(examples: int, documents: int) -> Cliffs:
+        records = plant(flat(0.8), 3).head(examples).assign(prompt_tokens=1_000, cost_usd=0.01)
+        records["document_id"] = [f"d{i % documents}" for i in range(examples)]
+        records["length_tokens"] = 100 * (1 + np.arange(examples) % documents)
+        return cliffs_of(records)
+
+    for examples, documents, more in ((12, 12, (18, 8)), (42, 19, (1, 1)), (25, 22, (5, 0))):
+        cliffs = needed(examples, documents)
+        further = cliffs.certify.further
+        assert (further.examples, further.documents) == more
+        assert further.tokens == 1_000 * more[0]
+        assert further.usd == pytest.approx(0.01 * more[0])
+        assert "A verdict needs " in str(certify_sentence(cliffs))
+    assert "needs 5 further examples (about 5,000 tokens, 0.05 USD)" in str(
+        certify_sentence(cliffs)
+    )
+    assert needed(42, 19).safe_cap_reason.startswith("Too few documents for a verdict: 42 ")
+
+
 def test_the_report_says_what_the_next_million_tokens_buys() -> None:
     records = plant(flat(0.9), 1)
     cliffs = profile_model(records, bins_of(records), SETTINGS, CONTEXT).cliffs
     page = "\n".join(as_markdown(more_data_sections(cliffs)))
     assert "1,000,000 tokens" in page
     assert "one such draw" in page
-    assert "per bin would be needed to certify" in str(certify_sentence(cliffs))
+    assert cliffs.safe_cap_tokens == records["length_tokens"].max()
+    assert certify_sentence(cliffs) is None
     assert not more_data_sections(replace(cliffs, certify=Certify(n_needed=None)))

@@ -45,6 +45,16 @@ def test_a_file_of_scores_becomes_a_report_and_a_result(tmp_path: Path) -> None:
     assert json.loads((out / "report.json").read_text("utf-8"))["models"][0] == cliffs
 
 
+def test_answers_that_came_in_order_of_length_are_noted(tmp_path: Path) -> None:
+    records = answers().sort_values("length_tokens")
+    minutes = pd.date_range("2026-03-01", periods=len(records), freq="min")
+    in_order = write(tmp_path / "order.csv", records.assign(finished_at=minutes.astype(str)))
+    ended = call("analyze", "--quick", str(in_order))
+    assert "Note: The answers came in order of length (rank correlation with time 1.00" in ended.out
+    untimed = call("analyze", "--quick", str(write(tmp_path / "sorted.csv", records)))
+    assert "order of length" not in untimed.out
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_says_the_same(format: str, tmp_path: Path) -> None:
     records = answers(replicates=2).assign(task="lookup", failure=None, ttft_ms=12.5)

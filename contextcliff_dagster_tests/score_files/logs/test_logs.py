@@ -79,6 +79,17 @@ def test_a_log_of_inspect_is_the_same_however_it_is_packed(pack: Any, tmp_path: 
     assert packed.tokenizer is None
 
 
+def test_times_and_copied_answers_of_a_log_are_known(tmp_path: Path) -> None:
+    at = [f"2026-03-01T09:00:{n:02d}+00:00" for n in range(30)]
+    samples = [inspect_sample(n, completed_at=at[n]) for n in range(1, 30)]
+    records = read(write_inspect(tmp_path / "a.eval", samples))
+    assert list(records.frame["finished_at"]) == [pd.Timestamp(one) for one in at[1:]]
+    assert records.copied_share == 1.0  # the number of the document is the answer
+    without = read(write_inspect(tmp_path / "b.eval", [inspect_sample(n) for n in range(1, 9)]))
+    assert "finished_at" not in without.frame
+    assert without.copied_share is None
+
+
 def test_lengths_are_counted_where_asked_for_or_where_there_are_none(tmp_path: Path) -> None:
     samples = [inspect_sample(n, output={"completion": "x"}) for n in range(1, 4)]
     for path, options in (
