@@ -173,6 +173,7 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
 
 def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     mean, base = f"Mean {score_name(cliffs, short=True)}: {score(zone.mean)}", cliffs.baseline
+    mean += " of the answered calls" if cliffs.missing_by_length else ""
     if zone.name == "degraded":
         return f"Performance drop: {_drop(cliffs, zone)}"
     if zone.name == "transition":

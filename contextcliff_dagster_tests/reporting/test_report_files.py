@@ -217,7 +217,7 @@ def test_words_never_fail_and_never_print_a_raw_null(
     json.dumps(machine_report(both, title="t"), allow_nan=False)
     for text in texts:
         assert not re.search(r"\b(nan|inf)\b|\bNone [^a-z]|None[,;|)]", text)
-    assert texts[0].splitlines()[2:4] == ["FAILURE RISK REPORT", "-------------------"]
+    assert "\n\nFAILURE RISK REPORT\n-------------------\n" in texts[0]
     assert "\n" not in texts[1]
 
 

@@ -110,7 +110,9 @@ def test_missing_answers_that_limit_the_cap_are_its_reason() -> None:
     rise = {"rises_at_tokens": 400, "ci_low": 380, "ci_high": 500, "share_short": 0.0}
     rise |= {"share_long": 0.6, "cap_tokens": 382}
     reason = "The cap is limited by missing answers."
-    assert reason in lines_of(missing_by_length=rise, safe_cap_reason=reason)
+    lines = lines_of(missing_by_length=rise, safe_cap_reason=reason)
+    assert reason in lines
+    assert any("Stable Region" in line and "of the answered calls" in line for line in lines)
     assert reason not in lines_of(safe_cap_reason=reason)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.reporting.sections import (
-    Block,
     Bracketed,
     Cell,
     Code,
@@ -226,13 +224,4 @@ def cap_sections(result: Cliffs) -> list[Section]:
     why = "" if barred else ": a drop right after the baseline is not excluded"
     rows = [[level(c.tolerance), tokens(c.safe_cap_tokens, f"none supported{why}")] for c in caps]
     head = [f"tolerated drop, at {level(result.confidence)} confidence", "safe cap, tokens"]
-    blocks: list[Block] = [DataTable(head, rows, right=(1,))]
-    ordered = sorted(caps, key=lambda c: c.tolerance)
-    values = [c.safe_cap_tokens or 0 for c in ordered]
-    if any(wide < tight for tight, wide in pairwise(values)):
-        note = (
-            "Each cap is computed around its own tolerance, so the cap of a larger tolerance may "
-            "come out slightly lower; a length that is safe at the smaller is safe at the larger."
-        )
-        blocks.append(Paragraph(note))
-    return [Section(title, blocks, 3)]
+    return [Section(title, [DataTable(head, rows, right=(1,))], 3)]
