@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.reporting.length_profile.tables import cap_sections
 from contextcliff_dagster.reporting.markdown.escaping import code, plain, table
-from contextcliff_dagster.reporting.markdown.render import as_markdown
 from contextcliff_dagster_tests.support.records.reports import (
     page_of,
-    result_of,
     results_of,
     sample,
     sample_pair,
@@ -156,18 +153,3 @@ def test_no_cell_can_break_its_table(a: str, b: str) -> None:
     lines = table(["x", "y"], [[code(a), plain(b)]])
     html = MarkdownIt("gfm-like", {"linkify": False}).render("\n".join(lines))
     assert html.count("<td>") == 2
-
-
-def test_a_larger_tolerance_with_a_smaller_cap_is_explained() -> None:
-    def caps(*tokens: int | None) -> str:
-        cliffs, _ = sample()
-        cliffs["caps_by_tolerance"] = [
-            {"tolerance": tolerance, "safe_cap_tokens": cap}
-            for tolerance, cap in zip((0.1, 0.2, 0.3), tokens, strict=True)
-        ]
-        return "\n".join(as_markdown(cap_sections(result_of(cliffs))))
-
-    said = "a length that is safe at the smaller is safe at the larger"
-    assert said in caps(375, 480, 476)
-    assert said in caps(375, 480, None)
-    assert said not in caps(None, 480, 480)
