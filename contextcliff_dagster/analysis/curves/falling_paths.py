@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.curves.falling_process import FallingPosterior
     from contextcliff_dagster.contracts.arrays import Floats
 
-_ENDS = 8
+_ENDS = 5
 """Groups of levels at the longest length, each with its mean."""
-_CONTRADICTED = 1e-3
+_CONTRADICTED = 5e-3
 
 
 def parts_reached(posterior: FallingPosterior, parts: tuple[float, ...], least: float) -> Floats:
