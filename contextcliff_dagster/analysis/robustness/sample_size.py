@@ -2,10 +2,10 @@
 
 A curve mu is taken for the truth and data sets of m times the examples, over the same lengths, are
 drawn from it: sums of neighbouring documents, binomial with as many trials as the dispersion
-leaves. mu is the fitted curve, or a flat one where no drop is visible: the slope that chance gave
-the fit would ask for far too many examples. Each data set
-gets its cap like the real one; the cap to expect is the median, the n that is needed the smallest
-on a grid of doublings at which at least four of five are certified.
+leaves. mu is a curve drawn from the posterior, another one for each data set (the fitted one blurs
+a step), or a flat one where no drop is visible: the slope that chance gave the fit would ask for
+far too many examples. Each gets its cap like the real data; the cap to expect is the median, the n
+that is needed the smallest on a grid of doublings at which at least four of five are certified.
 
 Eleven draws an n, about a second in all: an n that is off by one doubling is no surprise.
 A loss that the data do not show yet is not foreseen: where a flat curve replaces a slow
@@ -25,6 +25,7 @@ from contextcliff_dagster.analysis.cliff.looks import LOOK_SHARE, cap_after_look
 from contextcliff_dagster.analysis.cliff.verdict import LEAST_DOCUMENTS, LEAST_EXAMPLES
 from contextcliff_dagster.analysis.curves.cells import Cells
 from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fitted_mean
+from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
 from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.caps import Certify, FurtherData, Look, MoreData
@@ -132,11 +133,18 @@ class _Expected:
         self.tolerance, self._later = settings.tolerance, later
         self._units = _units_of(documents)
         self._caps: dict[float, Ints] = {}
+        rng = np.random.default_rng((settings.seed, 6))
+        self._drawn = draw_curves(self._curve.posterior, _DRAWS, rng)
 
-    def _mean(self, lengths: Ints) -> Floats:
+    def _mean(self, lengths: Ints, draw: int | None = None) -> Floats:
         if self.flat:
             return np.full(len(lengths), self._documents.s.sum() / self._documents.n.sum())
-        return fitted_mean(self._curve, lengths, self._finding.dip_window)
+        if draw is None or self._finding.dip_window:
+            return fitted_mean(self._curve, lengths, self._finding.dip_window)
+        level, kept = (of[draw] for of in self._drawn)
+        beyond = np.searchsorted(self._curve.cells.high, lengths) - self._curve.cells.baseline_cells
+        out: Floats = level * np.append(1.0, kept)[np.maximum(beyond + 1, 0)]
+        return out
 
     def caps(self, times: float) -> Ints:
         """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
@@ -146,12 +154,12 @@ class _Expected:
 
     def median_cap(self, times: float) -> int | None:
         """The cap that half of the data sets reach."""
-        return int(np.sort(self.caps(times))[_DRAWS // 2 - 1]) or None
+        return int(np.sort(self.caps(times))[_DRAWS // 2]) or None
 
     def _cap(self, times: float, draw: int) -> int:
         settings = self._settings
         lengths, share = self._units
-        mean = self._mean(lengths).clip(0.0, 1.0)
+        mean = self._mean(lengths, draw).clip(0.0, 1.0)
         n = times * float(self._documents.n.sum()) * share
         phi = np.interp(np.log(lengths), self._curve.cells.x, self._curve.dispersion)
         trials = np.maximum((n / phi).round().astype(np.int64), 1)
