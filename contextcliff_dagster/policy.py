@@ -1,8 +1,7 @@
 """The certified cap as a file that a gateway reads before each call.
 
 Belongs here: what `safe-context.json` holds, reading it, and holding a call against it; not finding
-the cap. A gateway imports this module on its hot path, so only the standard library is imported;
-counting a text's tokens imports the policy's tokenizer when it is asked for.
+the cap. A gateway imports it on its hot path: nothing but `count` needs more than Python itself.
 
     policy = SafeContext.load("safe-context.json", model="my-model")
     policy.check(tokens=48_000)   # raises above the cap, when expired, for another model
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
-POLICY_VERSION = "1.0"
+POLICY_VERSION = "1.1"
 Day = date  # the field `date` hides the type within the class
 EXPIRES_AFTER_DAYS = 90
 """Hosted models change within months without notice; a cap older than that is a guess."""
@@ -53,8 +52,9 @@ class SafeContext:
     ``safe_cap_tokens`` is the longest document that is safe, in tokens of ``tokenizer``;
     ``cap_prompt_tokens`` the same as a whole prompt in the model's own tokens. ``tolerance`` and
     ``confidence`` are those of the loss that is excluded up to the cap, from ``n`` scored examples
-    of ``n_documents``. ``date`` is the day of the last measured call, ``expiry`` the last day on
-    which the policy holds.
+    of ``n_documents``; ``ttft_ms_p95`` is the limit on the time to the first token that is kept up
+    to it, too, where the study has one. ``date`` is the day of the last measured call, ``expiry``
+    the last day on which the policy holds.
     """
 
     model: str
@@ -73,6 +73,7 @@ class SafeContext:
     study: str | None
     campaign: str | None
     score: str
+    ttft_ms_p95: float | None = None
     schema_version: str = POLICY_VERSION
 
     @classmethod
@@ -106,12 +107,16 @@ class SafeContext:
         """The policy that ``cliffs`` supports, for so many days, or until the day ``expires``.
 
         Raises:
-            PolicyError: the result has no cap, or the policy would have expired already.
+            PolicyError: the result has no (joint) cap, or the policy would have expired already.
         """
-        if cliffs.safe_cap_tokens is None:
+        limit, why = cliffs.latency_limit, cliffs.safe_cap_reason
+        joint = cliffs.joint_cap if limit else None
+        if joint and joint.limited_by == "latency_limit":
+            why = "The limit on the time to the first token is not known to be kept at any."
+        if (joint.tokens if joint else cliffs.safe_cap_tokens) is None:
             raise PolicyError(
-                f"No policy for {cliffs.model}: its verdict is {cliffs.verdict} and no "
-                f"length is certified as safe. {cliffs.safe_cap_reason}"
+                f"No policy for {cliffs.model}: its verdict is {cliffs.verdict} and no length is "
+                f"certified as safe. {why}"
             )
         ended = cliffs.provenance["times"].get("measured_to") or cliffs.created_at
         measured = datetime.fromisoformat(ended).astimezone(UTC).date()
@@ -121,15 +126,14 @@ class SafeContext:
                 f"The policy of {cliffs.model} would have expired on {expiry}: it was measured "
                 f"on {measured}; measure it again in a new campaign, or set --expires."
             )
-        own: dict[str, Any] = {
-            "tokenizer_sha256": tokenizer_sha256,
-            "date": measured.isoformat(),
-            "expiry": expiry.isoformat(),
-            "score": cliffs.score.name,
-            "schema_version": POLICY_VERSION,
-        }
-        names = [field.name for field in fields(cls) if field.name not in own]
-        return cls(**own, **{name: getattr(cliffs, name) for name in names})
+        own: dict[str, Any] = {"date": measured.isoformat(), "expiry": expiry.isoformat()}
+        own |= {"score": cliffs.score.name, "schema_version": POLICY_VERSION}
+        own["tokenizer_sha256"] = tokenizer_sha256
+        if limit and joint:
+            own |= {"safe_cap_tokens": joint.tokens, "cap_prompt_tokens": joint.prompt_tokens}
+            own["ttft_ms_p95"] = limit.ttft_ms_p95
+        names = [field.name for field in fields(cls) if hasattr(cliffs, field.name)]
+        return cls(**{name: getattr(cliffs, name) for name in names} | own)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, by `schemas/safe-context.schema.json`."""
@@ -171,22 +175,21 @@ class SafeContext:
             raise PolicyError("Nothing to hold against the policy: give tokens or prompt_tokens.")
         if prompt_tokens is not None and self.cap_prompt_tokens is None:
             raise PolicyError(
-                f"The policy of {self.model} has no cap in prompt tokens; give the document's "
-                f"tokens, counted with {self.tokenizer}."
+                f"The policy of {self.model} has no cap in prompt tokens; give the document's."
             )
         for name, counted, cap in (
             ("document", tokens, self.safe_cap_tokens),
             ("prompt", prompt_tokens, self.cap_prompt_tokens),
         ):
-            if counted is None or cap is None:
-                continue
-            if counted < 0:
+            if counted is not None and counted < 0:
                 raise PolicyError(f"A {name} cannot have {counted} tokens; count it again.")
-            if counted > cap:
+            if counted is not None and cap is not None and counted > cap:
+                limit = self.ttft_ms_p95
+                late = f" or a first token after {limit:g} ms" if limit else ""
                 raise AboveCapError(
                     f"A {name} of {counted:,} tokens is above the safe cap of {cap:,} for "
-                    f"{self.model}: beyond it a loss of {self.tolerance:.0%} is not excluded at "
-                    f"{self.confidence:.0%} confidence; shorten or split it."
+                    f"{self.model}: beyond it a loss of {self.tolerance:.0%}{late} is not excluded "
+                    f"at {self.confidence:.0%} confidence; shorten or split it."
                 )
 
     def count(
@@ -210,8 +213,7 @@ class SafeContext:
         name = tokenizer or self.tokenizer
         if name is None:
             raise PolicyError(
-                f"The policy of {self.model} names no tokenizer; count the tokens yourself and "
-                "give their number."
+                f"The policy of {self.model} names no tokenizer; give the number of tokens."
             )
         counting = (open_by_name or open_tokenizer)(name)
         if self.tokenizer_sha256 not in (None, counting.fingerprint):
@@ -233,8 +235,7 @@ def guard(
 ) -> SafeContext:
     """The policy in ``path``, once the call has passed its check.
 
-    A gateway that answers many calls loads once and checks each. Raises as `SafeContext.load` and
-    `SafeContext.check`.
+    Raises as `SafeContext.load` and `SafeContext.check`, which a gateway calls one by one.
     """
     policy = SafeContext.load(path, model)
     policy.check(tokens, prompt_tokens=prompt_tokens, identity=identity, tokenizer=tokenizer)
@@ -251,8 +252,7 @@ def load_policies(path: str | Path) -> list[SafeContext]:
         content = json.loads(Path(path).read_bytes())
     except OSError as error:
         raise PolicyError(
-            f"Cannot read the policy {path} ({error.strerror}); `contextcliff policy STUDY` "
-            "makes one."
+            f"Cannot read the policy {path} ({error.strerror}); `contextcliff policy` makes one."
         ) from error
     except ValueError as error:
         raise PolicyError(f"{path} is not JSON ({error}); export the policy again.") from error
@@ -278,8 +278,7 @@ def _policy(row: Any, path: str | Path) -> SafeContext:
             "contextcliff-dagster or export the policy again."
         )
     try:
-        known = [field.name for field in fields(SafeContext) if field.name in row]
-        policy = SafeContext(**{name: row[name] for name in known})
+        policy = SafeContext(**{f.name: row[f.name] for f in fields(SafeContext) if f.name in row})
         date.fromisoformat(policy.expiry)
         cap, cap_of_prompt = policy.safe_cap_tokens, policy.cap_prompt_tokens
         if type(cap) is not int or not isinstance(cap_of_prompt, int | None):

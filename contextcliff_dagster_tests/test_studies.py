@@ -43,6 +43,12 @@ def test_shipped_studies_name_known_models_and_render_their_recipe() -> None:
         assert study.recipe().replicates == study.prompt.replicates
 
 
+def test_a_limit_on_the_first_token_reaches_the_analysis(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path, f"{MINIMAL}latency: {{ttft_ms_p95: 2000}}\n"))
+    assert study.analysis_settings().ttft_limit_ms == 2_000
+    assert study.changed(latency=None).analysis_settings().ttft_limit_ms is None
+
+
 def test_a_paid_example_has_a_hard_budget() -> None:
     assert load_studies()["openai-example"].budget.usd is not None
 
@@ -58,6 +64,7 @@ def test_a_paid_example_has_a_hard_budget() -> None:
         ("  kind: reference", "  kind: 7", "corpus.kind", 3),
         ("name: mine", "name: My Study", "name", 1),
         ("name: mine", "name: mine\nbins: {count: ten}", "bins.count", 2),
+        ("name: mine", "name: mine\nlatency: {ttft_ms_p95: 0}", "latency.ttft_ms_p95", 2),
         ("name: mine", "name: mine\nbins: {kind: fixed}", "bins", 2),
         ("name: mine", "name: mine\nsampling: {samples_per_bin: 0}", "sampling.samples_per_bin", 2),
         ("name: mine", "name: mine\nprompt: {replicates: 3}", "prompt", 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -38,6 +39,7 @@ class StudyOptions:
     samples_per_bin: int | None = None
     allow_synthetic_length: bool = False
     questions: str | None = None
+    ttft_limit: float | None = None
 
 
 class Finite(click.FloatRange):
@@ -58,6 +60,17 @@ def as_share(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         return float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a share; write .3 or 30%", ctx, param) from None
+
+
+def _milliseconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """``2s``, ``2.5s`` or ``2000ms``, in ms."""
+    if value is None:
+        return None
+    written = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s)", value.strip())
+    ms = float(written[1]) * (1_000 if written[2] == "s" else 1) if written else 0.0
+    if not 0 < ms < math.inf:
+        raise click.BadParameter(f"{value!r} is not a time; write 2s or 2000ms.", ctx, param)
+    return ms
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -138,6 +151,13 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
 
     return _STUDY(gathered)
 
+
+ttft_limit_option = click.option(
+    "--ttft-limit",
+    callback=_milliseconds,
+    metavar="TIME",
+    help="Up to which length do 95% of first tokens come within TIME, e.g. 2s or 800ms?",
+)
 
 synthetic_option = click.option(
     "--allow-synthetic-length",

@@ -87,6 +87,12 @@ def analyze_files(
             if isinstance(scores, MeansTable):
                 yield Analyzed(path, profile_table(scores, options.settings, context), None)
                 continue
+            times = scores.frame.get("ttft_ms")
+            if options.settings.ttft_limit_ms is not None and (times is None or times.isna().all()):
+                raise ScoreFileError(
+                    f"{path} has no times to the first token of {name} (column ttft_ms), so "
+                    "--ttft-limit cannot be judged; add them, or leave the option out."
+                )
             context = replace(
                 context,
                 task=scores.task,

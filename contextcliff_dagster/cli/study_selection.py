@@ -99,9 +99,11 @@ def _with_synthetic_length(study: Study) -> Study:
 
 
 def as_asked(study: Study, options: StudyOptions) -> Study:
-    """The study over the named models and with that many samples, where either is given."""
+    """The study over the named models, with that many samples and that limit, where given."""
     if options.samples_per_bin is not None:
         study = study.with_samples(options.samples_per_bin)
+    if options.ttft_limit is not None:
+        study = study.changed(latency={"ttft_ms_p95": options.ttft_limit})
     return study.with_models(options.models) if options.models else study
 
 

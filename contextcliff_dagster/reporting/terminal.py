@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.reporting.wording.latency import latency_limit_sentence
 from contextcliff_dagster.reporting.wording.number_format import (
     NOT_MEASURED,
     level,
@@ -228,10 +229,16 @@ def _signed(drop: float) -> str:
 
 def _recommendation(cliffs: Cliffs) -> list[str]:
     cap, prompt, joint = cliffs.safe_cap_tokens, cliffs.cap_prompt_tokens, cliffs.joint_cap
+    limited_by = joint.limited_by if joint else None
+    alone = f"the scores alone allow {tokens(cap)} tokens."
     if cap is None:
         reason = sentence(cliffs.safe_cap_reason) or "The analysis gives no reason."
         lines = [f"These data support no hard cap. {reason}"]
+    elif joint is not None and limited_by == "latency_limit" and joint.tokens is None:
+        lines = [f"The limit on the time to first token supports no hard cap; {alone}"]
     else:
+        if joint is not None and limited_by == "latency_limit":
+            cap, prompt = joint.tokens, joint.prompt_tokens
         lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
         missing = cliffs.missing_by_length
         if missing is not None and missing.cap_tokens == cap:
@@ -239,12 +246,17 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
         if prompt is not None:
             as_prompt = f"as a prompt of this model it is {tokens(prompt)} tokens."
             lines.append(f"That is the document alone; {as_prompt}")
-        if joint is not None and joint.limited_by == "latency" and joint.tokens is not None:
+        if limited_by == "latency_limit":
+            lines.append(f"The limit on the time to first token decides: {alone}")
+        if joint is not None and limited_by == "latency":
             lines.append(
                 f"Beyond {tokens(joint.tokens)} tokens, time to first token is higher than "
                 "expected: cap there where latency matters."
             )
+    limit = latency_limit_sentence(cliffs)
     further = (
+        limit,
+        "The score decides the cap." if limit and limited_by == "accuracy" else None,
         looks_sentence(cliffs),
         assumption_sentence(cliffs),
         copies_sentence(cliffs),

@@ -133,6 +133,14 @@ class PromptSection(Section):
         return self
 
 
+class LatencySection(Section):
+    """What a user waits at most (docs/method.md, Latency)."""
+
+    ttft_ms_p95: float = Field(
+        gt=0, allow_inf_nan=False, description="Limit on the time to the first token, 95% of calls"
+    )
+
+
 class ScoringSection(Section):
     primary: PrimaryScore = "em"
     scorer: str = "text"

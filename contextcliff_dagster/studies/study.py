@@ -28,6 +28,7 @@ from contextcliff_dagster.studies.sections import (
     BudgetSection,
     CallsSection,
     CorpusSection,
+    LatencySection,
     PromptSection,
     RegressionSection,
     SamplingSection,
@@ -83,6 +84,7 @@ class Study(Section):
     models: tuple[str, ...] = Field(min_length=1)
     scoring: ScoringSection = ScoringSection()
     analysis: AnalysisSection = AnalysisSection()
+    latency: LatencySection | None = None
     calls: CallsSection = CallsSection()
     budget: BudgetSection = BudgetSection()
     regression: RegressionSection = RegressionSection()
@@ -208,7 +210,8 @@ class Study(Section):
     def analysis_settings(self) -> AnalysisSettings:
         from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
-        return AnalysisSettings(**dict(self.analysis))
+        limit = self.latency.ttft_ms_p95 if self.latency else None
+        return AnalysisSettings(**dict(self.analysis), ttft_limit_ms=limit)
 
     def target_of_rounds(self) -> Target:
         """Pilot, half-width and size of a round; the defaults where the study names none.

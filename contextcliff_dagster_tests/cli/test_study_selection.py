@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.cli.options import StudyOptions
-from contextcliff_dagster.cli.study_selection import choose_study, keep_definition
+from contextcliff_dagster.cli.study_selection import as_asked, choose_study, keep_definition
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, load_studies
@@ -39,6 +39,15 @@ def test_a_seed_makes_a_study_of_its_own() -> None:
     study = chosen(seed=7)
     assert study.name == "reference-seed-7"
     assert study.manifest_spec_hash() != find_study("reference").manifest_spec_hash()
+
+
+def test_a_limit_on_the_first_token_changes_what_is_asked_and_not_what_is_kept() -> None:
+    options = StudyOptions("quick", ttft_limit=2_000.0)
+    study = choose_study(options)
+    asked = as_asked(study, options)
+    assert study.latency is None
+    assert asked.analysis_settings().ttft_limit_ms == 2_000
+    assert asked.manifest_spec_hash() == study.manifest_spec_hash()
 
 
 def test_data_makes_a_study_that_is_found_again_by_name(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ OWN: dict[str, tuple[Mapping[str, Any], set[str]]] = {
         {"metrics", "cliffs"},
     ),
     "analysis.resamples": ({"analysis": {"resamples": 200}}, {"metrics", "cliffs"}),
+    "latency": ({"latency": {"ttft_ms_p95": 2_000}}, {"metrics", "cliffs"}),
     "targeted": ({"targeted": {"pilot": 3}}, {"metrics", "cliffs"}),
     "regression": ({"regression": {"flip_rate": 0.1}}, {"metrics", "cliffs"}),
     "controls": (

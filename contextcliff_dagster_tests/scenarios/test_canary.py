@@ -60,8 +60,10 @@ def test_slow_calls_beyond_a_length_are_seen_in_their_bin_and_no_other(
     assert slow["median"] == pytest.approx(FACTOR - 1, abs=0.3)
     assert slow["ci_low"] > 0.5
     assert all(row["median"] < 0.3 for row in normal)
-    (said,) = [w for w in done.cliffs[0].warnings if "Time to first token" in w]
-    assert metrics["bins"][-1]["bin"] in said
-    assert "Time to first token is higher than expected" in done.report.md.read_text(
-        encoding="utf-8"
-    )
+    (warning,) = [w for w in done.cliffs[0].warnings if "time to first token is higher" in w]
+    last = metrics["bins"][-2]["max_tokens"]
+    assert metrics["slowdown"]["ttft"]["slowdown"]["last_normal_tokens"] == last
+    assert f"Beyond {last:,} tokens" in warning
+    report = done.report.md.read_text(encoding="utf-8")
+    assert "Slower than expected" in report
+    assert "limited by latency" in report or done.cliffs[0].safe_cap_tokens is None

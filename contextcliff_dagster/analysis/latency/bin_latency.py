@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from contextcliff_dagster.analysis.latency.latency_regression import LengthLaw, 
 from contextcliff_dagster.contracts.results.fields import Times
 from contextcliff_dagster.contracts.results.metrics import (
     Excess,
-    ExcessByKind,
     ExcludedCalls,
     Latency,
 )
@@ -30,8 +28,6 @@ in the engine for more than this share of its time."""
 OWN_LAG_MS = 25.0
 """Or where it may have waited longer for our own event loop: the same time for all, since a share
 of each call's own would keep the late calls on long documents and drop those on short ones."""
-WORTH_A_WARNING, WORTH_MS = 0.25, 50.0
-"""A delay that a user notices: at least this share, and as much time."""
 
 
 def summary(values: Floats) -> Times | None:
@@ -123,28 +119,3 @@ def spread_of(excess: Floats, late_ms: Floats) -> Excess | None:
         iqr=float(q75 - q25),
         median_ms=float(np.nanmedian(late_ms)),
     )
-
-
-def slow_bins_warning(bins: Sequence[tuple[str, ExcessByKind]]) -> list[str]:
-    """A sentence per kind of time that some bins exceed by a delay that a user notices.
-
-    ``bins``: key and excess of each.
-    """
-    sentences = []
-    for kind, words in KINDS.items():
-        excesses: list[tuple[str, Excess | None]] = [(bin, getattr(by, kind)) for bin, by in bins]
-        slow = [
-            f"{bin} {excess.median:+.0%} [{excess.ci_low:+.0%}, {excess.ci_high:+.0%}], "
-            f"n = {excess.n}"
-            for bin, excess in excesses
-            if excess is not None and _noticed(excess)
-        ]
-        if slow:
-            sentences.append(f"{words.capitalize()} is higher than expected: {', '.join(slow)}.")
-    return sentences
-
-
-def _noticed(excess: Excess) -> bool:
-    """Whether the delay is large, and beyond chance."""
-    certain = excess.ci_low is not None and excess.ci_low > 0
-    return certain and excess.median >= WORTH_A_WARNING and (excess.median_ms or 0.0) >= WORTH_MS

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.latency.bin_latency import KINDS, WORTH_A_WARNING, WORTH_MS
+from contextcliff_dagster.analysis.latency.bin_latency import KINDS
 from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
-from contextcliff_dagster.contracts.results.caps import JointCap
-from contextcliff_dagster.contracts.results.metrics import Slowdown, SlowdownByKind, SlowdownTest
+from contextcliff_dagster.contracts.results.caps import (
+    JointCap,
+    LatencyLimit,
+    Slowdown,
+    SlowdownByKind,
+    SlowdownTest,
+)
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.latency.bin_latency import Canary
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 ERROR_SHARE = 0.5
 """Share of the error rate at which times are tested: a slowdown of a half is found at far less
 (``benchmarks/latency_caps.py``), so the other half would buy nothing but false caps."""
+WORTH_A_WARNING, WORTH_MS = 0.25, 50.0
+"""A delay that a user notices: at least this share, and as much time."""
 KNOWN_WITHIN = 4.0
 """Factor of length within which a slowdown's place must be known to limit a cap."""
 
@@ -33,7 +38,7 @@ def slowdowns_of(
     """The test per kind of time, over the calls that its law rests on; ``None``: not testable."""
     calls = sample.calls
     lengths = calls["length_tokens"].to_numpy(np.float64)
-    documents = calls["document_id"].to_numpy() if sample.documents_known else None
+    documents = sample.document_of_calls()
     tests: dict[str, SlowdownTest | None] = {}
     for kind, canary in canaries.items():
         usable = np.isfinite(canary.excess)
@@ -41,7 +46,7 @@ def slowdowns_of(
             *by_document(
                 lengths[usable],
                 calls[f"{kind}_ms"].to_numpy(np.float64)[usable],
-                None if documents is None else documents[usable],
+                documents[usable],
             ),
             alpha=ERROR_SHARE * (1.0 - settings.confidence),
             permutations=settings.permutations,
@@ -50,19 +55,12 @@ def slowdowns_of(
     return SlowdownByKind(**tests)
 
 
-def by_document(
-    lengths: Floats, ms: Floats, documents: NDArray[Any] | None
-) -> tuple[Floats, Floats]:
+def by_document(lengths: Floats, ms: Floats, document: Ints) -> tuple[Floats, Floats]:
     """Length and geometric mean time of each document: calls on one document are late together.
 
-    ``documents``: a name per call; ``None`` or "" makes the call a document of its own.
+    ``document``: a number for each, the same for all calls on it (N).
     """
-    if documents is None:
-        return lengths, ms
-    names, unit = np.unique(documents.astype(str), return_inverse=True)
-    alone = names[unit] == "" if len(names) else np.zeros(0, bool)
-    unit = np.where(alone, len(names) + np.arange(len(unit)), unit)
-    _, first, unit = np.unique(unit, return_index=True, return_inverse=True)
+    _, first, unit = np.unique(document, return_index=True, return_inverse=True)
     mean = np.bincount(unit, weights=np.log(ms)) / np.maximum(np.bincount(unit), 1)
     return lengths[first], np.exp(mean)
 
@@ -95,16 +93,22 @@ def noticed(test: SlowdownTest) -> Slowdown | None:
     return slow if slow.latest_tokens <= KNOWN_WITHIN * slow.earliest_tokens else None
 
 
-def joint_cap(accuracy_cap: int | None, test: SlowdownTest | None) -> JointCap | None:
-    """The ``joint_cap`` of ``cliffs.json``; ``None`` where no time to first token can be tested.
+def joint_cap(
+    accuracy_cap: int | None, test: SlowdownTest | None, limit: LatencyLimit | None = None
+) -> JointCap | None:
+    """The ``joint_cap`` of ``cliffs.json``; ``None`` without a limit where no time can be tested.
 
-    The smaller of the certified cap of the scores and the longest length before the first likely
-    place of a slowdown that is `noticed`. Without a cap of the scores there is none: speed makes no
-    length safe.
+    The smaller of the certified cap of the scores and, with the user's ``limit``, the length up to
+    which it is kept; without one, the longest length before the first likely place of a slowdown
+    that is `noticed`. Without a cap of the scores there is none: speed makes no length safe.
     """
-    if test is None:
+    if limit is None and test is None:
         return None
-    slow = noticed(test)
-    if accuracy_cap is not None and slow is not None and slow.earliest_tokens < accuracy_cap:
+    if accuracy_cap is None:
+        return JointCap(None, "accuracy")
+    if limit is not None:
+        if limit.tokens is None or limit.tokens < accuracy_cap:
+            return JointCap(limit.tokens, "latency_limit")
+    elif test is not None and (slow := noticed(test)) and slow.earliest_tokens < accuracy_cap:
         return JointCap(slow.earliest_tokens, "latency")
     return JointCap(accuracy_cap, "accuracy")

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT
-from contextcliff_dagster.contracts.results.metrics import Slowdown, SlowdownTest
+from contextcliff_dagster.contracts.results.caps import Slowdown, SlowdownTest
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
@@ -216,7 +216,8 @@ def _locate(
     def before(place: int) -> int:
         return int(lengths[places[place] - 1])
 
-    normal_ms = float(_law(design, theta[best : best + 1])[0][places[best]])
+    # In ms where a cap would lie, which is where a user would notice.
+    normal_ms = float(_law(design, theta[best : best + 1])[0][places[likely[0]]])
     return Slowdown(
         p_value,
         before(best),

@@ -31,12 +31,13 @@ from contextcliff_dagster.analysis.confounds.measuring_time import (
     time_warnings,
 )
 from contextcliff_dagster.analysis.curves.falling_curve import curve_points, fitted_mean
-from contextcliff_dagster.analysis.latency.bin_latency import canaries_of, slow_bins_warning
+from contextcliff_dagster.analysis.latency.bin_latency import canaries_of
 from contextcliff_dagster.analysis.latency.joint_cap import (
     joint_cap,
     slowdown_sentences,
     slowdowns_of,
 )
+from contextcliff_dagster.analysis.latency.latency_limit import latency_limit
 from contextcliff_dagster.analysis.profile.bin_statistics import (
     bin_metrics,
     bin_statistics,
@@ -104,20 +105,21 @@ def profile_model(
     documents = sample.documents()
     canaries = canaries_of(sample)
     rows = bin_statistics(sample, settings, canaries)
-    excesses = [latency_excess(sample, canaries, i) for i in range(len(rows))]
     slowdowns = slowdowns_of(sample, canaries, settings)
-    by_bin = [(row.bin, excess) for row, excess in zip(rows, excesses, strict=True)]
     # A server that became slower over the run looks like one that is slow on long documents.
     rho = length_time_correlation(sample)
     in_order = rho is not None and abs(rho) >= IN_ORDER
-    slow_warnings = [*slowdown_sentences(slowdowns), *slow_bins_warning(by_bin)]
-    slow_warnings = [] if in_order else slow_warnings
+    slow_warnings = [] if in_order else slowdown_sentences(slowdowns)
     baseline = baseline_of(documents, settings)
     conclusion = conclude(documents, settings, baseline.mean)
     unanswered = missing_by_length(sample, settings)
     finding = conclusion.finding
     cap = limited_cap(cap_after_looks(finding, settings, context.looks), unanswered, settings)
     conclusion = replace(conclusion, cap=cap)
+    limit = latency_limit(sample, settings)
+    joint = joint_cap(cap.tokens, None if in_order else slowdowns.ttft, limit)
+    if joint is not None:
+        joint = replace(joint, prompt_tokens=cap_in_prompt_tokens(sample.calls, joint.tokens))
     scored = [r for r in rows if r.mean is not None]
     definitions, definition_warnings = effective_lengths(
         [r.median_tokens for r in scored if r.median_tokens is not None],
@@ -213,7 +215,9 @@ def profile_model(
         sensitivity=varied if settings.second_opinions else [],
         variance_signal=scatter,
         token_ratio=ratio,
-        joint_cap=joint_cap(cap.tokens, None if in_order else slowdowns.ttft),
+        slowdown=slowdowns,
+        latency_limit=limit,
+        joint_cap=joint,
         confounds=audit.confounds,
         mix=audit.mix,
         controls=audit.controls,
@@ -232,8 +236,8 @@ def profile_model(
         mix=audit.mix,
         slowdown=slowdowns,
         bins=[
-            bin_metrics(row, excess, i, sample)
-            for i, (row, excess) in enumerate(zip(rows, excesses, strict=True))
+            bin_metrics(row, latency_excess(sample, canaries, i), i, sample)
+            for i, row in enumerate(rows)
         ],
         warnings=[*sample.warnings, *context.warnings, *slow_warnings],
     )
@@ -254,7 +258,6 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         "seeds": {"analysis": settings.seed, **given.get("seeds", {})},
         "times": dict(given.get("times", {})),
     }
-    documents = int(sample.examples["document"].nunique())
     head = ResultHead(
         schema_version=SCHEMA_VERSION,
         created_at=created,
@@ -267,7 +270,7 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         window_tokens=context.window_tokens,
         length_unit="document",
         n=len(sample.examples),
-        n_documents=documents if sample.documents_known else None,
+        n_documents=int(sample.examples["document"].nunique()) if sample.documents_known else None,
         missing=sample.missing,
         missing_share=unanswered / planned if planned else 0.0,
         provenance=cast("Provenance", provenance),
@@ -287,12 +290,11 @@ def _variance_signal(
 ) -> VarianceSignal:
     examples = sample.examples
     lengths = examples["length_tokens"].to_numpy(np.int64)
-    curve = finding.curve
     return variance_signal(
         examples["document"].to_numpy(np.int64),
         lengths,
         examples["score"].to_numpy(np.float64),
-        None if curve is None else fitted_mean(curve, lengths, finding.dip_window),
+        None if finding.curve is None else fitted_mean(finding.curve, lengths, finding.dip_window),
         permutations=settings.permutations,
         seed=settings.seed,
     )

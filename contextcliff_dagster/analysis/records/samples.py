@@ -75,6 +75,13 @@ class Sample:
         tags = self.calls.loc[~self.calls["answered"], "failure"]
         return Missing(**{tag.value: int((tags == tag.value).sum()) for tag in UNSCORED_TAGS})
 
+    def document_of_calls(self) -> Ints:
+        """A number for each call's document (calls); calls without one each have their own."""
+        names = self.calls["document_id"].cat
+        code = names.codes.to_numpy(np.int64)
+        nameless = np.asarray(names.categories == "")[code]
+        return np.where(nameless, len(names.categories) + np.arange(len(code)), code)
+
     def documents(self) -> Documents:
         """Examples summed to their documents."""
         scores = self.examples["score"].to_numpy(np.float64)

@@ -23,6 +23,7 @@ class AnalysisSettings:
             what error rates are stated for.
         assumption: what the cap assumes of a model that fails at a length: ``falling``, that it
             does not recover at a longer one; ``any``, nothing.
+        ttft_limit_ms: the user's limit on the 95th percentile of the time to the first token.
         second_opinions: whether `profile_model` also gives the sensitivity of the cap and what more
             data would buy; they take most of its time and decide nothing.
         detectors: whether it also gives where other detectors see a drop.
@@ -39,6 +40,7 @@ class AnalysisSettings:
     permutations: int = 999
     baseline_share: float = 0.15
     assumption: Literal["falling", "any"] = "falling"
+    ttft_limit_ms: float | None = None
     second_opinions: bool = True
     detectors: bool = False
 

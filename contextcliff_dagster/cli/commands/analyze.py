@@ -10,7 +10,13 @@ import click
 
 from contextcliff_dagster.cli.errors import USER_ERROR, say, sentence
 from contextcliff_dagster.cli.log_options import log_options
-from contextcliff_dagster.cli.options import Finite, as_share, debug_option, together
+from contextcliff_dagster.cli.options import (
+    Finite,
+    as_share,
+    debug_option,
+    together,
+    ttft_limit_option,
+)
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import ContextCliffError
 
@@ -61,6 +67,7 @@ _how = together(
     click.option(
         "--window", type=click.IntRange(min=1), metavar="TOKENS", help="The model's own window."
     ),
+    ttft_limit_option,
     click.option(
         "--quick",
         is_flag=True,
@@ -106,6 +113,7 @@ def analyze(
     assumption: Literal["falling", "any"],
     confidence: float,
     window: int | None,
+    ttft_limit: float | None,
     quick: bool,
     detectors: bool,
     target: str | None,
@@ -121,6 +129,8 @@ def analyze(
         raise click.UsageError("--model takes one model and --by each: choose one of the two")
     if pool and aggregated:
         raise click.UsageError("--pool takes single answers, not tables of means")
+    if ttft_limit is not None and aggregated:
+        raise click.UsageError("--ttft-limit takes single answers, not tables of means")
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, ResultFiles, analyze_files
 
@@ -128,6 +138,7 @@ def analyze(
         tolerance=tolerance,
         assumption=assumption,
         confidence=confidence,
+        ttft_limit_ms=ttft_limit,
         second_opinions=not quick,
         detectors=detectors,
     )

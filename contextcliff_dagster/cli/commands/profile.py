@@ -23,6 +23,7 @@ from contextcliff_dagster.cli.options import (
     study_options,
     synthetic_option,
     targeted_options,
+    ttft_limit_option,
     verbose_option,
 )
 from contextcliff_dagster.cli.print_sample import estimate_sentence, print_prepared
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 )
 @targeted_options
 @controls_option
+@ttft_limit_option
 @compression_options
 @common_options
 def profile(
@@ -80,10 +82,10 @@ def profile(
             "--sentinel measures at the cap alone, so --pilot, --until and --round do not apply; "
             "leave them out."
         )
-    if sentinel and (dry_run or campaign is not None):
+    if sentinel and (dry_run or campaign is not None or options.ttft_limit is not None):
         raise StudyError(
-            "--sentinel measures at once and in a campaign of its own, so --dry-run and --campaign "
-            "do not apply; leave them out."
+            "--sentinel measures scores at the cap, at once and in a campaign of its own, so "
+            "--dry-run, --campaign and --ttft-limit do not apply; leave them out."
         )
     if sentinel:
         from contextcliff_dagster.cli.commands.sentinel import watch_cap

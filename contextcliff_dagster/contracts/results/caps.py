@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from contextcliff_dagster.contracts.results.fields import Count, Dollars, Relative, Share, Tokens
+from contextcliff_dagster.contracts.results.fields import (
+    Count,
+    Delay,
+    Dollars,
+    Milliseconds,
+    Probability,
+    Relative,
+    Share,
+    Tokens,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +99,58 @@ class MissingByLength:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowdown:
+    """Calls on documents longer than ``last_normal_tokens`` take longer than the law says."""
+
+    p_value: Annotated[Probability, "of a slowdown as clear anywhere, without any"]
+    last_normal_tokens: Annotated[Tokens, "longest scored length before the most likely change"]
+    earliest_tokens: Annotated[Tokens, "the same for the first likely change"]
+    latest_tokens: Annotated[Tokens, "the same for the last likely change"]
+    excess: Annotated[Relative, "share by which calls beyond take longer"]
+    excess_low: Annotated[Relative, "lower limit at 95%, at the most likely place"]
+    excess_high: Annotated[Relative, "upper limit"]
+    calls: Annotated[Count, "usable calls beyond; documents, where several calls share one"]
+    excess_ms: Annotated[Delay | None, "at earliest_tokens; null in older files"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlowdownTest:
+    """The test for a slowdown."""
+
+    p_value: Annotated[Probability, "of the test"]
+    slowdown: Annotated[Slowdown | None, "null: none found"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlowdownByKind:
+    """The test by kind of time; null: not testable."""
+
+    ttft: Annotated[SlowdownTest | None, "time to the first token"]
+    duration: Annotated[SlowdownTest | None, "time to the last token"]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyLimit:
+    """How far the 95th percentile of the time to the first token keeps to the user's limit."""
+
+    ttft_ms_p95: Annotated[Milliseconds, "the limit"]
+    tokens: Annotated[Tokens | None, "longest length up to which it is kept; null: none is known"]
+    passed_by_tokens: Annotated[
+        Tokens | None, "shortest length from which on it is exceeded; null: none is known"
+    ]
+    longest_tokens: Annotated[Tokens | None, "longest document with a time"]
+    n_documents: Annotated[Count, "documents with a time"]
+
+
+@dataclass(frozen=True, slots=True)
 class JointCap:
     """The cap that both scores and times respect."""
 
     tokens: Annotated[Tokens | None, "cap"]
-    limited_by: Annotated[Literal["accuracy", "latency"], "which is the smaller"]
+    limited_by: Annotated[
+        Literal["accuracy", "latency", "latency_limit"],
+        "which is the smaller: the scores' cap, a slowdown, or the user's limit",
+    ]
+    prompt_tokens: Annotated[
+        Tokens | None, "cap in the model's own prompt tokens; absent in older files"
+    ] = None

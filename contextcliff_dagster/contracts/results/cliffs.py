@@ -10,9 +10,11 @@ from contextcliff_dagster.contracts.results.caps import (
     CapAtTolerance,
     Certify,
     JointCap,
+    LatencyLimit,
     Look,
     MissingByLength,
     Recovery,
+    SlowdownByKind,
 )
 from contextcliff_dagster.contracts.results.fields import (
     BinResult,
@@ -253,6 +255,8 @@ class Cliffs(ResultHead):
     token_ratio: Annotated[
         TokenRatio | None, "server / study tokens by bin; null: unknown, absent in older files"
     ] = None
+    slowdown: Annotated[SlowdownByKind | None, "tests for a slowdown; absent in older files"] = None
+    latency_limit: Annotated[LatencyLimit | None, "null: none set; absent in older files"] = None
     joint_cap: Annotated[JointCap | None, "null where times cannot be tested"]
     confounds: Annotated[Confounds, "whether it is length at all"]
     mix: OptionalMix = ()

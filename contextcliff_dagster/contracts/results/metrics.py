@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from contextcliff_dagster.contracts.results.caps import SlowdownByKind
 from contextcliff_dagster.contracts.results.cliffs import OptionalVarianceSignal
 from contextcliff_dagster.contracts.results.fields import (
     BinResult,
@@ -13,7 +14,6 @@ from contextcliff_dagster.contracts.results.fields import (
     Delay,
     Dollars,
     Milliseconds,
-    Probability,
     Relative,
     ResultHead,
     Score,
@@ -87,37 +87,6 @@ class LatencyByKind:
 
     ttft: Annotated[Latency | None, "time to the first token"]
     duration: Annotated[Latency | None, "time to the last token"]
-
-
-@dataclass(frozen=True, slots=True)
-class Slowdown:
-    """Calls on documents longer than ``last_normal_tokens`` take longer than the law says."""
-
-    p_value: Annotated[Probability, "of a slowdown as clear anywhere, without any"]
-    last_normal_tokens: Annotated[Tokens, "longest scored length before the most likely change"]
-    earliest_tokens: Annotated[Tokens, "the same for the first likely change"]
-    latest_tokens: Annotated[Tokens, "the same for the last likely change"]
-    excess: Annotated[Relative, "share by which calls beyond take longer"]
-    excess_low: Annotated[Relative, "lower limit at 95%, at the most likely place"]
-    excess_high: Annotated[Relative, "upper limit"]
-    calls: Annotated[Count, "usable calls beyond; documents, where several calls share one"]
-    excess_ms: Annotated[Delay | None, "at the change; null in older files"] = None
-
-
-@dataclass(frozen=True, slots=True)
-class SlowdownTest:
-    """The test for a slowdown."""
-
-    p_value: Annotated[Probability, "of the test"]
-    slowdown: Annotated[Slowdown | None, "null: none found"]
-
-
-@dataclass(frozen=True, slots=True)
-class SlowdownByKind:
-    """The test by kind of time; null: not testable."""
-
-    ttft: Annotated[SlowdownTest | None, "time to the first token"]
-    duration: Annotated[SlowdownTest | None, "time to the last token"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

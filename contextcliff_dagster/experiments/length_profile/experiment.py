@@ -109,7 +109,7 @@ class LengthProfile(Experiment):
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
         if step == "result":
-            names = {"analysis", "targeted", "regression"}
+            names = {"analysis", "latency", "targeted", "regression"}
             return study.model_dump(mode="json", include=names)
         return super().depends_on(study, step)
 

@@ -18,7 +18,6 @@ from contextcliff_dagster.reporting.length_profile.questions import question_sec
 from contextcliff_dagster.reporting.length_profile.robustness import (
     confounds_sentence,
     detector_sections,
-    joint_cap_sentence,
     more_data_sections,
     sensitivity_sections,
 )
@@ -27,6 +26,7 @@ from contextcliff_dagster.reporting.length_profile.tables import (
     cap_sections,
     failure_sections,
     models_section,
+    slowdown_sections,
     zone_sections,
 )
 from contextcliff_dagster.reporting.sections import (
@@ -41,6 +41,10 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Strong,
     Text,
+)
+from contextcliff_dagster.reporting.wording.latency import (
+    joint_cap_sentence,
+    latency_limit_sentence,
 )
 from contextcliff_dagster.reporting.wording.number_format import level, percent, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
@@ -84,6 +88,7 @@ PARTS = (
     Part(zone_sections),
     Part(bin_sections),
     Part(failure_sections),
+    Part(slowdown_sections),
     Part(cap_sections),
     Part(
         question_sections,
@@ -211,7 +216,11 @@ def _answer_sections(name: str, result: Cliffs) -> list[Section]:
         certify_sentence(result),
     ]
     blocks: list[Block] = [Lines([text for text in answer if text])]
-    further = (confounds_sentence(result), joint_cap_sentence(result))
+    further = (
+        confounds_sentence(result),
+        latency_limit_sentence(result),
+        joint_cap_sentence(result),
+    )
     blocks += [Paragraph(text) for text in further if text]
     warnings = [sentence(warning) for warning in result.warnings if warning]
     return [
@@ -252,6 +261,9 @@ def _gaps(result: Cliffs) -> list[str]:
         gaps.append("no baseline")
     if all(b.ttft_ms is None for b in result.bins):
         gaps.append("no time to first token")
+    elif result.joint_cap is None:
+        why = "too few times to first token, or answers in order of length"
+        gaps.append(f"no joint cap of score and latency: {why}")
     if result.length_time_correlation is None:
         gaps.append(
             "whether the answers came in order of length, so that a change over time would look "
@@ -259,10 +271,7 @@ def _gaps(result: Cliffs) -> list[str]:
         )
     if result.confounds.identified == "not_assessed":
         gaps.append("confounding of length with difficulty was not assessed")
-    gaps += refused_tests(result)
-    if result.joint_cap is None:
-        gaps.append("no joint cap of score and latency: too few times to first token")
-    return gaps
+    return [*gaps, *refused_tests(result)]
 
 
 def _provenance(results: Results, names: Sequence[str]) -> Section:

@@ -92,19 +92,6 @@ def more_data_sections(result: Cliffs) -> list[Section]:
     return [Section("Expected gain from more data", [table, Paragraph(note)], 3)]
 
 
-def joint_cap_sentence(result: Cliffs) -> str | None:
-    """The cap that scores and times respect, as a sentence; None where no time was tested."""
-    joint = result.joint_cap
-    if joint is None:
-        return None
-    if joint.tokens is None:
-        return "Joint cap of score and latency: none, because the score supports none."
-    limit = "accuracy: up to there, no unexpected rise in time to first token was found."
-    if joint.limited_by == "latency":
-        limit = "latency: beyond that, time to first token is higher than expected."
-    return f"Joint cap of score and latency: {tokens(joint.tokens)} tokens, limited by {limit}"
-
-
 def scatter_sentence(result: Cliffs) -> str | None:
     """Whether scores scatter beyond what their mean explains; None where it was not tested."""
     signal = result.variance_signal

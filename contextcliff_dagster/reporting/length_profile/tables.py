@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.analysis.latency.bin_latency import KINDS
+from contextcliff_dagster.analysis.latency.joint_cap import KNOWN_WITHIN, WORTH_A_WARNING, WORTH_MS
 from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
@@ -213,6 +215,28 @@ def failure_sections(result: Cliffs) -> list[Section]:
     sums = [sum(failures.get(tag, 0) for _, failures in known) for tag in tags]
     rows.append(["all", tokens(sum(b.n for b, _ in known)), *map(tokens, sums)])
     return [Section(title, [DataTable(head, rows, right=range(1, len(head)))], 3)]
+
+
+def slowdown_sections(result: Cliffs) -> list[Section]:
+    """Slowdowns beyond a length, noticeable or not; nothing where none was found."""
+    rows: list[list[Cell]] = []
+    for kind, words in KINDS.items():
+        test = getattr(result.slowdown, kind) if result.slowdown else None
+        if test is None or (slow := test.slowdown) is None:
+            continue
+        at = located(slow.last_normal_tokens, slow.earliest_tokens, slow.latest_tokens)
+        share = f"{slow.excess:+.0%} [{slow.excess_low:+.0%}, {slow.excess_high:+.0%}]"
+        late = "unknown" if slow.excess_ms is None else f"{slow.excess_ms:+,.0f} ms"
+        rows.append([words, Bracketed(at), Bracketed(share), late, tokens(slow.calls)])
+    if not rows:
+        return []
+    note = (
+        f"Only an excess of at least {WORTH_A_WARNING:.0%} and {WORTH_MS:.0f} ms, at a length known"
+        f" within a factor of {KNOWN_WITHIN:g}, is a warning and limits the joint cap."
+    )
+    head = ["time", "higher beyond, tokens", "excess", "in ms", "documents beyond"]
+    table = DataTable(head, rows, right=(3, 4))
+    return [Section("Slower than expected", [table, Paragraph(note)], 3)]
 
 
 def cap_sections(result: Cliffs) -> list[Section]:

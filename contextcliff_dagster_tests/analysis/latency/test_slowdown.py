@@ -11,12 +11,16 @@ from contextcliff_dagster.analysis.latency.joint_cap import (
     joint_cap,
     slowdown_sentences,
 )
-from contextcliff_dagster.analysis.latency.slowdown import Slowdown, SlowdownTest, find_slowdown
+from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
 from contextcliff_dagster.analysis.profile.model_profile import ModelProfile, profile_model
-from contextcliff_dagster.contracts.results.caps import JointCap
-from contextcliff_dagster.contracts.results.metrics import SlowdownByKind
-from contextcliff_dagster.reporting.length_profile.robustness import joint_cap_sentence
+from contextcliff_dagster.contracts.results.caps import (
+    JointCap,
+    Slowdown,
+    SlowdownByKind,
+    SlowdownTest,
+)
 from contextcliff_dagster.reporting.terminal import risk_report
+from contextcliff_dagster.reporting.wording.latency import joint_cap_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Floats,
     bins_of,
@@ -101,7 +105,7 @@ def test_calls_on_one_document_are_one_unit() -> None:
     lengths, ms = by_document(
         np.array([10.0, 20.0, 10.0, 30.0, 30.0]),
         np.array([1.0, 5.0, 4.0, 7.0, 9.0]),
-        np.array(["a", "b", "a", "", ""]),
+        np.array([0, 1, 0, 2, 3]),
     )
     assert sorted(zip(lengths, ms, strict=True)) == [
         (10.0, pytest.approx(2.0)), (20.0, pytest.approx(5.0)),
@@ -150,7 +154,7 @@ def test_a_slow_server_limits_the_joint_cap_of_a_profile() -> None:
     plain, limited = profile_of(normal), profile_of(slow)
     cap = plain.cliffs.safe_cap_tokens
     assert cap is not None
-    assert plain.cliffs.joint_cap == JointCap(cap, "accuracy")
+    assert plain.cliffs.joint_cap == JointCap(cap, "accuracy", plain.cliffs.cap_prompt_tokens)
     slowdown = limited.metrics.slowdown.ttft.slowdown
     assert slowdown.last_normal_tokens == pytest.approx(1_000, rel=0.1)
     joint = limited.cliffs.joint_cap

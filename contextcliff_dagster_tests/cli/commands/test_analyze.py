@@ -72,6 +72,36 @@ def test_every_format_says_the_same(format: str, tmp_path: Path) -> None:
     assert one["task"] == "lookup"
 
 
+@pytest.mark.parametrize("limit", ["2s", "2000ms", "2.0 s"])
+def test_a_limit_on_the_first_token_is_judged(limit: str, tmp_path: Path) -> None:
+    records = answers()
+    timed = records.assign(ttft_ms=100 + records["length_tokens"])
+    path = write(tmp_path / "timed.csv", timed)
+    ended = call(*QUICK, str(path), "--json", "-", "--ttft-limit", limit)
+    found = json.loads(ended.out)["latency_limit"]
+    assert found["ttft_ms_p95"] == 2_000
+    assert 1_000 < found["tokens"] <= 1_900
+
+
+@pytest.mark.parametrize("limit", ["2", "0s", "-1s", "nan", "two seconds", "1e9999s", ""])
+def test_what_is_no_time_is_no_limit(limit: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.csv", answers())
+    ended = call(*QUICK, str(path), "--ttft-limit", limit)
+    assert ended.code == 2
+    assert "is not a time; write 2s or 2000ms." in ended.err
+
+
+def test_a_limit_on_times_that_are_not_there_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.csv", answers())
+    ended = call(*QUICK, str(path), "--ttft-limit", "2s")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
+    assert "has no times to the first token of mine (column ttft_ms)" in ended.err
+    table = call("analyze", str(path), "--aggregated", "--ttft-limit", "2s")
+    assert table.code == 2
+    assert "--ttft-limit takes single answers" in table.err
+
+
 def test_nothing_but_a_length_and_a_score_is_needed(tmp_path: Path) -> None:
     path = write(tmp_path / "bare.parquet", answers()[["score", "length_tokens"]])
     ended = call("analyze", str(path), "--json", "-")

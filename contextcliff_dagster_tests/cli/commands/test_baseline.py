@@ -97,6 +97,7 @@ def test_a_sentinel_needs_a_baseline_and_no_campaign(folder: Path) -> None:
     assert_one_sentence(call("baseline", "set", "watched"), "no length profile")
     assert_one_sentence(call("baseline", "check", "watched"), "no pinned baseline")
     assert_one_sentence(call("profile", "watched", "--sentinel"), "baseline set watched")
+    assert call("profile", "watched", "--sentinel", "--ttft-limit", "2s").code == 2
     odd = call("profile", "watched", "--sentinel", "--campaign", "x")
     assert_one_sentence(odd, "--campaign")
     assert_one_sentence(call("campaign", "new", "watched", "--name", "sentinel-x"), "sentinel-x")
