@@ -1,11 +1,15 @@
 """How often the check `no_shrink` fails for nothing in a year, and how surely for a real shrink.
 
-    python benchmarks/regression.py [--years 400] [--shrinks 300] [--sentinels 300] [--json FILE]
+    python benchmarks/regression.py [--years 400] [--shrinks 300] [--sentinels 300] [--known 5]
+        [--kinds flips,noise,weeks,bursts] [--questions 1] [--json FILE]
 
 A year: one pinned baseline, 52 runs, two models of 10 bins x 20 examples. "flips": every call's
 answer differs from the baseline's with 5% probability. "noise": baseline and runs are both flips of
-the same hidden answers. "redrawn": every run draws its answers anew (temperature above 0), far
-noisier than allowed for. The year fails when one run fails for one model.
+the same hidden answers. "weeks": as noise, the flip rate Beta distributed over runs, mean and SD
+5%. "bursts": as noise, 1.5% and spells of 25 neighbouring calls in which half of the answers flip,
+.56 spells a run (5% in all), calls in the seeded blocks of studies. "redrawn": every run draws its
+answers anew (temperature above 0), far noisier than allowed for. The year fails when one run fails
+for one model; runs before it count as unchanged, and ``--known`` more before the year.
 
 A shrink: the curve of one of the two models moves to half the length (its cap halves) while its
 hidden luck per example and the flips stay; and reference-short answers under reference-long's name
@@ -71,40 +75,71 @@ def pairs_of(lengths: np.ndarray, a: np.ndarray, b: np.ndarray, questions: int) 
     return Pairs(True, *sides, [], a.astype(float), b.astype(float), document, 0, 0)
 
 
-def flipped(rng: np.random.Generator, answers: np.ndarray) -> np.ndarray:
-    return np.where(rng.random(len(answers)) < FLIPS, 1 - answers, answers)
+def call_order(rng: np.random.Generator, size: int, questions: int) -> np.ndarray:
+    """Place of each example among the calls: blocks of one document of every bin."""
+    per_bin = -(-size // (BINS * questions))
+    block = np.concatenate([rng.permutation(per_bin) for _ in range(BINS)])
+    documents = np.lexsort((rng.random(len(block)), block))
+    place = np.empty(len(documents), np.int64)
+    place[documents] = np.arange(len(documents))
+    examples = np.arange(size)
+    return np.argsort(np.argsort(place[examples // questions] * questions + examples % questions))
 
 
-def fails(lengths: np.ndarray, a: np.ndarray, b: np.ndarray, questions: int, seed: int) -> bool:
-    pairs = pairs_of(lengths, a, b, questions)
+def flipped(
+    rng: np.random.Generator, answers: np.ndarray, kind: str = "flips", questions: int = 1
+) -> np.ndarray:
+    rate: float | np.ndarray = FLIPS
+    if kind == "weeks":
+        rate = rng.beta(0.9, 17.1)
+    elif kind == "bursts":
+        at = call_order(rng, len(answers), questions)
+        rate = np.full(len(answers), 0.015)
+        for _ in range(rng.poisson(0.56 * len(answers) / 200)):
+            first = rng.integers(-24, len(answers))
+            rate[(at >= first) & (at < first + 25)] = 0.5
+    return np.where(rng.random(len(answers)) < rate, 1 - answers, answers)
+
+
+def shrink_of(pairs: Pairs, known: list[Pairs], seed: int) -> bool:
     alpha = SETTINGS.alpha(MODELS)
-    return find_shrink(pairs, alpha, flip_rate=SETTINGS.flip_rate, seed=seed).shrunk
+    return find_shrink(
+        pairs, alpha, unchanged=known, flip_rate=SETTINGS.flip_rate, seed=seed
+    ).shrunk
 
 
-def year_fails(curve: Curve, kind: str, questions: int, seed: int) -> bool:
+def failing_run(curve: Curve, kind: str, questions: int, known: int, seed: int) -> int | None:
+    """The first run, from 1 on, of an unchanged year that fails for one of the models."""
     rng = np.random.default_rng(seed)
+    failing = []
     for _ in range(MODELS):
         lengths = lengths_of(rng)
         mean = curve(lengths.astype(float))
         hidden = (rng.random(len(lengths)) < mean).astype(float)
-        pinned = flipped(rng, hidden) if kind == "noise" else hidden
-        for run in range(RUNS):
+        pinned = hidden if kind == "flips" else flipped(rng, hidden, kind, questions)
+        runs: list[Pairs] = []
+        for run in range(-known, RUNS):
             if kind == "redrawn":
                 now = (rng.random(len(lengths)) < mean).astype(float)
             else:
-                now = flipped(rng, hidden)
-            if fails(lengths, pinned, now, questions, seed * RUNS + run):
-                return True
-    return False
+                now = flipped(rng, hidden, kind, questions)
+            pairs = pairs_of(lengths, pinned, now, questions)
+            if run >= 0 and shrink_of(pairs, runs, seed * RUNS + run):
+                failing.append(run + 1)
+                break
+            runs.append(pairs)
+    return min(failing, default=None)
 
 
-def shrink_found(before: Curve, after: Curve, questions: int, seed: int) -> bool:
+def shrink_found(before: Curve, after: Curve, questions: int, known: int, seed: int) -> bool:
     rng = np.random.default_rng(seed)
     lengths = lengths_of(rng)
     luck = rng.random(len(lengths))
-    pinned = flipped(rng, (luck < before(lengths.astype(float))).astype(float))
+    hidden = (luck < before(lengths.astype(float))).astype(float)
+    pinned = flipped(rng, hidden)
     now = flipped(rng, (luck < after(lengths.astype(float))).astype(float))
-    return fails(lengths, pinned, now, questions, seed)
+    runs = [pairs_of(lengths, pinned, flipped(rng, hidden), questions) for _ in range(known)]
+    return shrink_of(pairs_of(lengths, pinned, now, questions), runs, seed)
 
 
 def sentinel_sample(rng: np.random.Generator, curve: Curve) -> np.ndarray:
@@ -116,31 +151,36 @@ def sentinel_sample(rng: np.random.Generator, curve: Curve) -> np.ndarray:
     return np.sort(rng.choice(parts[place], 20, replace=False))
 
 
-def sentinel_fails(lengths: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
+def sentinel_fails(pairs: Pairs, known: list[Pairs]) -> bool:
     alpha = RegressionSettings(runs_per_year=365).alpha(MODELS)
-    return find_sentinel_shrink(pairs_of(lengths, a, b, 1), alpha).shrunk
+    return find_sentinel_shrink(pairs, alpha).shrunk
 
 
-def sentinel_year_fails(curve: Curve, kind: str, seed: int) -> bool:
+def sentinel_year_fails(curve: Curve, kind: str, known: int, seed: int) -> bool:
     rng = np.random.default_rng(seed)
     for _ in range(MODELS):
         lengths = sentinel_sample(rng, curve)
         hidden = (rng.random(len(lengths)) < curve(lengths.astype(float))).astype(float)
-        pinned = flipped(rng, hidden) if kind == "noise" else hidden
-        if any(sentinel_fails(lengths, pinned, flipped(rng, hidden)) for _ in range(365)):
-            return True
+        pinned = hidden if kind == "flips" else flipped(rng, hidden, kind)
+        runs: list[Pairs] = []
+        for day in range(-known, 365):
+            pairs = pairs_of(lengths, pinned, flipped(rng, hidden, kind), 1)
+            if day >= 0 and sentinel_fails(pairs, runs):
+                return True
+            runs.append(pairs)
     return False
 
 
-def sentinel_finds(before: Curve, after: Curve, seed: int) -> bool:
+def sentinel_finds(before: Curve, after: Curve, known: int, seed: int) -> bool:
     rng = np.random.default_rng(seed)
     lengths = sentinel_sample(rng, before)
     luck = rng.random(len(lengths))
-    pinned, now = (
-        flipped(rng, (luck < curve(lengths.astype(float))).astype(float))
-        for curve in (before, after)
+    hidden, other = (
+        (luck < curve(lengths.astype(float))).astype(float) for curve in (before, after)
     )
-    return sentinel_fails(lengths, pinned, now)
+    pinned, now = flipped(rng, hidden), flipped(rng, other)
+    runs = [pairs_of(lengths, pinned, flipped(rng, hidden), 1) for _ in range(known)]
+    return sentinel_fails(pairs_of(lengths, pinned, now, 1), runs)
 
 
 def halved(curve: Curve) -> Curve:
@@ -181,51 +221,61 @@ def main() -> None:
     parser.add_argument("--years", type=int, default=400)
     parser.add_argument("--shrinks", type=int, default=300)
     parser.add_argument("--sentinels", type=int, default=300)
+    parser.add_argument("--known", type=int, default=5)
+    parser.add_argument("--kinds", default="flips,noise,weeks,bursts,redrawn")
+    parser.add_argument("--questions", type=int, default=1)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    known, questions, kinds = given.known, given.questions, given.kinds.split(",")
     rows: list[dict[str, Any]] = []
-    if given.shrinks:
-        cases = {
-            f"halved, {name}": (curve, halved(curve))
-            for name, curve in CURVES.items()
-            if "flat" not in name
-        }
-        cases["reference-short for -long"] = (ramp(1_600), ramp(400))
-        for name, (before, after) in cases.items():
-            for questions in (1, 4):
-                start = time.time()
-                found = [shrink_found(before, after, questions, i) for i in range(given.shrinks)]
-                label = f"{name}, {questions}/doc"
-                report(
-                    rows, "found at first run", label, sum(found), len(found), time.time() - start
-                )
-    for name, curve in CURVES.items():
-        if not given.sentinels or "flat" in name:
-            continue
+
+    def count(what: str, name: str, one: Callable[[int], Any], of: int) -> list[Any]:
         start = time.time()
-        found = [sentinel_finds(curve, halved(curve), i) for i in range(given.sentinels)]
-        report(
-            rows,
+        results = [one(seed) for seed in range(of)]
+        label = f"{name}, {known} known, {questions}/doc"
+        report(rows, what, label, sum(map(bool, results)), of, time.time() - start)
+        return results
+
+    cases = {f"halved, {n}": (c, halved(c)) for n, c in CURVES.items() if "flat" not in n}
+    cases["reference-short for -long"] = (ramp(1_600), ramp(400))
+    for share in (0.1, 0.2, 0.3, 0.45):
+        cases[f"flat at .95, {share:.0%} lost"] = (step(1, 0.95, 0), step(1, 0.95, share))
+    for name, (a, b) in cases.items() if given.shrinks else ():
+        count(
+            "found at first run",
+            name,
+            lambda seed, a=a, b=b: shrink_found(a, b, questions, known, seed),
+            given.shrinks,
+        )
+    for name, c in CURVES.items() if given.sentinels else ():
+        if "flat" in name:
+            continue
+        count(
             "found by a sentinel",
             f"halved, {name}",
-            sum(found),
-            len(found),
-            time.time() - start,
+            lambda seed, c=c: sentinel_finds(c, halved(c), known, seed),
+            given.sentinels,
         )
-        for kind in ("flips", "noise"):
-            start = time.time()
-            years = [sentinel_year_fails(curve, kind, i) for i in range(given.sentinels // 3)]
-            report(
-                rows, f"sentinel year, {kind}", name, sum(years), len(years), time.time() - start
+        for kind in kinds:
+            count(
+                f"sentinel year, {kind}",
+                name,
+                lambda seed, c=c, kind=kind: sentinel_year_fails(c, kind, known, seed),
+                given.sentinels // 3,
             )
-    if given.years:
-        for kind in ("flips", "noise", "redrawn"):
-            for name, curve in CURVES.items():
-                start = time.time()
-                failed = [year_fails(curve, kind, 1, i) for i in range(given.years)]
-                report(
-                    rows, f"false year, {kind}", name, sum(failed), len(failed), time.time() - start
-                )
+    for kind in kinds if given.years else ():
+        first: list[int] = []
+        for name, c in CURVES.items():
+            runs = count(
+                f"false year, {kind}",
+                name,
+                lambda seed, c=c, kind=kind: failing_run(c, kind, questions, known, seed),
+                given.years,
+            )
+            first += [run for run in runs if run]
+        every = given.years * len(CURVES)
+        report(rows, f"false year, {kind}", "all curves", len(first), every, 0.0)
+        report(rows, f"first 5 runs, {kind}", "all curves", sum(r <= 5 for r in first), every, 0.0)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=2) + "\n")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -173,6 +173,51 @@ def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: St
     store.baseline_file(study.name).write_text("{")
     with pytest.raises(Exception, match="pin the baseline again"):
         read_baseline(study, store)
+
+
+def copy_campaign(
+    study: Study, store: Store, old: str, new: str, minutes: int, wrong: bool
+) -> None:
+    """The records of ``old`` as those of a later campaign, all of them ``wrong`` or as they are."""
+    for path in sorted(store.campaign_dir("eval_records", study.name, old).rglob("*.parquet")):
+        rows = [
+            {
+                **row,
+                "finished_at": row["finished_at"] + timedelta(minutes=minutes),
+                "score": 0.0 if wrong else row["score"],
+            }
+            for row in read_table(path, EVAL_RECORDS).to_pylist()
+        ]
+        target = Path(str(path).replace(f"campaign={old}", f"campaign={new}"))
+        write_table(target, rows, EVAL_RECORDS)
+
+
+@pytest.mark.usefixtures("prepared")
+def test_runs_that_have_not_shrunk_show_how_flips_vary(
+    run: Run, study: Study, store: Store
+) -> None:
+    run("predictions", "eval_records", "metrics", "cliffs", "report")
+    with open_ledger(store) as ledger:
+        pinned = current_campaign(ledger, study.name)
+    pin_baseline(study, store, pinned)
+    for number in range(1, 8):  # out of order by name: time decides
+        copy_campaign(study, store, pinned, f"run-{9 - number}", number, wrong=number == 3)
+    copy_campaign(study, store, pinned, "sentinel-1", 2, wrong=False)
+    manifest = load_frozen(study, store)
+
+    def judged(name: str) -> Regression:
+        return judge_regression(study, store, manifest, name)
+
+    first, third, last = judged("run-8"), judged("run-6"), judged("run-2")
+    assert {model: one.runs for model, one in first.shrinks.items()} == {
+        "reference-short": 0,
+        "reference-long": 0,
+    }
+    assert "5 earlier runs" in first.sentence
+    assert "all lengths alike is reported from" in first.sentence
+    assert "reference-short" in third.shrunk
+    assert last.shrinks["reference-short"].runs == 5  # the one that failed is none
+    assert "earlier runs" not in last.sentence
 
 
 def shrunk() -> Regression:

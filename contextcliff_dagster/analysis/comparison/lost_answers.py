@@ -7,6 +7,8 @@ answers again. A window counts only where
 - losses outnumber gains (sign test at 10%) and fall on three documents or more,
 - and gains, in the window and as much again on either side, and in the whole sample, are no more
   than flips explain (at 2%): a model that answers anew each time gains as it loses.
+
+Where runs differ in their flips (`flip_rates`), the larger tail probability counts.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.comparison.flip_rates import FlipRates
     from contextcliff_dagster.analysis.comparison.pairing import Pairs
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
@@ -71,8 +74,13 @@ class Windows:
     barred: Bools
 
 
-def count_windows(changes: Changes, start: Ints, end: Ints, flip_rate: float) -> Windows:
-    """Lost answers and their tail probability under flips in each window [start, end)."""
+def count_windows(
+    changes: Changes, start: Ints, end: Ints, flip_rate: float, rates: FlipRates | None = None
+) -> Windows:
+    """Lost answers and their tail probability under flips in each window [start, end).
+
+    ``rates``: what is known of this run's own; None: it is ``flip_rate``.
+    """
     from scipy.stats import binom
 
     size = len(changes.lost)
@@ -91,7 +99,12 @@ def count_windows(changes: Changes, start: Ints, end: Ints, flip_rate: float) ->
         | (np.asarray(binom.sf(around - 1, high - low, flip_rate)) < NOISE_LEVEL)
         | bool(binom.sf(int(gained[-1]) - 1, size, flip_rate) < NOISE_LEVEL)
     )
-    return Windows(start, end, wide, np.asarray(binom.sf(losses - 1, wide, flip_rate)), barred)
+    tail = np.asarray(binom.sf(losses - 1, wide, flip_rate))
+    rare = tail < 0.05  # more is noise anyway
+    if rates is not None and rare.any():
+        own = rates.tail(start[rare], end[rare], losses[rare])
+        tail[rare] = np.maximum(tail[rare], own)
+    return Windows(start, end, wide, tail, barred)
 
 
 def window_at(changes: Changes, start: int, end: int) -> Window:
@@ -108,7 +121,9 @@ def window_at(changes: Changes, start: int, end: int) -> Window:
     )
 
 
-def at_the_loss(changes: Changes, loss_tokens: float, flip_rate: float) -> tuple[float, int, int]:
+def at_the_loss(
+    changes: Changes, loss_tokens: float, flip_rate: float, rates: FlipRates | None = None
+) -> tuple[float, int, int]:
     """p-value, start and end of the window where a cliff that moved down shows first.
 
     From half of ``loss_tokens``, the length at which the baseline has lost its tolerance, up to it:
@@ -119,12 +134,14 @@ def at_the_loss(changes: Changes, loss_tokens: float, flip_rate: float) -> tuple
     end = int(np.searchsorted(lengths, loss_tokens, side="right"))
     if end <= start:
         return 1.0, 0, len(lengths)
-    return window_p_value(changes, start, end, flip_rate), start, end
+    return window_p_value(changes, start, end, flip_rate, rates), start, end
 
 
-def window_p_value(changes: Changes, start: int, end: int, flip_rate: float) -> float:
+def window_p_value(
+    changes: Changes, start: int, end: int, flip_rate: float, rates: FlipRates | None = None
+) -> float:
     """p-value of the lost answers in the window [start, end); 1 where it does not count."""
-    windows = count_windows(changes, np.array([start]), np.array([end]), flip_rate)
+    windows = count_windows(changes, np.array([start]), np.array([end]), flip_rate, rates)
     return 1.0 if windows.barred[0] else float(windows.tail[0])
 
 

@@ -1,7 +1,8 @@
 """Has a model become worse than its pinned baseline: a test with few false alarms a year.
 
-Answers flip: with a probability of at most ``flip_rate`` an example comes out the other way, in
-the run and in the baseline, which is a draw itself. What that does not explain is a shrink.
+Answers flip: with a probability of ``flip_rate`` an example comes out the other way, in the run and
+in the baseline, which is a draw itself; in some runs more do, and how many is learned from other
+runs and from the run's own plateau (`flip_rates`). What that does not explain is a shrink.
 
 - *Lost answers at the loss* (`lost_answers`): in the lengths where a cliff that moved down shows
   first, from half of the length at which the baseline has lost 30%, up to it.
@@ -18,11 +19,12 @@ pinned baseline above all.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.comparison.flip_rates import FlipRates
 from contextcliff_dagster.analysis.comparison.lost_answers import (
     Changes,
     at_the_loss,
@@ -33,7 +35,7 @@ from contextcliff_dagster.analysis.comparison.lost_answers import (
 from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths, rank_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from contextcliff_dagster.analysis.comparison.pairing import Pairs
     from contextcliff_dagster.contracts.arrays import Floats, Ints
@@ -80,6 +82,9 @@ class Shrink:
         examples, right, lost, gained: there: all; right in the baseline; of these wrong now; wrong
             in the baseline and right now.
         n: examples compared; before, now: their mean scores.
+        runs: other runs of the unchanged model, from which the variation of flips is known.
+        unusual: rate of lost answers at all lengths alike that an unusual run may have; null where
+            runs are taken to be alike.
     """
 
     shrunk: bool
@@ -94,17 +99,27 @@ class Shrink:
     n: int
     before: float
     now: float
+    runs: int = 0
+    unusual: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, JSON-ready."""
         return asdict(self)
 
 
-def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: int = 0) -> Shrink:
+def find_shrink(
+    pairs: Pairs,
+    alpha: float,
+    *,
+    unchanged: Sequence[Pairs] = (),
+    flip_rate: float = 0.05,
+    seed: int = 0,
+) -> Shrink:
     """Test paired records of one model, ``a`` the baseline and ``b`` the newest run.
 
     Args:
         alpha: error rate of this test (`RegressionSettings.alpha`).
+        unchanged: other runs of the unchanged model against the same baseline: how flips vary.
     """
     rng = np.random.default_rng(seed)
     pieces = rank_groups(pairs.a.n, _PIECES)
@@ -113,15 +128,21 @@ def find_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05, seed: in
     one = np.ones((len(side.n), 1))
     lost_at = float(np.exp(loss_lengths(side.length_tokens, side.n, side.s, one, LOSS)[0]))
     lost_at = min(lost_at, float(side.length_tokens[-1]))
-    p, start, end = at_the_loss(changes, lost_at, flip_rate)
+    others = [Changes.of(other) for other in unchanged]
+    rates = FlipRates.of(changes, others, lost_at / 2, flip_rate)
+    p, start, end = at_the_loss(changes, lost_at, flip_rate, rates)
     p = min(p / SHARES[0], 1.0)
     if p > alpha:  # else the answer is there
-        p_anywhere, *window = _anywhere(changes, pieces, pairs, alpha, flip_rate, rng)
+        p_anywhere, *window = _anywhere(changes, pieces, pairs, alpha, flip_rate, rates, rng)
         if p_anywhere / SHARES[1] < p:
             p, (start, end) = p_anywhere / SHARES[1], window
     if p > alpha:
-        p = min(p, _signed_changes(pairs, pieces, alpha * SHARES[2], flip_rate, rng) / SHARES[2])
-    return _shrink(pairs, changes, start, end, p, alpha)
+        own = alpha * SHARES[2]
+        p = min(p, _signed_changes(pairs, pieces, own, flip_rate, rates, rng) / SHARES[2])
+    whole = np.array([0]), np.array([len(changes.lost)])
+    unusual = float(rates.upper(*whole, alpha * SHARES[1])[0])
+    shrink = _shrink(pairs, changes, start, end, p, alpha)
+    return replace(shrink, runs=len(unchanged), unusual=unusual)
 
 
 def _shrink(pairs: Pairs, changes: Changes, start: int, end: int, p: float, alpha: float) -> Shrink:
@@ -156,22 +177,27 @@ def _over_windows(per_piece: Floats) -> Floats:
     return out
 
 
+def _examples(pieces: Ints, pairs: Pairs) -> Ints:
+    return np.bincount(pieces, weights=pairs.a.n, minlength=_PIECES).astype(np.int64)
+
+
 def _anywhere(
     changes: Changes,
     pieces: Ints,
     pairs: Pairs,
     alpha: float,
     flip_rate: float,
+    rates: FlipRates,
     rng: np.random.Generator,
 ) -> tuple[float, int, int]:
     """p-value of the scan over all windows, start and end of the clearest one."""
     from scipy.stats import binom
 
-    in_piece = np.bincount(pieces, weights=pairs.a.n, minlength=_PIECES).astype(np.int64)
+    in_piece = _examples(pieces, pairs)
     edge = np.concatenate([[0], np.cumsum(in_piece)])
     held = edge[_ENDS] > edge[_STARTS]
     low, high = _STARTS[held], _ENDS[held]
-    windows = count_windows(changes, edge[low], edge[high], flip_rate)
+    windows = count_windows(changes, edge[low], edge[high], flip_rate, rates)
     tail = np.where(windows.barred, 1.0, windows.tail)
     best = int(np.argmin(tail))
     window = int(windows.start[best]), int(windows.end[best])
@@ -193,7 +219,12 @@ def _anywhere(
 
 
 def _signed_changes(
-    pairs: Pairs, pieces: Ints, alpha: float, flip_rate: float, rng: np.random.Generator
+    pairs: Pairs,
+    pieces: Ints,
+    alpha: float,
+    flip_rate: float,
+    rates: FlipRates,
+    rng: np.random.Generator,
 ) -> float:
     """p-value of the largest standardised loss over all windows, by flipped signs."""
     # A flip turns a score s into 1 - s: what an unchanged model may be expected to lose. Expected
@@ -204,7 +235,12 @@ def _signed_changes(
     squares = _over_windows(change**2 @ member)
     scale: Floats = np.sqrt(np.where(squares > 0, squares, np.inf)).astype(np.float64)
     weighted = -change[:, None] * member
-    observed = float((_over_windows(weighted.sum(axis=0)) / scale).max()) - 1e-9
+    # What flips explain at most: by the rate that the run itself may have.
+    edge = np.concatenate([[0], np.cumsum(_examples(pieces, pairs))])
+    most = rates.upper(edge[_STARTS], edge[_ENDS], alpha / 2)
+    flips = _over_windows(np.maximum(2.0 * pairs.a.s - pairs.a.n, 0.0) @ member)
+    more = np.maximum(most - flip_rate, 0.0) * flips
+    observed = float(((_over_windows(weighted.sum(axis=0)) - more) / scale).max()) - 1e-9
     if observed <= 0:
         return 1.0
 

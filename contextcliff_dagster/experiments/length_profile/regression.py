@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import SCHEMA_VERSION, FailureTag, StoreError, StudyError
+from contextcliff_dagster.contracts import (
+    EVAL_RECORDS,
+    SCHEMA_VERSION,
+    FailureTag,
+    StoreError,
+    StudyError,
+)
 from contextcliff_dagster.experiments.common.record_tables import read_records
 from contextcliff_dagster.experiments.common.study_run import in_order
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
@@ -17,6 +25,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import pandas as pd
 
+    from contextcliff_dagster.analysis.comparison.pairing import Pairs
     from contextcliff_dagster.analysis.comparison.regression import Shrink
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -24,6 +33,7 @@ COMPLETE_SHARE = 0.8
 """Of the baseline's scored examples, from which on a campaign is judged. Judging it again and again
 while its answers come in would be many tests instead of one."""
 LEAST_EXAMPLES = 30
+MOST_RUNS = 60  # the newest, from which the variation of flips is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class Regression:
             return f"Campaign {self.campaign} is the pinned baseline itself."
         sentences = [_sentence_of(model, self.baseline, one) for model, one in self.shrinks.items()]
         sentences += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
+        sentences += _few_runs(self.shrinks.values())
         return " ".join(sentences) or f"No model of the baseline {self.baseline} was measured."
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,6 +133,9 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
 def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: str) -> Regression:
     """Compare ``campaign`` with the pinned baseline, model by model, paired by example.
 
+    Campaigns between the two are judged first: where a model has not shrunk, they show how its
+    flips vary.
+
     Raises:
         StoreError: the campaign has no records, or the baseline's file is damaged.
     """
@@ -137,24 +151,47 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
     except StoreError:
         why = f"the records of {pinned.campaign} are gone (`contextcliff report` rebuilds them)"
         return Regression(pinned.campaign, campaign, unjudged=dict.fromkeys(pinned.models, why))
-    models = in_order(study, set(pinned.models) & set(now["model"].unique()))
     section = study.regression
     settings = RegressionSettings(section.flip_rate, section.yearly_error, section.runs_per_year)
-    shrinks, unjudged = {}, {}
-    for model in models:
-        before, after = then[then["model"] == model], now[now["model"] == model]
-        if why_not := _incomparable(before, after):
-            unjudged[model] = why_not
-            continue
-        pairs = pair_records(before, refused_as_lost(after), manifest.bins)
-        examples = int(pairs.a.n.sum()) if pairs.paired else 0
-        known = examples + pairs.only_a
-        if examples < max(LEAST_EXAMPLES, COMPLETE_SHARE * known):
-            unjudged[model] = f"{examples} of the baseline's {known} examples have an answer"
-            continue
-        alpha = settings.alpha(len(models))
-        shrinks[model] = find_shrink(pairs, alpha, flip_rate=settings.flip_rate)
+    unchanged: dict[str, list[Pairs]] = {}
+    for records in (*_runs_between(study, store, then, now), now):  # this campaign is the last
+        models = in_order(study, set(pinned.models) & set(records["model"].unique()))
+        shrinks, unjudged = {}, {}
+        for model in models:
+            before, after = then[then["model"] == model], records[records["model"] == model]
+            if why_not := _incomparable(before, after):
+                unjudged[model] = why_not
+                continue
+            pairs = pair_records(before, refused_as_lost(after), manifest.bins)
+            examples = int(pairs.a.n.sum()) if pairs.paired else 0
+            known = examples + pairs.only_a
+            if examples < max(LEAST_EXAMPLES, COMPLETE_SHARE * known):
+                unjudged[model] = f"{examples} of the baseline's {known} examples have an answer"
+                continue
+            alpha, others = settings.alpha(len(models)), unchanged.setdefault(model, [])
+            shrink = find_shrink(pairs, alpha, unchanged=others, flip_rate=settings.flip_rate)
+            shrinks[model] = shrink
+            if not shrink.shrunk:
+                others.append(pairs)
     return Regression(pinned.campaign, campaign, shrinks, unjudged)
+
+
+def _runs_between(
+    study: Study, store: Store, then: pd.DataFrame, now: pd.DataFrame
+) -> list[pd.DataFrame]:
+    """Records of the campaigns that ended after ``then`` and before ``now``, oldest first."""
+    from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
+
+    runs = []
+    for folder in store.campaign_dir(EVAL_RECORDS.name, study.name, "any").parent.glob("*=*"):
+        name = folder.name.partition("=")[2]
+        if not name.startswith(SENTINEL):
+            with suppress(StoreError):  # damaged or emptied: nothing is known of it
+                records = read_records(study, store, name)
+                runs.append((records["finished_at"].max(), name, records))
+    first, last = then["finished_at"].max(), now["finished_at"].max()
+    between = sorted((run for run in runs if first < run[0] < last), key=lambda run: run[:2])
+    return [records for _, _, records in between[-MOST_RUNS:]]
 
 
 def require_baseline(study: Study, store: Store) -> Baseline:
@@ -185,6 +222,19 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
     if set(before["recipe_hash"]) != set(after["recipe_hash"]):
         return "its requests differ from the baseline's; pin a new one"
     return None
+
+
+def _few_runs(shrinks: Iterable[Shrink]) -> list[str]:
+    """What it costs that few runs of the unchanged model are known; nothing where they do."""
+    from contextcliff_dagster.analysis.comparison.flip_rates import LEAST_RUNS
+
+    few = [one for one in shrinks if one.unusual is not None and one.runs < LEAST_RUNS]
+    return [
+        f"How much flips vary between runs takes {LEAST_RUNS} earlier runs without a change to "
+        f"estimate, and there are {one.runs}: a loss at all lengths alike is reported from "
+        f"{one.unusual:.0%} on."
+        for one in few[:1]
+    ]
 
 
 def _sentence_of(model: str, baseline: str, shrink: Shrink) -> str:
