@@ -155,9 +155,6 @@ class AnalysisSection(Section):
         description="falling: a model that fails at a length does not recover at a longer one; "
         "any: the cap holds for drops that recover, too, and is shorter",
     )
-    detectors: bool = Field(
-        default=False, description="Also where other detectors see a drop, which decides nothing"
-    )
 
 
 class CallsSection(Section):

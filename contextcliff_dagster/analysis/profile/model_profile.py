@@ -67,7 +67,6 @@ from contextcliff_dagster.contracts.results.caps import CapAtTolerance, Look
 from contextcliff_dagster.contracts.results.cliffs import (
     Cliff,
     CriticalThreshold,
-    Detector,
     ScoreName,
     VarianceSignal,
 )
@@ -173,12 +172,6 @@ def profile_model(
         if settings.second_opinions:
             varied = sensitivity(sample, documents, conclusion, settings, context.primary)
             levels = compare_levels(sample, settings)
-    detectors: list[Detector] = []
-    if settings.detectors:
-        from contextcliff_dagster.analysis.robustness.other_detectors import second_opinions
-
-        of = (settings.tolerance, finding.verdict, cliff)
-        detectors = second_opinions(documents, rows, baseline, *of)
     head = _head(sample, settings, context)
     cliffs = Cliffs(
         **head,
@@ -211,7 +204,6 @@ def profile_model(
         bins=rows,
         rules=threshold_rules(rows, window),
         definitions=definitions,
-        detectors=detectors,
         sensitivity=varied if settings.second_opinions else [],
         variance_signal=scatter,
         token_ratio=ratio,

@@ -82,7 +82,6 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
             result,
             safe_cap_reason=f"The table gives no n for {without} of its {len(table.n)} lengths: "
             "the means have no known precision and support neither a verdict nor a cap.",
-            detectors=[],
             sensitivity=[],
         )
     return replace(

@@ -26,7 +26,6 @@ class AnalysisSettings:
         ttft_limit_ms: the user's limit on the 95th percentile of the time to the first token.
         second_opinions: whether `profile_model` also gives the sensitivity of the cap and what more
             data would buy; they take most of its time and decide nothing.
-        detectors: whether it also gives where other detectors see a drop.
 
     Raises:
         StudyError: a value is outside its range.
@@ -42,7 +41,6 @@ class AnalysisSettings:
     assumption: Literal["falling", "any"] = "falling"
     ttft_limit_ms: float | None = None
     second_opinions: bool = True
-    detectors: bool = False
 
     def __post_init__(self) -> None:
         for name, low, high in (

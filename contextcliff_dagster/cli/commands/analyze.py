@@ -73,9 +73,6 @@ _how = together(
         is_flag=True,
         help="Only verdict and cap: no sensitivity, no outlook on more data.",
     ),
-    click.option(
-        "--detectors", is_flag=True, help="Also where other detectors see a drop; decides nothing."
-    ),
 )
 _where = together(
     click.option(
@@ -115,7 +112,6 @@ def analyze(
     window: int | None,
     ttft_limit: float | None,
     quick: bool,
-    detectors: bool,
     target: str | None,
     out: Path | None,
 ) -> None:
@@ -140,7 +136,6 @@ def analyze(
         confidence=confidence,
         ttft_limit_ms=ttft_limit,
         second_opinions=not quick,
-        detectors=detectors,
     )
     options = AnalyzeOptions(settings, aggregated, scale, model, by is not None, window, log)
     groups = [files] if pool else [(path,) for path in files]

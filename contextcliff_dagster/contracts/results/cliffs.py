@@ -249,7 +249,7 @@ class Cliffs(ResultHead):
     bins: Annotated[Sequence[BinResult], "by length"]
     rules: Annotated[Sequence[Rule], "threshold rules of practice"]
     definitions: Annotated[Definitions, "published effective lengths"]
-    detectors: Annotated[Sequence[Detector], "other methods; empty where they were left out"]
+    detectors: Annotated[Sequence[Detector], "other methods; of older files only"] = ()
     sensitivity: Annotated[Sequence[SensitivityRow], "one choice changed; first row: the result"]
     variance_signal: OptionalVarianceSignal = None
     token_ratio: Annotated[

@@ -17,7 +17,6 @@ from contextcliff_dagster.reporting.length_profile.definitions import (
 from contextcliff_dagster.reporting.length_profile.questions import question_sections, refused_tests
 from contextcliff_dagster.reporting.length_profile.robustness import (
     confounds_sentence,
-    detector_sections,
     more_data_sections,
     sensitivity_sections,
 )
@@ -98,7 +97,6 @@ PARTS = (
     ),
     Part(rule_sections),
     Part(definition_sections),
-    Part(detector_sections),
     Part(
         sensitivity_sections,
         Picture(

@@ -1,4 +1,4 @@
-"""How far the result depends on the method: other detectors, other choices, more data."""
+"""How far the result depends on the method: other choices, more data."""
 
 from __future__ import annotations
 
@@ -20,24 +20,6 @@ def confounds_sentence(result: Cliffs) -> str | None:
     if confounds.identified != "yes":
         return None
     return " ".join(["Is length the cause, or other questions?", *map(sentence, confounds.reasons)])
-
-
-def detector_sections(result: Cliffs) -> list[Section]:
-    """Other detectors with the place each sees; nothing where none was asked."""
-    if not result.detectors:
-        return []
-    agrees = {None: "unknown", True: "yes", False: "no"}
-    rows = [
-        [d.name, tokens(d.location_tokens, "nothing found"), agrees[d.agrees]]
-        for d in result.detectors
-    ]
-    table = DataTable(["detector", "drop at, tokens", "agrees"], rows, right=(1,))
-    note = (
-        "Rules of thumb on the same data, without error rates: one agrees where its location lies "
-        "in the interval of the midpoint of the drop, or where neither finds one. Agreement "
-        "raises no confidence."
-    )
-    return [Section("Other detectors", [table, Paragraph(note)], 3)]
 
 
 def sensitivity_sections(result: Cliffs) -> list[Section]:

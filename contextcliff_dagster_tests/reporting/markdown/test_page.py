@@ -43,7 +43,6 @@ def test_the_answer_stands_before_the_picture_and_the_tables(page: str) -> None:
         "### Caps by tolerance",
         "### Threshold rules",
         "### Effective lengths by other definitions",
-        "### Other detectors",
         "### Sensitivity of the cap",
         "## What was not measured",
         "## Provenance",

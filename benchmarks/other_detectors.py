@@ -1,4 +1,7 @@
-"""Second opinions on where the scores drop: other detectors on the same data.
+"""Where other detectors see a drop: ``python benchmarks/other_detectors.py FILE``.
+
+FILE is one that ``contextcliff analyze`` reads; printed is, by model, the verdict and what each
+detector finds, as JSON.
 
 Each is a rule of thumb in the manner of the literature on critical context lengths, or, for
 ``ruptures``, a change-point algorithm with a penalty. None comes with an error rate: they say
@@ -30,14 +33,26 @@ Two read the documents in order of length:
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import ruptures
 
-from contextcliff_dagster.analysis.statistics.change_points import change_points
-from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.analysis.profile.model_profile import (
+    AnalysisSettings,
+    ProfileContext,
+    profile_model,
+)
+from contextcliff_dagster.analysis.records.samples import clean_records
+from contextcliff_dagster.contracts import ContextCliffError, Verdict
 from contextcliff_dagster.contracts.results.cliffs import Detector
+from contextcliff_dagster.score_files.logs.answers import LogOptions
+from contextcliff_dagster.score_files.reader import read_scores
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents
@@ -63,7 +78,7 @@ def second_opinions(
     verdict: Verdict,
     cliff: Cliff | None,
 ) -> list[Detector]:
-    """The ``detectors`` of ``cliffs.json``: where each sees a drop, and whether it agrees.
+    """Where each sees a drop, and whether it agrees.
 
     It agrees where its place lies in the interval of the cliff, or it finds none where the verdict
     is stable; null where the verdict gives nothing to agree with, or the data are too few for the
@@ -177,7 +192,9 @@ def _ruptures(documents: Documents, base: float) -> float | None:
     if noise < 1e-12 and np.ptp(signal) < 1e-12:
         return None
     penalty = 3.0 * max(noise, 1e-6) * np.log(len(signal))
-    ends = change_points(signal, float(penalty))
+    # The linear kernel is the squared-error cost, in C.
+    search = ruptures.KernelCPD(kernel="linear", min_size=5).fit(signal)
+    ends = [int(end) for end in search.predict(pen=float(penalty))]
     starts = [0, *ends[:-1]]
     means = [float(signal[a:b].mean()) for a, b in zip(starts, ends, strict=True)]
     falls = [
@@ -188,3 +205,31 @@ def _ruptures(documents: Documents, base: float) -> float | None:
         return None
     edge = first[at]
     return float(np.sqrt(documents.length_tokens[edge - 1] * float(documents.length_tokens[edge])))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the detectors' places of each file; 2 where one cannot be read."""
+    settings = AnalysisSettings(second_opinions=False)
+    try:
+        for path in map(Path, arguments):
+            for scores in read_scores(path, LogOptions()):
+                model = scores.model or path.name
+                cliffs = profile_model(scores.frame, [], settings, ProfileContext(model)).cliffs
+                found = second_opinions(
+                    clean_records(scores.frame, []).documents(),
+                    cliffs.bins,
+                    cliffs.baseline,
+                    settings.tolerance,
+                    cliffs.verdict,
+                    cliffs.cliff,
+                )
+                detectors = [asdict(detector) for detector in found]
+                print(json.dumps({"model": model, "verdict": cliffs.verdict, "found": detectors}))
+    except ContextCliffError as error:
+        print(f"contextcliff: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

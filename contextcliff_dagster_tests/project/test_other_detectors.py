@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
+from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.samples import Documents, clean_records
-from contextcliff_dagster.analysis.robustness.other_detectors import second_opinions
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff, Detector
 from contextcliff_dagster.contracts.results.fields import BinResult
-from contextcliff_dagster.reporting.length_profile.robustness import detector_sections
-from contextcliff_dagster.reporting.markdown.render import as_markdown
+from contextcliff_dagster_tests.support.paths import CHECKOUT
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, flat, plant, step
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, bin_of
+
+_spec = spec_from_file_location("other_detectors", CHECKOUT / "benchmarks" / "other_detectors.py")
+assert _spec
+assert _spec.loader
+_script = module_from_spec(_spec)
+sys.modules[_spec.name] = _script
+_spec.loader.exec_module(_script)
+main, second_opinions = _script.main, _script.second_opinions
 
 NAMES = (
     "gradient", "second_derivative", "binned_statistics", "percentile_threshold",
@@ -117,13 +126,15 @@ def test_most_see_a_planted_cliff() -> None:
     assert sum(bool(d.agrees) for d in seen(plant(flat(0.8), 1, graded=True))) >= 5
 
 
-def test_the_result_holds_them_and_the_report_lists_all() -> None:
+def test_they_are_printed_for_a_file_of_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "scores.csv"
     records = plant(step(1_000, 0.8, 0.25), 0, graded=True)
-    settings = AnalysisSettings(resamples=200, permutations=199, second_opinions=False)
-    assert profile_model(records, bins_of(records), settings, CONTEXT).cliffs.detectors == []
-    settings = replace(settings, detectors=True)
-    cliffs = profile_model(records, bins_of(records), settings, CONTEXT).cliffs
-    assert cliffs.detectors == seen(records)
-    page = "\n".join(as_markdown(detector_sections(cliffs)))
-    assert all(name in page for name in ("gradient", "ruptures"))
-    assert "raises no confidence" in page
+    records[["length_tokens", "score", "document_id"]].to_csv(file, index=False)
+    assert main([str(file)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["verdict"] == "cliff"
+    assert [found["name"] for found in printed["found"]] == list(NAMES)
+    assert main([str(tmp_path / "none.csv")]) == 2
+    assert "none.csv" in capsys.readouterr().err
