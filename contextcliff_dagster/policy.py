@@ -54,7 +54,7 @@ class SafeContext:
     ``confidence`` are those of the loss that is excluded up to the cap, from ``n`` scored examples
     of ``n_documents``; ``ttft_ms_p95`` is the limit on the time to the first token that is kept up
     to it, too, where the study has one. ``date`` is the day of the last measured call, ``expiry``
-    the last day on which the policy holds.
+    the last day on which the policy holds; ``method_version`` is of the cap's method (null: 1).
     """
 
     model: str
@@ -74,6 +74,8 @@ class SafeContext:
     campaign: str | None
     score: str
     ttft_ms_p95: float | None = None
+    method_version: str | None = None
+    note: str | None = None
     schema_version: str = POLICY_VERSION
 
     @classmethod
@@ -151,9 +153,9 @@ class SafeContext:
     ) -> None:
         """Return if the call is within the policy.
 
-        ``tokens`` are of the document, counted with the policy's tokenizer; ``prompt_tokens`` of
-        the whole prompt, as the model counts; give either or both. Of ``model``, ``identity`` and
-        ``tokenizer``, what is not given is not compared. ``today`` is UTC, by the clock when None.
+        ``tokens`` are of the document, by the policy's tokenizer; ``prompt_tokens`` of the whole
+        prompt, as the model counts; give either or both. Of ``model``, ``identity``, ``tokenizer``,
+        what is not given is not compared. ``today`` is UTC, by the clock when None.
 
         Raises:
             AboveCapError, ExpiredPolicyError, ForeignPolicyError: it is not.

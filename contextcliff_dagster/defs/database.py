@@ -40,6 +40,7 @@ RESULT_TABLES = {
         "n": "BIGINT",
         "missing_share": "DOUBLE",
         "cliff_tokens": "BIGINT",
+        "method_version": "VARCHAR",
         "result": "JSON",
     },
     "bins": {
@@ -88,7 +89,9 @@ def result_rows(root: Path) -> dict[str, list[list[Any]]]:
         result = to_json(read_result(path, Cliffs))
         of = {name: result[name] for name in ("study", "campaign", "model")}
         cliff = result["cliff"] and result["cliff"]["location_tokens"]
-        whole = {**result, "cliff_tokens": cliff, "result": json.dumps(result)}
+        method = result["method_version"] or "1"
+        whole = {**result, "cliff_tokens": cliff, "method_version": method}
+        whole["result"] = json.dumps(result)
         for name, these in (("cliffs", [whole]), ("bins", result["bins"])):
             columns = RESULT_TABLES[name]
             rows[name] += [[(one | of)[column] for column in columns] for one in these]

@@ -5,3 +5,9 @@ Does not belong here: statistics over many records (`analysis`); asking a model,
 nothing came back (`inference`).
 All of it is pure: the same rows give the same records, so records can be thrown away and rebuilt.
 """
+
+from typing import Final
+
+SCORER_VERSION: Final = "1"
+"""Of the scorers shipped here, in every result. Raise it when the same output would get another
+score. Null in older files, which is 1."""

@@ -23,6 +23,7 @@ class ProfileContext:
         window_tokens: the model's technical window, in its own tokens.
         score_name: name of the score in ``cliffs.json``.
         primary: which of ``em``, ``f1``, ``contained`` the score is; ``None`` for a custom one.
+        scorer_version: of the scorers that made the scores; ``None`` where others did.
         provenance: hashes, versions, seeds, times; copied into the result.
         warnings: sentences about the measurement, shown with those of the analysis.
         per_bin: examples asked a bin at most; ``None`` for scores of unknown origin.
@@ -41,6 +42,7 @@ class ProfileContext:
     window_tokens: int | None = None
     score_name: str = "score"
     primary: str | None = None
+    scorer_version: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     copied_share: float | None = None

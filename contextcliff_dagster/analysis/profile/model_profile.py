@@ -1,12 +1,10 @@
-"""Eval records of one model to its metrics and its verdict.
-
-This module only assembles: every number comes from the module named after it.
-"""
+"""Eval records of one model to its metrics and its verdict: assembly of what others compute."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude, drops_that_recover
 from contextcliff_dagster.analysis.cliff.looks import cap_after_looks, caps_at
@@ -266,15 +265,16 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         missing=sample.missing,
         missing_share=unanswered / planned if planned else 0.0,
         provenance=cast("Provenance", provenance),
+        method_version=METHOD_VERSION,
+        scorer_version=context.scorer_version,
     )
     return {one.name: getattr(head, one.name) for one in fields(head)}
 
 
 def _version() -> str:
-    try:
+    with suppress(metadata.PackageNotFoundError):
         return metadata.version("contextcliff-dagster")
-    except metadata.PackageNotFoundError:
-        return "uninstalled"
+    return "uninstalled"
 
 
 def _variance_signal(

@@ -118,12 +118,18 @@ class Ref:
     def measured(self, store: Store, name: str) -> Measured:
         """Records and result."""
         from contextcliff_dagster.analysis.comparison.comparison import Measured
+        from contextcliff_dagster.experiments.common.preparation import load_frozen
         from contextcliff_dagster.experiments.common.record_tables import read_records
-        from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
+        from contextcliff_dagster.experiments.length_profile.profile_files import (
+            by_this_method,
+            read_cliffs,
+        )
 
+        manifest = load_frozen(self.study, store)
         records = read_records(self.study, store, self.campaign)
         cliffs = {c.model: c for c in read_cliffs(self.study, store, self.campaign)}
-        return Measured(name, records[records["model"] == self.model], cliffs[self.model])
+        cap = by_this_method(self.study, manifest, records, cliffs[self.model])
+        return Measured(name, records[records["model"] == self.model], cap)
 
 
 @dataclass(frozen=True)
@@ -220,10 +226,16 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
 def _notes(refs: Sequence[Ref | ScoreFile], one: Measured, other: Measured) -> list[str]:
     if refs[0] == refs[1]:
         return ["A and B are the same measurement."]
+    notes = [
+        f"The report of {side.name} is by an earlier method ({earlier}); its cap here is what the "
+        "present one makes of its records."
+        for side in (one, other)
+        if side.cliffs and (earlier := side.cliffs.provenance.get("earlier_method"))
+    ]
     counts = [(side.cliffs and side.cliffs.tokenizer) or "" for side in (one, other)]
     if all(counts) and counts[0] != counts[1]:
-        return [
+        notes.append(
             f"{one.name} counts tokens with {counts[0]}, {other.name} with {counts[1]}: where "
             "examples are shared, lengths are A's."
-        ]
-    return []
+        )
+    return notes

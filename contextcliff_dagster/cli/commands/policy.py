@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,14 @@ import click
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import common_options, profiled_campaign_option
 from contextcliff_dagster.cli.output import print_json
-from contextcliff_dagster.policy import EXPIRES_AFTER_DAYS, AboveCapError, PolicyError, SafeContext
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.policy import (
+    EXPIRES_AFTER_DAYS,
+    AboveCapError,
+    PolicyError,
+    SafeContext,
+    load_policies,
+)
 from contextcliff_dagster.policy import as_json as policy_json
 from contextcliff_dagster.store import Store, write_atomic
 
@@ -56,6 +64,7 @@ def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
     metavar="DAYS|DATE",
     help="Days after the measurement, or the last day on which the policy holds.",
 )
+@click.option("--confirm", is_flag=True, help="Replace caps that another method has found.")
 @common_options
 def policy(
     study: str,
@@ -63,11 +72,13 @@ def policy(
     campaign: str | None,
     out: Path,
     expires: int | date,
+    confirm: bool,
     as_json: bool,
 ) -> None:
     """Write the safe cap of STUDY into a file that a gateway can enforce; makes no call.
 
-    One model gives one object, several an array. A verdict without a cap gives no policy.
+    One model gives one object, several an array. A verdict without a cap gives no policy. A cap in
+    FILE that an earlier version's method has found stays until --confirm.
     """
     from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
     from contextcliff_dagster.studies import find_study
@@ -80,6 +91,9 @@ def policy(
     if str(out) == "-":
         print_json(content)
         return
+    if not confirm:
+        policies = _kept(policies, out, chosen.name)
+        content = policy_json(policies)
     write_atomic(out, f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode())
     if as_json:
         print_json(content)
@@ -90,7 +104,29 @@ def policy(
             f"{one.model}: at most {one.safe_cap_tokens:,} tokens of the document{prompt}; "
             f"measured {one.date}, campaign {one.campaign}, holds until {one.expiry}"
         )
+        if one.note:
+            click.echo(f"Note: {one.note}")
     click.echo(f"Policy: {out}")
+
+
+def _kept(policies: list[SafeContext], out: Path, study: str) -> list[SafeContext]:
+    """``policies``; what another method found stays as it is in ``out``: the model has no news."""
+    try:
+        old = {one.model: one for one in load_policies(out) if one.study == study}
+    except PolicyError:  # none yet
+        return policies
+    kept = []
+    for new in policies:
+        one = old.get(new.model, new)
+        before, now = (of.method_version or "1" for of in (one, new))
+        note = (
+            f"The method that finds caps has changed (version {before} to {now}): of campaign "
+            f"{new.campaign} the cap is {new.safe_cap_tokens:,} tokens by the new one. This policy "
+            f"keeps the cap of {one.safe_cap_tokens:,}, which is not comparable, until "
+            f"`contextcliff policy {study} --confirm`."
+        )
+        kept.append(new if before == now else replace(one, note=note))
+    return kept
 
 
 def _policies(
@@ -102,9 +138,17 @@ def _policies(
         PolicyError: none has one, or one that was named has none.
         StoreError: a model that was named is not profiled.
     """
-    from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
+    from contextcliff_dagster.experiments.common.preparation import load_frozen
+    from contextcliff_dagster.experiments.common.record_tables import read_records
+    from contextcliff_dagster.experiments.length_profile.profile_files import (
+        by_this_method,
+        read_cliffs,
+    )
 
     cliffs = {result.model: result for result in read_cliffs(study, store, campaign)}
+    with suppress(ContextCliffError):  # the sample or the records are gone: as it was reported
+        manifest, records = load_frozen(study, store), read_records(study, store, campaign)
+        cliffs = {m: by_this_method(study, manifest, records, c) for m, c in cliffs.items()}
     for model in models:
         if model not in cliffs:
             raise PolicyError(
@@ -113,8 +157,8 @@ def _policies(
             )
     digest = None  # of the vocabulary that counted the sample; None where the manifest was deleted
     with suppress(OSError, ValueError, KeyError, TypeError):
-        manifest = json.loads((store.manifest_dir(study.name) / "manifest.json").read_bytes())
-        digest = str(manifest["header"]["lengths"]["tokenizer_fingerprint"])
+        header = json.loads((store.manifest_dir(study.name) / "manifest.json").read_bytes())
+        digest = str(header["header"]["lengths"]["tokenizer_fingerprint"])
     policies, without = [], []
     for model in models or tuple(cliffs):
         try:

@@ -87,6 +87,10 @@ class ResultHead:
     missing: Annotated[Missing, "planned calls without an answer: outside every mean"]
     missing_share: Annotated[Share, "of the planned calls"]
     provenance: Provenance
+    method_version: Annotated[str | None, "of verdict and cap; null in older files: 1"] = None
+    scorer_version: Annotated[
+        str | None, "of the scorers; null: scored elsewhere, or 1 in older files"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

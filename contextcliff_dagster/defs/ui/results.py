@@ -134,6 +134,7 @@ def _cliffs_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
         if (baseline := result.baseline.mean) is not None:
             numbers[f"baseline_mean/{model}"] = baseline
         numbers[f"verdict/{model}"] = result.verdict.value
+        numbers["method_version"] = result.method_version or "1"  # a step in a plot may be its own
     return {
         "summary": inline(curve_line(result) for result in cliffs),
         "campaign": run.campaign,

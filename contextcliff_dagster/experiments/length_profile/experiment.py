@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.experiments.common.experiment import (
     Alarm,
     Analysis,
@@ -110,7 +111,7 @@ class LengthProfile(Experiment):
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
         if step == "result":
             names = {"analysis", "latency", "targeted", "regression"}
-            return study.model_dump(mode="json", include=names)
+            return {**study.model_dump(mode="json", include=names), "method": METHOD_VERSION}
         return super().depends_on(study, step)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import (
     EVAL_RECORDS,
     PREDICTIONS,
-    ContextCliffError,
     StoreError,
     Verdict,
     conform,
@@ -33,9 +31,10 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     outdated,
     provenance,
     read_cliffs,
+    with_prompt_overhead,
 )
+from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import read_table, write_result, write_table
-from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,7 +141,7 @@ def profile_campaign(
     from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
-    records = _with_prompt_overhead(study, manifest, records)
+    records = with_prompt_overhead(study, manifest, records)
     entries, copied = load_models(), _copied(manifest)
     account = manifest.header["corpus"].get("account", {})
     profiles = []
@@ -164,6 +163,7 @@ def profile_campaign(
             window_tokens=window,
             score_name=study.scoring.primary,
             primary=study.scoring.primary,
+            scorer_version=SCORER_VERSION,
             provenance=provenance(study, manifest, own, fields),
             warnings=[
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
@@ -215,32 +215,6 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
         ],
         sections=sections,
     )
-
-
-def _with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame) -> pd.DataFrame:
-    """``records`` with a column ``scaffold_tokens``: what a request adds, in the study's tokenizer.
-
-    Without it where no server reported its prompt tokens, or the tokenizer is not to be had: a
-    report is made without a server, and without the file it once was.
-    """
-    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
-
-    if study.tokenizer.startswith("server:") or not records["prompt_tokens"].notna().any():
-        return records
-    try:
-        tokenizer = open_any_tokenizer(study.tokenizer_name)
-    except ContextCliffError:
-        return records
-    recipe = study.recipe()
-    columns = (manifest.examples[name].to_pylist() for name in ("example_id", "question"))
-    questions = dict(zip(*columns, strict=True))
-    asked = list(zip(records["example_id"], records["replicate"], strict=True))
-    counts: dict[tuple[str, int], float] = {}
-    for example, replicate in dict.fromkeys(asked):
-        if example in questions and 0 <= replicate < recipe.replicates:
-            texts = recipe.render("", questions[example], int(replicate)).contents()
-            counts[example, replicate] = sum(tokenizer.count_many([t for t in texts if t]))
-    return records.assign(scaffold_tokens=[counts.get(one, math.nan) for one in asked])
 
 
 def _runs(run: StudyRun, identity: str | None) -> bool:

@@ -7,12 +7,15 @@ prompt or output limit), what was profiled before is on another axis: it is neve
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError
+from contextcliff_dagster.analysis import METHOD_VERSION
+from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, StoreError
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
@@ -100,9 +103,71 @@ def looks_before(run: StudyRun, model: str, per_bin: int) -> list[Look]:
         return []
     promise = (settings.tolerance, settings.confidence, study.scoring.primary)
     same = promise == (before.tolerance, before.confidence, before.score.name)
-    if not same or before.provenance["hashes"].get("recipe") != study.recipe().hash:
+    if (
+        not same
+        or method_of(before) != METHOD_VERSION
+        or before.provenance["hashes"].get("recipe") != study.recipe().hash
+    ):
         return []
     return [look for look in before.looks if look.per_bin < per_bin]
+
+
+def method_of(cliffs: Cliffs) -> str:
+    """Return the version of the method that found the cap."""
+    return cliffs.method_version or "1"
+
+
+def by_this_method(
+    study: Study, manifest: Manifest, records: pd.DataFrame, cliffs: Cliffs
+) -> Cliffs:
+    """``cliffs``; where another method made it, what this one makes of the same records.
+
+    Nothing is written. Its provenance names the other method as ``earlier_method``.
+    """
+    from contextcliff_dagster.analysis import METHOD_VERSION
+    from contextcliff_dagster.analysis.profile.context import ProfileContext
+    from contextcliff_dagster.analysis.profile.model_profile import profile_model
+
+    earlier = method_of(cliffs)
+    if earlier == METHOD_VERSION:
+        return cliffs
+    own = with_prompt_overhead(study, manifest, records[records["model"] == cliffs.model])
+    names = ("model", "study", "campaign", "task", "tokenizer", "identity", "window_tokens")
+    context = ProfileContext(
+        **{name: getattr(cliffs, name) for name in names},
+        score_name=cliffs.score.name,
+        primary=cliffs.score.name,
+        scorer_version=cliffs.scorer_version,
+        provenance={**cliffs.provenance, "earlier_method": earlier},
+    )
+    settings = replace(study.analysis_settings(), second_opinions=False)
+    return profile_model(own, manifest.bins, settings, context).cliffs
+
+
+def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame) -> pd.DataFrame:
+    """``records`` with a column ``scaffold_tokens``: what a request adds, in the study's tokenizer.
+
+    Without it where no server reported its prompt tokens, or the tokenizer is not to be had: a
+    report is made without a server, and without the file it once was.
+    """
+    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
+
+    if study.tokenizer.startswith("server:") or not records["prompt_tokens"].notna().any():
+        return records
+    try:
+        tokenizer = open_any_tokenizer(study.tokenizer_name)
+    except ContextCliffError:
+        return records
+    recipe = study.recipe()
+    columns = (manifest.examples[name].to_pylist() for name in ("example_id", "question"))
+    questions = dict(zip(*columns, strict=True))
+    asked = list(zip(records["example_id"], records["replicate"], strict=True))
+    counts: dict[tuple[str, int], float] = {}
+    for example, replicate in dict.fromkeys(asked):
+        if example in questions and 0 <= replicate < recipe.replicates:
+            texts = recipe.render("", questions[example], int(replicate)).contents()
+            counts[example, replicate] = sum(tokenizer.count_many([t for t in texts if t]))
+    return records.assign(scaffold_tokens=[counts.get(one, math.nan) for one in asked])
 
 
 def outdated(run: StudyRun) -> dict[Path, str]:

@@ -19,7 +19,10 @@ from contextcliff_dagster.experiments.common.record_tables import read_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.length_profile.profile_and_report import score_campaign
-from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
+from contextcliff_dagster.experiments.length_profile.profile_files import (
+    by_this_method,
+    read_cliffs,
+)
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
     refused_as_lost,
@@ -84,9 +87,11 @@ def run_sentinel(
         raise StudyError(f"{campaign!r} is no sentinel's campaign: begin its name with {SENTINEL}.")
     pinned = require_baseline(study, store)
     manifest = load_frozen(study, store)
+    then = read_records(study, store, pinned.campaign)
+    cliffs = read_cliffs(study, store, pinned.campaign)
     caps = {
         result.model: result.safe_cap_tokens
-        for result in read_cliffs(study, store, pinned.campaign)
+        for result in (by_this_method(study, manifest, then, one) for one in cliffs)
         if result.safe_cap_tokens is not None and result.model in study.models
     }
     if not caps:
@@ -111,7 +116,7 @@ def run_sentinel(
             progress = None if on_progress is None else partial(on_progress, model)
             measure_cells(run, LENGTH_PROFILE, asked, replace(control, on_progress=progress))
         score_campaign(run, LENGTH_PROFILE)
-    then, after = read_records(study, store, pinned.campaign), read_records(study, store, campaign)
+    after = read_records(study, store, campaign)
     rates = RegressionSettings(
         study.regression.flip_rate, study.regression.yearly_error, own.runs_per_year
     )

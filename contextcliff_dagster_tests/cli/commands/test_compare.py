@@ -62,6 +62,21 @@ def test_campaigns_of_one_model_are_compared_on_what_both_measured(store: str) -
     assert result["a"]["left_out"] == 30
 
 
+def test_caps_of_two_methods_are_never_compared(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    old = copy_of_quick(tmp_path_factory)
+    args = ("compare", *PAIR, "--study", "quick", "--out", str(tmp_path), "--json")
+    before = json.loads(call(*args, "--store", str(old)).out)
+    (path,) = (old / "quick" / "profiles").glob("*/reference-short/cliffs.json")
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps({**result, "method_version": None, "safe_cap_tokens": 17}))
+    after = json.loads(call(*args, "--store", str(old)).out)
+    assert after["caps"] == before["caps"]
+    assert "reference-short is by an earlier method (1)" in after["warnings"][0]
+    assert json.loads(path.read_text())["safe_cap_tokens"] == 17
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster_tests.support.measured_stores import copy_of_few, copy_of_quick
 from contextcliff_dagster_tests.support.records.profiles import schema
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
@@ -97,3 +99,63 @@ def test_without_a_cap_there_is_no_policy(
 )
 def test_what_cannot_be_is_refused(line: str, words: list[str]) -> None:
     assert_one_sentence(call(*line.split()), *words)
+
+
+def made_by_method(store: Path, version: str | None, cap: int) -> None:
+    """The profile of reference-short as an earlier version of the program left it."""
+    (path,) = (store / "quick" / "profiles").glob("*/reference-short/cliffs.json")
+    result = json.loads(path.read_text())
+    for name in ("method_version", "scorer_version"):
+        result.pop(name)
+    changed = {} if version is None else {"method_version": version}
+    path.write_text(json.dumps({**result, **changed, "safe_cap_tokens": cap}))
+
+
+def test_a_cap_of_another_method_stays_until_it_is_confirmed(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store, file = copy_of_quick(tmp_path_factory), tmp_path / "safe-context.json"
+
+    def export(*more: str) -> tuple[dict[str, object], str]:
+        of = ("--model", "reference-short", "--out", str(file), "--store", str(store), *more)
+        ended = call("policy", "quick", *of)
+        assert ended.code == 0, ended.err
+        policy = json.loads(file.read_text())
+        schema("safe-context").validate(policy)
+        return policy, ended.out
+
+    new, _ = export()
+    assert new["method_version"] == METHOD_VERSION
+    # A file of an older version: no version of a method, no note.
+    old = {k: v for k, v in new.items() if k not in ("method_version", "note")}
+    cap = int(str(new["safe_cap_tokens"]))
+    file.write_text(json.dumps({**old, "safe_cap_tokens": cap - 7}))
+    for _ in range(2):  # asked twice, kept twice, with one note
+        kept, out = export()
+        assert kept["safe_cap_tokens"] == cap - 7
+        assert f"{cap:,} tokens" in str(kept["note"])
+        assert "--confirm" in str(kept["note"])
+        assert str(kept["note"]) in out
+    assert call("guard", str(file), "--tokens", str(cap)).code == 4
+    assert export("--confirm")[0] == new
+    # The same method and other data: replaced, as ever.
+    file.write_text(json.dumps({**new, "safe_cap_tokens": cap - 7}))
+    assert export()[0] == new
+    # Another study's file is no earlier cap of this one.
+    file.write_text(json.dumps({**old, "study": "other", "safe_cap_tokens": cap - 7}))
+    assert export()[0] == new
+    # A report of an earlier method: its records are analysed again.
+    made_by_method(store, None, 17)
+    assert export()[0]["safe_cap_tokens"] == cap
+
+
+def test_without_its_records_an_older_cap_is_exported_as_what_it_is(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store, file = copy_of_quick(tmp_path_factory), tmp_path / "safe-context.json"
+    made_by_method(store, "1", 17)
+    shutil.rmtree(store / "quick" / "eval_records")
+    of = ("--model", "reference-short", "--out", str(file), "--store", str(store))
+    assert call("policy", "quick", *of).code == 0
+    policy = json.loads(file.read_text())
+    assert (policy["safe_cap_tokens"], policy["method_version"]) == (17, "1")
