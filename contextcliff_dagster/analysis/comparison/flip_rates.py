@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.comparison.lost_answers import Changes
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
-LEAST_RUNS = 5  # from which on their variation is called estimated
+LEAST_RUNS = 5  # from which on their variation is estimated
 RATES: Floats = 1.0 / (1.0 + np.exp(-np.linspace(-7.6, 3.0, 160)))
 _MEANS = 2.0 ** np.arange(-4.0, 2.1, 0.5)
 """Times the study's flip rate; log-normal before there are runs, with an SD of .7 octaves."""

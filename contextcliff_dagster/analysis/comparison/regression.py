@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.comparison.flip_rates import FlipRates
+from contextcliff_dagster.analysis.comparison.flip_rates import LEAST_RUNS, FlipRates
 from contextcliff_dagster.analysis.comparison.lost_answers import (
     Changes,
     at_the_loss,
@@ -120,6 +120,7 @@ def find_shrink(
     Args:
         alpha: error rate of this test (`RegressionSettings.alpha`).
         unchanged: other runs of the unchanged model against the same baseline: how flips vary.
+            With fewer than five, runs are taken to be alike.
     """
     rng = np.random.default_rng(seed)
     pieces = rank_groups(pairs.a.n, _PIECES)
@@ -128,8 +129,10 @@ def find_shrink(
     one = np.ones((len(side.n), 1))
     lost_at = float(np.exp(loss_lengths(side.length_tokens, side.n, side.s, one, LOSS)[0]))
     lost_at = min(lost_at, float(side.length_tokens[-1]))
-    others = [Changes.of(other) for other in unchanged]
-    rates = FlipRates.of(changes, others, lost_at / 2, flip_rate)
+    rates = None
+    if len(unchanged) >= LEAST_RUNS:
+        others = [Changes.of(other) for other in unchanged]
+        rates = FlipRates.of(changes, others, lost_at / 2, flip_rate)
     p, start, end = at_the_loss(changes, lost_at, flip_rate, rates)
     p = min(p / SHARES[0], 1.0)
     if p > alpha:  # else the answer is there
@@ -139,10 +142,11 @@ def find_shrink(
     if p > alpha:
         own = alpha * SHARES[2]
         p = min(p, _signed_changes(pairs, pieces, own, flip_rate, rates, rng) / SHARES[2])
+    shrink = replace(_shrink(pairs, changes, start, end, p, alpha), runs=len(unchanged))
+    if rates is None:
+        return shrink
     whole = np.array([0]), np.array([len(changes.lost)])
-    unusual = float(rates.upper(*whole, alpha * SHARES[1])[0])
-    shrink = _shrink(pairs, changes, start, end, p, alpha)
-    return replace(shrink, runs=len(unchanged), unusual=unusual)
+    return replace(shrink, unusual=float(rates.upper(*whole, alpha * SHARES[1])[0]))
 
 
 def _shrink(pairs: Pairs, changes: Changes, start: int, end: int, p: float, alpha: float) -> Shrink:
@@ -187,7 +191,7 @@ def _anywhere(
     pairs: Pairs,
     alpha: float,
     flip_rate: float,
-    rates: FlipRates,
+    rates: FlipRates | None,
     rng: np.random.Generator,
 ) -> tuple[float, int, int]:
     """p-value of the scan over all windows, start and end of the clearest one."""
@@ -223,7 +227,7 @@ def _signed_changes(
     pieces: Ints,
     alpha: float,
     flip_rate: float,
-    rates: FlipRates,
+    rates: FlipRates | None,
     rng: np.random.Generator,
 ) -> float:
     """p-value of the largest standardised loss over all windows, by flipped signs."""
@@ -235,12 +239,13 @@ def _signed_changes(
     squares = _over_windows(change**2 @ member)
     scale: Floats = np.sqrt(np.where(squares > 0, squares, np.inf)).astype(np.float64)
     weighted = -change[:, None] * member
-    # What flips explain at most: by the rate that the run itself may have.
-    edge = np.concatenate([[0], np.cumsum(_examples(pieces, pairs))])
-    most = rates.upper(edge[_STARTS], edge[_ENDS], alpha / 2)
-    flips = _over_windows(np.maximum(2.0 * pairs.a.s - pairs.a.n, 0.0) @ member)
-    more = np.maximum(most - flip_rate, 0.0) * flips
-    observed = float(((_over_windows(weighted.sum(axis=0)) - more) / scale).max()) - 1e-9
+    less = _over_windows(weighted.sum(axis=0))
+    if rates is not None:  # what flips explain at most: by the rate that the run itself may have
+        edge = np.concatenate([[0], np.cumsum(_examples(pieces, pairs))])
+        most = rates.upper(edge[_STARTS], edge[_ENDS], alpha / 2)
+        flips = _over_windows(np.maximum(2.0 * pairs.a.s - pairs.a.n, 0.0) @ member)
+        less = less - np.maximum(most - flip_rate, 0.0) * flips
+    observed = float((less / scale).max()) - 1e-9
     if observed <= 0:
         return 1.0
 

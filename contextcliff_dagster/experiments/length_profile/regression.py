@@ -228,12 +228,12 @@ def _few_runs(shrinks: Iterable[Shrink]) -> list[str]:
     """What it costs that few runs of the unchanged model are known; nothing where they do."""
     from contextcliff_dagster.analysis.comparison.flip_rates import LEAST_RUNS
 
-    few = [one for one in shrinks if one.unusual is not None and one.runs < LEAST_RUNS]
+    few = [one.runs for one in shrinks if one.runs < LEAST_RUNS]
     return [
         f"How much flips vary between runs takes {LEAST_RUNS} earlier runs without a change to "
-        f"estimate, and there are {one.runs}: a loss at all lengths alike is reported from "
-        f"{one.unusual:.0%} on."
-        for one in few[:1]
+        f"estimate, and there are {runs}: until then a week with unusually many flips fails the "
+        "check."
+        for runs in few[:1]
     ]
 
 
