@@ -28,7 +28,7 @@ class ProfileContext:
         warnings: sentences about the measurement, shown with those of the analysis.
         per_bin: examples asked a bin at most; ``None`` for scores of unknown origin.
         looks: caps read before, at fewer examples a bin.
-        copied_share: of the questions whose answer stands in the document word for word.
+        copied_share: of the questions whose answer occurs word for word in the document.
         controls: the scored answers to the same questions without their document.
         created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
     """

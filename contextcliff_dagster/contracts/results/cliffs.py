@@ -236,7 +236,7 @@ class Cliffs(ResultHead):
         MissingByLength | None, "null: the missing share does not rise; absent in older files"
     ] = None
     copied_share: Annotated[
-        Share | None, "questions whose answer stands in the document word for word; null: unknown"
+        Share | None, "questions whose answer occurs word for word in the document; null: unknown"
     ] = None
     length_time_correlation: Annotated[
         Relative | None, "Spearman's, of the answers' lengths and times; null: times unknown"

@@ -146,10 +146,10 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
         return "The cap also holds for a drop that recovers at longer lengths."
     least, over = recovery.excluded_drop, level(recovery.share)
     seen = (
-        f"A drop over {over} of the examples that recovers below the cap is not excluded."
+        f"No drop over {over} of the examples that recovers below the cap is excluded."
         if least is None
-        else f"Drops over {over} of the examples that recover below the cap are excluded from "
-        f"{level(least)} on."
+        else f"Drops by {level(least)} or more, over {over} of the examples, that recover below "
+        "the cap are excluded."
     )
     robust = recovery.cap_tokens
     without = "there is no cap" if robust is None else f"the cap is {tokens(robust)} tokens"
@@ -177,7 +177,7 @@ def copies_sentence(cliffs: Cliffs) -> str | None:
     if cliffs.safe_cap_tokens is None or share is None or share < MOSTLY_COPIED:
         return None
     return (
-        f"In {share:.0%} of the questions the answer stands in the document word for word: "
+        f"In {share:.0%} of the questions the answer occurs word for word in the document: "
         "the cap holds for finding and copying text; reasoning often fails at shorter lengths."
     )
 
