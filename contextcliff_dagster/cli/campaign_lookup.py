@@ -20,6 +20,18 @@ def profiled_campaigns(store: Store, study: str) -> list[str]:
     return [*sorted(profiled - set(begun)), *(name for name in begun if name in profiled)]
 
 
+def newest_campaign(store: Store, study: str) -> str | None:
+    """The campaign of ``study`` that was begun last; sentinels do not count."""
+    if not store.has_ledger:
+        return None
+    from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, list_campaigns
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+
+    with Ledger.open(store.ledger) as ledger:
+        begun = [c.name for c in list_campaigns(ledger, study) if not c.name.startswith(SENTINEL)]
+    return begun[-1] if begun else None
+
+
 def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> str:
     """``campaign``, or the newest that is profiled.
 

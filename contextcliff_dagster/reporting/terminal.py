@@ -48,7 +48,6 @@ def risk_report(cliffs: Cliffs) -> str:
     the contract becomes words; nothing is estimated here.
     """
     window = cliffs.window_tokens
-    cap = cliffs.safe_cap_tokens
     lines = [
         _measured(cliffs),
         *_missing(cliffs),
@@ -56,7 +55,7 @@ def risk_report(cliffs: Cliffs) -> str:
         "FAILURE RISK REPORT",
         "-------------------",
         f"Max Technical Context: {'unknown' if window is None else f'{tokens(window)} tokens'}",
-        f"Safe Cap:              {'none' if cap is None else f'{tokens(cap)} tokens'}",
+        f"Safe Cap:              {_safe_cap(cliffs)}",
         *_threshold(cliffs),
         "",
         "ZONES:",
@@ -67,6 +66,16 @@ def risk_report(cliffs: Cliffs) -> str:
         half_drop_sentence(cliffs),
     ]
     return "\n".join(lines)
+
+
+def _safe_cap(cliffs: Cliffs) -> str:
+    cap, joint = cliffs.safe_cap_tokens, cliffs.joint_cap
+    if cap is None:
+        return "none"
+    if joint is None or joint.limited_by != "latency_limit":
+        return f"{tokens(cap)} tokens"
+    decides = "none" if joint.tokens is None else f"{tokens(joint.tokens)} tokens"
+    return f"{decides} by the limit on the time to first token, {tokens(cap)} tokens by the scores"
 
 
 def control_lines(cliffs: Cliffs) -> list[str]:
@@ -181,6 +190,8 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
         if not _fell(cliffs, zone):
             return f"a drop is not excluded here; {mean}"
         return f"High Variance detected; {mean}" if _variance_rose_in(cliffs, zone) else mean
+    if (cap := cliffs.safe_cap_tokens) is not None and zone.from_tokens <= cap < zone.to_tokens - 1:
+        mean += f"; beyond {tokens(cap)} tokens a drop is not excluded"
     if base.ci_low is None or base.ci_high is None or zone is not cliffs.zones[0]:
         return mean
     interval = f"{score(base.ci_low)} to {score(base.ci_high)}"

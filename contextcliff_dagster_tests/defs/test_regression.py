@@ -237,7 +237,7 @@ def test_a_webhook_that_fails_is_named_without_its_secret_and_told_later(
     assert len(alert(study, store, shrink_alarm(shrunk()), said.append)) == 1
     assert alert(study, store, shrink_alarm(shrunk()), said.append) == []
     assert len(webhook.got) == 2
-    assert "m has declined against then" in str(webhook.got[1]["text"])
+    assert "m has declined in now against then" in str(webhook.got[1]["text"])
     kept = [path.read_text() for path in store.root.rglob("*.json")]
     assert not any(SECRET in text for text in [*said, *kept])
 

@@ -207,7 +207,25 @@ def test_the_assumption_of_the_cap_is_beside_it() -> None:
 
 
 def test_a_dip_says_that_the_score_comes_back() -> None:
-    assert lines_of(verdict="dip")[-1].endswith("of the window; the score recovers further out.")
+    lines = lines_of(verdict="dip")
+    assert lines[-1].endswith("of the window; the score recovers further out.")
+    assert not any("also fails at longer ones" in line for line in lines)
+
+
+def test_the_cap_of_a_limit_on_times_is_the_one_in_the_head() -> None:
+    joint = {"tokens": 250, "prompt_tokens": None, "limited_by": "latency_limit"}
+    lines = lines_of(joint_cap=joint)
+    (head,) = (line for line in lines if line.startswith("Safe Cap:"))
+    assert head.endswith(
+        "250 tokens by the limit on the time to first token, 382 tokens by the scores"
+    )
+    assert any("Hard cap inference context at 250 tokens" in line for line in lines)
+
+
+def test_a_stable_zone_says_where_its_certainty_ends() -> None:
+    zone = {"name": "stable", "from_tokens": 100, "to_tokens": 9_000, "mean": 0.9}
+    lines = lines_of(verdict="stable", cliff=None, zones=[zone])
+    assert any("beyond 382 tokens a drop is not excluded" in line for line in lines)
 
 
 def test_an_unknown_window_is_said_and_not_divided_by() -> None:

@@ -75,4 +75,6 @@ def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Re
     if tokens is not None:
         excluded = least_excluded_dip(finding.curve, tokens, settings.confidence)
     robust = cap_of(finding, replace(settings, assumption="any")).tokens
-    return Recovery(settings.assumption, robust, SHARE, excluded)
+    if robust is not None and tokens is not None:
+        robust = min(robust, tokens)
+    return Recovery(settings.assumption, robust if tokens else None, SHARE, excluded)

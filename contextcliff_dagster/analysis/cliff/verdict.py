@@ -156,7 +156,11 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
     if significant:
         warnings.append(
             f"A drop with length is visible, {drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]: "
-            f"likely below the size that counts as an alarm ({least:.0%})."
+            + (
+                f"likely below the size that counts as an alarm ({least:.0%})."
+                if drop.value < least
+                else "too few examples show whether it is as large."
+            )
         )
     elif scan.rise_p_value <= alpha:
         warnings.append("The score rises with length: questions on short documents may be harder.")

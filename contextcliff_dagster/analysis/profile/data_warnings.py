@@ -54,7 +54,8 @@ def data_warnings(
     empty = [row.bin for row in rows if row.n == 0]
     if empty:
         warnings.append(f"No answer was scored in {', '.join(empty)}.")
-    if finding.verdict is Verdict.STABLE and cap.tokens is None:
+    early = 0.0 if finding.curve is None else early_drop(finding.curve)
+    if finding.verdict is Verdict.STABLE and cap.tokens is None and early < settings.tolerance:
         warnings.append(
             "No drop is visible, but there are too few examples to call any length safe."
         )
@@ -67,7 +68,7 @@ def data_warnings(
     if len(sample.examples):
         documents = sample.documents()
         warnings += [*_range_warnings(documents), *_copies(documents)]
-    if finding.curve is not None and (early := early_drop(finding.curve)) >= settings.tolerance:
+    if finding.curve is not None and early >= settings.tolerance:
         end = int(finding.curve.cells.high[finding.curve.cells.baseline_cells - 1])
         warnings.append(
             f"The score drops by some {early:.0%} within the baseline region already (up to "

@@ -15,7 +15,7 @@ import numpy as np
 from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude, drops_that_recover
-from contextcliff_dagster.analysis.cliff.looks import cap_after_looks, caps_at
+from contextcliff_dagster.analysis.cliff.looks import LOOK_SHARE, cap_after_looks, caps_at
 from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap, missing_by_length
 from contextcliff_dagster.analysis.cliff.zones import zones_of
 from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
@@ -169,7 +169,8 @@ def profile_model(
             None if context.per_bin is None else context.looks,
         )
         if settings.second_opinions:
-            varied = sensitivity(sample, documents, conclusion, settings, context.primary)
+            share = LOOK_SHARE if context.looks else 1.0
+            varied = sensitivity(sample, documents, conclusion, settings, context.primary, share)
             levels = compare_levels(sample, settings)
     head = _head(sample, settings, context)
     cliffs = Cliffs(

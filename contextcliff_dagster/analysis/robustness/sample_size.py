@@ -183,13 +183,12 @@ class _Expected:
 
     def lost_at(self) -> int | None:
         """Length at which the fitted curve has lost the tolerance, ``None`` where it never does."""
-        lengths = self._documents.length_tokens
-        mean = self._mean(lengths)
-        n = self._documents.n
-        inside = np.cumsum(n) <= self._settings.baseline_share * n.sum()
-        inside[0] = True
-        below = mean <= (1.0 - self._settings.tolerance) * float(mean[inside].mean())
-        return int(lengths[np.argmax(below)]) if below.any() else None
+        if self.flat:
+            return None
+        if (dip := self._finding.dip_window) and (drop := self._finding.cliff):
+            return dip[0] if drop.drop.value >= self.tolerance else None
+        lost = self._curve.lost_at(self.tolerance, self._settings.confidence).value
+        return int(lost) if np.isfinite(lost) else None
 
 
 def _units_of(documents: Documents) -> tuple[Ints, Floats]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude, conclude_again
+from contextcliff_dagster.analysis.cliff.conclusion import cap_of, conclude, conclude_again
 from contextcliff_dagster.analysis.records.samples import Documents, clean_records
 from contextcliff_dagster.analysis.robustness.token_ratio import prompt_line
 from contextcliff_dagster.contracts.results.cliffs import Factor, SensitivityRow
@@ -60,6 +60,7 @@ def sensitivity(
     conclusion: Conclusion,
     settings: AnalysisSettings,
     primary: str | None,
+    share: float = 1.0,
 ) -> list[SensitivityRow]:
     """The ``sensitivity`` of ``cliffs.json``; the first row is the result as reported.
 
@@ -68,6 +69,7 @@ def sensitivity(
     Args:
         documents: of ``sample``.
         primary: which of ``em``, ``f1``, ``contained`` the score is, if any.
+        share: of the usual chance of loss, as for what goes beyond earlier caps (`cliff.looks`).
     """
     if conclusion.finding.curve is None:
         return []
@@ -84,9 +86,11 @@ def sensitivity(
         if chosen is None:
             row = result
         elif factor == "tolerance":
-            row = _row(conclude_again(conclusion, chosen), documents)
+            row = _row(_stricter(conclude_again(conclusion, chosen), chosen, share), documents)
         else:
-            row = _concluded(changed, chosen)
+            baseline = baseline_of(changed, chosen).mean
+            varied = _stricter(conclude(changed, chosen, baseline), chosen, share)
+            row = _row(varied, changed)
         cap = _document_tokens(row.safe_cap_tokens, line, longest)
         location = _document_tokens(row.location_tokens, line, longest)
         row = replace(row, factor=factor, value=value, reported=chosen is None)
@@ -107,9 +111,8 @@ def _row(conclusion: Conclusion, documents: Documents) -> SensitivityRow:
     )
 
 
-def _concluded(documents: Documents, settings: AnalysisSettings) -> SensitivityRow:
-    baseline = baseline_of(documents, settings).mean
-    return _row(conclude(documents, settings, baseline), documents)
+def _stricter(conclusion: Conclusion, settings: AnalysisSettings, share: float) -> Conclusion:
+    return replace(conclusion, cap=cap_of(conclusion.finding, settings, share))
 
 
 def _document_tokens(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
+from contextcliff_dagster.cli.campaign_lookup import newest_campaign, profiled_campaign
 from contextcliff_dagster.cli.errors import DIFFERENT, NOT_JUDGED
 from contextcliff_dagster.cli.options import (
     common_options,
@@ -55,7 +55,10 @@ def baseline_show(study: str, as_json: bool) -> None:
 @_of_study
 @profiled_campaign_option
 def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
-    """Compare a campaign of STUDY with the baseline; no calls. Exit code 3: the score declined."""
+    """Compare a campaign of STUDY with the baseline; no calls.
+
+    Exit code 3: the score of a model declined; 4: none did, and one could not be judged.
+    """
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.length_profile.regression import (
         judge_regression,
@@ -66,6 +69,12 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     store, chosen = Store.default(), find_study(study)
     require_baseline(chosen, store)
     name = profiled_campaign(store, chosen.name, campaign)
+    if campaign is None and (newer := newest_campaign(store, chosen.name)) not in (None, name):
+        said = f"Campaign {newer} has no profile to judge; measure it with `contextcliff profile "
+        print_either(
+            {"campaign": newer, "sentence": said}, f"{said}{chosen.name}`.", as_json=as_json
+        )
+        raise click.exceptions.Exit(NOT_JUDGED)
     end_with(judge_regression(chosen, store, load_frozen(chosen, store), name), as_json=as_json)
 
 

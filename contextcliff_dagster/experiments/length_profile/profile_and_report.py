@@ -170,7 +170,7 @@ def profile_campaign(
                 *(line for cut in truncations(record_rows(own)) for line in unchecked(cut)),
             ],
             per_bin=per_bin,
-            looks=looks_before(run, model, per_bin),
+            looks=looks_before(run, model, own.loc[own["score"].notna(), "example_id"].nunique()),
             copied_share=copied,
             controls=guests["controls"].contribution(run, model) if "controls" in guests else [],
         )

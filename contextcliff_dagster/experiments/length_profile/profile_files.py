@@ -87,8 +87,8 @@ def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
     return [current[model] for model in in_order(study, current)]
 
 
-def looks_before(run: StudyRun, model: str, per_bin: int) -> list[Look]:
-    """The caps of ``model`` that were read of fewer than ``per_bin`` examples a bin.
+def looks_before(run: StudyRun, model: str, scored: int) -> list[Look]:
+    """The caps of ``model`` that were read of fewer than ``scored`` examples.
 
     Of the same request, tolerance, confidence and score, as the newest profile knows them; a larger
     sample contains the smaller one.
@@ -109,7 +109,7 @@ def looks_before(run: StudyRun, model: str, per_bin: int) -> list[Look]:
         or before.provenance["hashes"].get("recipe") != study.recipe().hash
     ):
         return []
-    return [look for look in before.looks if look.per_bin < per_bin]
+    return [look for look in before.looks if look.n < scored]
 
 
 def method_of(cliffs: Cliffs) -> str:

@@ -76,7 +76,7 @@ class Regression:
             return "No baseline is pinned (`contextcliff baseline set`): nothing to compare with."
         if self.baseline == self.campaign:
             return f"Campaign {self.campaign} is the pinned baseline itself."
-        sentences = [_sentence_of(model, self.baseline, one) for model, one in self.shrinks.items()]
+        sentences = [_sentence_of(model, self, one) for model, one in self.shrinks.items()]
         sentences += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
         sentences += _few_runs(self.shrinks.values())
         return " ".join(sentences) or f"No model of the baseline {self.baseline} was measured."
@@ -237,15 +237,16 @@ def _few_runs(shrinks: Iterable[Shrink]) -> list[str]:
     ]
 
 
-def _sentence_of(model: str, baseline: str, shrink: Shrink) -> str:
+def _sentence_of(model: str, of: Regression, shrink: Shrink) -> str:
     means = f"mean score {shrink.before:.2f} before, {shrink.now:.2f} now, n = {shrink.n:,}"
     if not shrink.shrunk:
         return (
-            f"{model} is not worse than in {baseline} beyond noise ({means}; "
+            f"{model} is not worse in {of.campaign} than in {of.baseline} beyond noise ({means}; "
             f"p = {shrink.p_value:.2g}, limit {shrink.alpha:.2g})."
         )
     return (
-        f"{model} has declined against {baseline}: between {shrink.from_tokens:,} and "
-        f"{shrink.to_tokens:,} tokens {shrink.lost} of {shrink.right} right answers turned wrong "
-        f"and {shrink.gained} turned right ({means}; p = {shrink.p_value:.2g})."
+        f"{model} has declined in {of.campaign} against {of.baseline}: between "
+        f"{shrink.from_tokens:,} and {shrink.to_tokens:,} tokens {shrink.lost} of {shrink.right} "
+        f"right answers turned wrong and {shrink.gained} turned right ({means}; "
+        f"p = {shrink.p_value:.2g})."
     )

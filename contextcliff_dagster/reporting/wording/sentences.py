@@ -140,7 +140,7 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
 def assumption_sentence(cliffs: Cliffs) -> str | None:
     """What the cap assumes of drops that recover, where there is a cap."""
     recovery = cliffs.recovery
-    if recovery is None or cliffs.safe_cap_tokens is None:
+    if recovery is None or cliffs.safe_cap_tokens is None or cliffs.verdict is Verdict.DIP:
         return None
     if recovery.assumption == "any":
         return "The cap also holds for a drop that recovers at longer lengths."
@@ -151,7 +151,9 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
         else f"Drops by {level(least)} or more, over {over} of the examples, that recover below "
         "the cap are excluded."
     )
-    robust = recovery.cap_tokens
+    robust, joint = recovery.cap_tokens, cliffs.joint_cap
+    if robust is not None and joint is not None and joint.limited_by == "latency_limit":
+        robust = min(robust, joint.tokens or 0) or None
     without = "there is no cap" if robust is None else f"the cap is {tokens(robust)} tokens"
     return (
         "The cap assumes that a model that fails at a length also fails at longer ones. "
@@ -163,10 +165,10 @@ def looks_sentence(cliffs: Cliffs) -> str | None:
     """How often a cap was read of this campaign, where it was more than once."""
     if len(cliffs.looks) < 2:
         return None
-    *some, last = (f"{look.per_bin:,}" for look in cliffs.looks)
+    *some, last = (f"{look.n:,}" for look in cliffs.looks)
     return (
-        f"The cap was read {len(cliffs.looks)} times, at up to {', '.join(some)} and {last} "
-        "examples a bin. A longer cap than any before takes more certainty, so that the longest of "
+        f"The cap was read {len(cliffs.looks)} times, from {', '.join(some)} and {last} "
+        "examples. A longer cap than any before takes more certainty, so that the longest of "
         "them keeps the stated confidence."
     )
 
@@ -212,7 +214,7 @@ def _further_sentence(further: FurtherData | None) -> str | None:
     if further.goal == "p90_cap":
         goal = f"A cap at {tokens(further.goal_tokens)} tokens, the 90th percentile of the lengths,"
     if further.examples is None:
-        return f"{goal} is out of reach. {sentence(further.reason)}"
+        return f"{goal} cannot be promised. {sentence(further.reason)}"
     documents = further.documents
     on = "" if not documents else f" on {count(documents, 'further document')}"
     about = "" if further.goal == "verdict" else "about "

@@ -107,6 +107,9 @@ def test_a_sentinel_needs_a_baseline_and_no_campaign(folder: Path) -> None:
 def test_half_a_campaign_is_not_judged() -> None:
     do("baseline", "set", "watched")
     do("campaign", "new", "watched", "--name", "few")
+    ended = call("baseline", "check", "watched")  # begun, and nothing came of it
+    assert ended.code == 4
+    assert "Campaign few has no profile to judge" in ended.out
     do("profile", "watched", "--samples-per-bin", "3")
     ended = call("baseline", "check", "watched", "--json")
     assert ended.code == 4
