@@ -4,8 +4,8 @@
 
 The classes of planted.py with a drop beyond the tolerance, without dips and the drop by exactly the
 tolerance, and the flat ones. A data set has 50 examples a bin; the first 5, 10 and 20 of every
-tenth, in an order by lot, are what the earlier looks see. Printed: unsafe caps of whoever keeps the
-longest and of whoever keeps the last, with the rule of `cliff.looks` and without; the median last
+tenth, in an order by lot, are what the earlier looks see. Printed: unsafe caps where the
+longest is kept and where the last is, with the rule of `cliff.looks` and without; the median last
 cap as a share of the truth (flat: of the range). 95% limits (Wilson).
 """
 
