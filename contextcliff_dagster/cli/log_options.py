@@ -14,6 +14,22 @@ from contextcliff_dagster.cli.options import together
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
+
+def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """``length_tokens=token_count,score=correct`` as a mapping, several of them joined."""
+    named: dict[str, str] = {}
+    for pair in (pair for one in value for pair in one.split(",")):
+        ours, equals, theirs = (part.strip() for part in pair.partition("="))
+        if not (ours and equals and theirs):
+            problem = f"{pair!r} is not OURS=THEIRS; write e.g. score=llm_judge_output."
+            raise click.BadParameter(problem, ctx, param)
+        if named.get(ours, theirs) != theirs:
+            problem = f"{ours} is both {named[ours]} and {theirs}; name one of them."
+            raise click.BadParameter(problem, ctx, param)
+        named[ours] = theirs
+    return named
+
+
 _OPTIONS = together(
     click.option("--metric", metavar="NAME", help="The score to take of a log that has several."),
     click.option(
@@ -37,6 +53,13 @@ _OPTIONS = together(
     click.option(
         "--partial", is_flag=True, help="Take what a run that failed or was stopped has logged."
     ),
+    click.option(
+        "--columns",
+        callback=_columns,
+        multiple=True,
+        metavar="OURS=THEIRS,...",
+        help="The table's names of columns, e.g. length_tokens=token_count,score=correct.",
+    ),
 )
 
 
@@ -47,7 +70,7 @@ def log_options(command: Callable[..., None]) -> Callable[..., None]:
     def gathered(**given: Any) -> None:
         from contextcliff_dagster.score_files import LogOptions
 
-        names = ("metric", "own_score", "tokenizer", "documents", "partial")
+        names = ("metric", "own_score", "tokenizer", "documents", "partial", "columns")
         options = {name: given.pop(name) for name in names}
         if options["metric"] is not None and options["own_score"] is not None:
             raise click.UsageError("--metric takes a log's score and --score makes one: choose one")

@@ -16,6 +16,7 @@ from contextcliff_dagster.score_files import (
     MeansTable,
     ScoreFileError,
     ScoreRecords,
+    UnusableLogError,
     chosen,
     need_two_lengths,
     pooled,
@@ -113,11 +114,30 @@ def _read(
 ) -> list[tuple[str, ScoreRecords | MeansTable]]:
     scores: Sequence[ScoreRecords | MeansTable]
     if options.aggregated:
-        scores = read_tables(paths[0], scale=options.scale)
+        columns = options.log.columns
+        scores = read_tables(paths[0], scale=options.scale, columns=columns)
     else:
-        files = [(path, read_scores(path, options.log, scale=options.scale)) for path in paths]
-        scores = files[0][1] if len(files) == 1 else pooled(files)
+        scores = _pooled(paths, options)
     return chosen(paths[0], scores, model=options.model, by_model=options.by_model)
+
+
+def _pooled(paths: Sequence[Path], options: AnalyzeOptions) -> Sequence[ScoreRecords]:
+    """The records of all files; a log without any usable answer is noted where others have some.
+
+    Raises:
+        ContextCliffError: a file cannot be read, or none has an answer that can be used.
+    """
+    files, unusable = [], []
+    for path in paths:
+        try:
+            files.append((path, read_scores(path, options.log, scale=options.scale)))
+        except UnusableLogError as error:
+            unusable.append(error)
+    if not files:
+        raise unusable[0]
+    scores = files[0][1] if len(files) == 1 else pooled(files)
+    notes = tuple(f"Left out: {error}" for error in unusable)
+    return [replace(one, notes=(*one.notes, *notes)) for one in scores]
 
 
 def _sha256(path: Path) -> str:

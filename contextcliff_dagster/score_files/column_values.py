@@ -26,7 +26,8 @@ def need(columns: Columns, *names: str, hint: str = "") -> None:
         if name not in columns.arrays:
             present = ", ".join(columns.found) or "none"
             raise ScoreFileError(
-                f"{columns.path} has no column {name!r}; columns found: {present}{hint}."
+                f"{columns.path} has no column {name!r}; columns found: {present}; if one of them "
+                f"is it, add --columns {name}=ITS_NAME{hint}."
             )
 
 
@@ -48,7 +49,9 @@ def numbers(columns: Columns, name: str) -> Floats:
     if types.is_boolean(kind):
         array = pc.cast(array, pa.uint8())
     elif not (types.is_decimal(kind) or types.is_integer(kind) or types.is_floating(kind)):
-        raise ScoreFileError(f"{columns.path}: column {name!r} holds {kind}, no numbers.")
+        raise ScoreFileError(
+            f"{columns.path}: column {columns.named(name)!r} holds {kind}, no numbers."
+        )
     out: Floats = pc.cast(array, pa.float64(), safe=False).to_numpy().astype(np.float64)
     return out
 
@@ -67,7 +70,7 @@ def texts(columns: Columns, name: str) -> pa.ChunkedArray:
         named = pc.cast(array, pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise ScoreFileError(
-            f"{columns.path}: column {name!r} holds {array.type}, no names."
+            f"{columns.path}: column {columns.named(name)!r} holds {array.type}, no names."
         ) from error
     return pc.if_else(pc.equal(named, ""), None, named)
 
@@ -84,7 +87,9 @@ def refuse(columns: Columns, name: str, bad: Bools, why: str) -> None:
     array = columns.arrays[name]
     value = array[at].as_py()
     shown = "empty" if value is None else f"{value!r}" if isinstance(value, str) else f"{value:g}"
-    raise ScoreFileError(f"{columns.path}, row {at + 1}{others}: {name} is {shown}{why}.")
+    raise ScoreFileError(
+        f"{columns.path}, row {at + 1}{others}: {columns.named(name)} is {shown}{why}."
+    )
 
 
 def lengths(columns: Columns) -> Floats:

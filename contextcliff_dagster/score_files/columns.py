@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,33 +44,69 @@ _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The names of all columns of a file, and ``rows`` values of each wanted one that it has."""
+    """The names of all columns of a file, and ``rows`` values of each wanted one that it has.
+
+    ``own_names``: the file's names of those that it calls otherwise.
+    """
 
     path: Path
     found: tuple[str, ...]
     arrays: Mapping[str, pa.ChunkedArray]
     rows: int
+    own_names: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, name: str) -> str:
+        """Column ``name`` for a sentence, with the file's own name of it."""
+        own = self.own_names.get(name, name)
+        return name if own == name else f"{own} ({name})"
 
 
-def read_columns(path: Path, texts: Collection[str], numbers: Collection[str]) -> Columns:
+def read_columns(
+    path: Path,
+    texts: Collection[str],
+    numbers: Collection[str],
+    own_names: Mapping[str, str] | None = None,
+) -> Columns:
     """The columns ``texts`` and ``numbers`` of a CSV, TSV, JSON Lines, JSON or Parquet file.
 
     ``texts`` keep the letters they are written with (``007``); ``numbers`` may come back as
-    anything the file holds.
+    anything the file holds. ``own_names``: the file's name of a column that it calls otherwise.
 
     Raises:
-        ScoreFileError: the file is not there, is empty, or is not what its ending says.
+        ScoreFileError: the file is not there, is empty, is not what its ending says, or has no
+            column of ``own_names``.
     """
     readers = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}
+    own = dict(own_names or {})
+    if unknown := [name for name in own if name not in {*texts, *numbers}]:
+        raise ScoreFileError(
+            f"--columns names {unknown[0]!r}, which is no column here; it names some of "
+            f"{', '.join(sorted({*texts, *numbers}))}."
+        )
+    # A field with another name is not read under its own as well.
+    theirs = [frozenset(own.get(name, name) for name in names) for names in (texts, numbers)]
     try:
-        columns = readers[_kind(path)](path, frozenset(texts), frozenset(numbers))
+        columns = readers[_kind(path)](path, *theirs)
     except FileNotFoundError as error:
         raise ScoreFileError(f"There is no file {path}.") from error
     except OSError as error:
         raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not columns.rows:
         raise ScoreFileError(f"{path} holds no rows: give at least two of different lengths.")
-    return columns
+    if not own:
+        return columns
+    for name, column in own.items():
+        if column not in columns.arrays:
+            raise ScoreFileError(
+                f"{path} has no column {column!r}, which --columns takes as {name!r}; columns "
+                f"found: {', '.join(columns.found) or 'none'}."
+            )
+    arrays = {
+        name: columns.arrays[own.get(name, name)]
+        for name in dict.fromkeys((*texts, *numbers))
+        if own.get(name, name) in columns.arrays
+    }
+    return replace(columns, arrays=arrays, own_names=own)
 
 
 def stem(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,37 +47,37 @@ class MeansTable:
         return self.length_tokens
 
 
-def read_tables(path: Path, *, scale: float = 1.0) -> list[MeansTable]:
+def read_tables(
+    path: Path, *, scale: float = 1.0, columns: Mapping[str, str] | None = None
+) -> list[MeansTable]:
     """The tables of ``path`` by model, in order of the models' names; one where it names none.
 
     The file needs ``length_tokens`` (above 0) and ``mean`` (0..``scale``); ``n`` may be empty or
     not there, ``base_score`` and ``threshold`` (0..``scale``) are stated once or the same in every
     row. Rows of one length are pooled, weighted by n; where one of them has none, they count alike
-    and the length has no n.
+    and the length has no n. ``columns``: the file's name of a column that it calls otherwise.
 
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
     """
-    columns = read_columns(path, ("model",), _NUMBERS)
+    table = read_columns(path, ("model",), _NUMBERS, columns)
     hint = "; records of single answers are read without --aggregated"
-    need(columns, "length_tokens", "mean", hint=hint if "score" in columns.found else "")
-    length, mean = lengths(columns), numbers(columns, "mean")
-    refuse(columns, "mean", ~np.isfinite(mean), "; give a number or leave the row out")
-    mean = of_scale(columns, "mean", mean, scale)
-    absent = np.full(columns.rows, np.nan)
+    need(table, "length_tokens", "mean", hint=hint if "score" in table.found else "")
+    length, mean = lengths(table), numbers(table, "mean")
+    refuse(table, "mean", ~np.isfinite(mean), "; give a number or leave the row out")
+    mean = of_scale(table, "mean", mean, scale)
+    absent = np.full(table.rows, np.nan)
     stated = {
-        name: of_scale(columns, name, numbers(columns, name), scale)
-        if name in columns.arrays
-        else absent
+        name: of_scale(table, name, numbers(table, name), scale) if name in table.arrays else absent
         for name in ("base_score", "threshold")
     }
-    n = numbers(columns, "n") if "n" in columns.arrays else absent
+    n = numbers(table, "n") if "n" in table.arrays else absent
     wrong = (n < 1) | (n != np.round(n))
-    refuse(columns, "n", wrong & ~np.isnan(n), "; it counts examples, or stays empty")
+    refuse(table, "n", wrong & ~np.isnan(n), "; it counts examples, or stays empty")
     tables = []
-    for model, rows in rows_by_model(columns):
+    for model, rows in rows_by_model(table):
         tokens, means, counts = _pooled(length[rows], mean[rows], n[rows])
-        facts = {name: _only(columns, name, values[rows], model) for name, values in stated.items()}
+        facts = {name: _only(table, name, values[rows], model) for name, values in stated.items()}
         tables.append(MeansTable(model, tokens, means, counts, **facts))
     return tables
 

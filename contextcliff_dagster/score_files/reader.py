@@ -27,14 +27,18 @@ def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[Scor
     Raises:
         ScoreFileError: it cannot be used, or ``log`` says how to read a log and it is none.
     """
-    if (records := read_log(path, replace(log, scale=scale))) is not None:
+    plain = bool(log.columns)
+    records = None if plain else read_log(path, replace(log, scale=scale))
+    if records is not None:
         return [records]
-    if log != LogOptions(tokenizer=log.tokenizer):
+    if log != LogOptions(tokenizer=log.tokenizer, columns=log.columns):
+        what = "is read as a plain table with --columns" if plain else "is no log of another tool"
         raise ScoreFileError(
-            f"{path} is no log of another tool: --metric, --score, --documents and --partial say "
-            "how to read one, and its own columns say the rest."
+            f"{path} {what}: --metric, --score, --documents and --partial say how to read a log; "
+            "leave them out."
         )
-    return read_records(path, scale=scale, counted=Lengths(log) if log.tokenizer else None)
+    counted = Lengths(log) if log.tokenizer else None
+    return read_records(path, scale=scale, counted=counted, columns=log.columns)
 
 
 def pooled(files: Sequence[tuple[Path, Sequence[ScoreRecords]]]) -> list[ScoreRecords]:
@@ -144,7 +148,9 @@ def need_two_lengths(path: Path, scores: ScoreRecords | MeansTable) -> None:
     if not len(seen):
         raise ScoreFileError(f"{path}: no row{of_model} has a score, so nothing can be analysed.")
     if (seen == seen[0]).all():
+        of_log = isinstance(scores, ScoreRecords) and scores.length_kind is not None
+        more = "; --pool takes several files as one measurement" if of_log else ""
         raise ScoreFileError(
             f"{path}: everything{of_model} was measured at one length, {seen[0]:,.0f} tokens; "
-            "an effect of length needs at least two."
+            f"an effect of length needs at least two{more}."
         )

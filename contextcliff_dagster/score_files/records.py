@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,11 @@ class ScoreRecords:
 
 
 def read_records(
-    path: Path, *, scale: float = 1.0, counted: Lengths | None = None
+    path: Path,
+    *,
+    scale: float = 1.0,
+    counted: Lengths | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> list[ScoreRecords]:
     """The records of ``path`` by model, in order of the models' names; one where it names none.
 
@@ -78,18 +83,20 @@ def read_records(
     ``model``, ``failure``, ``task``, ``kind``, ``level``, ``domain``, ``source``, ``tokenizer``,
     times and token counts are used where they are there, anything else is left aside. With
     ``counted``, lengths are those of each row's longest text, whatever ``length_tokens`` says, and
-    the texts are the documents where ``document_id`` does not name them.
+    the texts are the documents where ``document_id`` does not name them. ``columns``: the file's
+    name of a column that it calls otherwise (``{"score": "llm_judge_output"}``).
 
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
     """
-    columns = read_columns(path, (*_TEXTS, *(TEXT_FIELDS if counted else ())), _NUMBERS)
-    hint = "; a table of means is read with --aggregated" if "mean" in columns.found else ""
-    need(columns, *(() if counted else ("length_tokens",)), "score", hint=hint)
-    frame = _frame(columns, scale, counted)
+    names = (*_TEXTS, *(TEXT_FIELDS if counted else ()))
+    table = read_columns(path, names, _NUMBERS, columns)
+    hint = "; a table of means is read with --aggregated" if "mean" in table.found else ""
+    need(table, *(() if counted else ("length_tokens",)), "score", hint=hint)
+    frame = _frame(table, scale, counted)
     return [
         _records(model, frame.iloc[rows].reset_index(drop=True))
-        for model, rows in rows_by_model(columns)
+        for model, rows in rows_by_model(table)
     ]
 
 

@@ -30,6 +30,8 @@ class LogOptions:
             for logs that leave the documents out.
         partial: take what a run that failed or was stopped has logged.
         scale: scores are 0..scale.
+        columns: names of a plain table's columns by what they are here
+            (``{"length_tokens": "token_count"}``); a file read with them is no log.
         open_tokenizer: `api.open_tokenizer`; without it only lengths in the log can be used.
     """
 
@@ -39,6 +41,7 @@ class LogOptions:
     documents: Path | None = None
     partial: bool = False
     scale: float = 1.0
+    columns: Mapping[str, str] = field(default_factory=dict)
     open_tokenizer: Callable[[str], Tokenizer] | None = field(default=None, compare=False)
 
 
@@ -79,7 +82,7 @@ class Log:
 
     Attributes:
         tool: what wrote it, as people call it.
-        length_kind: what ``Answer.length`` counts, ``prompt tokens`` or ``words``.
+        length_kind: what ``Answer.length`` counts: ``prompt tokens``, ``words`` or ``sizes``.
         score_names: the names that are scores, where the log lists them apart.
         default_score: which of ours is nearest to the tool's own, where the log has no scores.
         notes: sentences about the log that bear on the result.

@@ -33,6 +33,10 @@ _OBJECTS = ("error", "variant", "example", "document", "digest", "of_prompt", "f
 _NUMBERS = ("length", "prompt_tokens", "completion_tokens", "em", "f1", "contained")
 
 
+class UnusableLogError(ScoreFileError):
+    """A log of another tool in which no answer can be used."""
+
+
 def collect(log: Log, options: LogOptions) -> ScoreRecords:
     """The records of ``log``; what could not be used is counted in their notes.
 
@@ -45,6 +49,8 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     lengths = Lengths(options)
     copied: list[tuple[str, bool]] = []
     table, scores = _tables(log, options, lengths, copied)
+    if (table["error"] != "").all():
+        raise UnusableLogError(_nothing(log, Counter(table["error"])))
     name, scored_here, values = _chosen(log, options, table, scores)
     if options.documents is not None:
         known = lengths.of_documents(options.documents, set(table["example"].dropna()))
@@ -63,7 +69,7 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     used = (reasons == "") & seen
     left_out = Counter(reason for reason in reasons[seen] if reason)
     if not used.any():
-        raise ScoreFileError(_nothing(log, left_out))
+        raise UnusableLogError(_nothing(log, left_out))
     score = _of_scale(log, name, values[used], options.scale)
     frame = _frame(log, table[used].reset_index(drop=True), score)
     of_prompt = lengths.rule != "documents" and bool(table["of_prompt"].any())
@@ -148,7 +154,7 @@ def _chosen(
         if table[own].isna().all():
             raise ScoreFileError(
                 f"{log.path}: no answer of this {log.tool} log has both an output and accepted "
-                "answers to score it by."
+                f"answers to score it by{_ended(table)}."
             )
         return own, True, table[own].to_numpy()
     if options.metric is not None:
@@ -158,10 +164,17 @@ def _chosen(
     if len(candidates) != 1:
         what = f"no score {options.metric!r}" if not candidates else f"{len(candidates)} scores"
         raise ScoreFileError(
-            f"{log.path} has {what}; found: {names}. Choose one with --metric NAME, or score the "
-            "answers here with --score em, f1 or contained."
+            f"{log.path} has {what}; found: {names}{_ended(table)}. Choose one with "
+            "--metric NAME, or score the answers here with --score em, f1 or contained."
         )
     return candidates[0], False, scores[candidates[0]].to_numpy()
+
+
+def _ended(table: pd.DataFrame) -> str:
+    """How many answers are none, as a clause; "" where all are."""
+    errors = Counter(error for error in table["error"] if error)
+    counted = ", ".join(f"{count:,} {error}" for error, count in errors.most_common())
+    return f" (of {len(table):,} answers, left out: {counted})" if errors else ""
 
 
 def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:
@@ -215,6 +228,10 @@ _LOGGED = {
     "words": (
         "Lengths are the words in the log (characters where the text is Chinese), not tokens: read "
         "every number of tokens here, the cap too, as so many words."
+    ),
+    "sizes": (
+        "Lengths are the sizes in the files' names, in tokens as the benchmark's authors count "
+        "them, the same for all answers of a file."
     ),
 }
 

@@ -8,6 +8,7 @@ members of the header and all samples in `samples`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -35,6 +36,7 @@ _HEADER, _START = "header.json", "_journal/start.json"
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _ATTACHMENT = "attachment://"
+_CLASS = re.compile(r"[A-Za-z_][\w.]{0,60}(?:Error|Exception|Timeout)\b")
 
 
 def read_eval(path: Path, options: LogOptions) -> Log:
@@ -125,6 +127,7 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
     # Of the last call: what was read from or written to a cache is counted apart.
     counts = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
     tokens = sum(number(usage.get(name)) or 0.0 for name in counts) or None
+    error = sample.get("error")
     invalid = "declared invalid" if sample.get("invalidation") else None
     return Answer(
         example=name_of(sample.get("id")),
@@ -137,9 +140,15 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
         length=tokens,
         prompt_tokens=tokens,
         completion_tokens=number(usage.get("output_tokens")),
-        error="with an error" if sample.get("error") else invalid,
+        error=f"with an error{_class_of(error)}" if error else invalid,
         finished_at=name_of(sample.get("completed_at")),
     )
+
+
+def _class_of(error: Any) -> str:
+    """The class of an error in brackets, where it is named, and nothing of its text."""
+    named = _CLASS.match(str(mapping(error).get("message") or ""))
+    return f" ({named[0]})" if named else ""
 
 
 def _completion(output: Mapping[str, Any]) -> str | None:

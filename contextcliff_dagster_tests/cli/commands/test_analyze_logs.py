@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from contextcliff_dagster_tests.support.files.log_files import (
     inspect_sample,
     write_helmet,
     write_inspect,
 )
 from contextcliff_dagster_tests.support.files.score_tables import answers, conforming, write
+from contextcliff_dagster_tests.support.requirements import require_real_data
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 
@@ -78,3 +81,37 @@ def test_options_of_logs_are_for_logs_and_exclude_each_other(tmp_path: Path) -> 
     assert_one_sentence(call("analyze", log, "--pool", "--aggregated"), "--pool")
     named = call("analyze", log, "--metric", "exact", "--tokenizer", "nonsense")
     assert_one_sentence(named, "no tokenizer 'nonsense'")
+
+
+def test_columns_of_other_names_are_named_on_the_command_line(tmp_path: Path) -> None:
+    usual, renamed = tmp_path / "usual.csv", tmp_path / "renamed.csv"
+    write(usual, answers())
+    names = {"length_tokens": "token_count", "score": "llm_judge_output", "document_id": "about"}
+    write(renamed, answers().rename(columns=names))
+    assert_one_sentence(call("analyze", str(renamed)), "no column 'length_tokens'", "--columns")
+    results = []
+    columns = ",".join(f"{ours}={theirs}" for ours, theirs in names.items())
+    for path, how in ((usual, ()), (renamed, ("--columns", columns))):
+        to = tmp_path / f"{path.stem}.json"
+        ended = call("analyze", str(path), "--quick", "--model", "m", *how, "--json", str(to))
+        assert ended.code == 0, ended.err
+        results.append(conforming(to))
+    assert results[0]["safe_cap_tokens"] == results[1]["safe_cap_tokens"]
+    assert results[0]["bins"] == results[1]["bins"]
+    table = tmp_path / "means.csv"
+    table.write_text("ctx,mean\n1000,.9\n4000,.5\n", encoding="utf-8")
+    ended = call("analyze", str(table), "--aggregated", "--columns", "length_tokens=ctx")
+    assert ended.code == 0, ended.err
+    for wrong in ("score", "score=", "score=a,score=b"):
+        assert call("analyze", str(renamed), "--columns", wrong).code == 2
+
+
+@pytest.mark.parametrize(("file", "n"), [("full", 306), ("focused", 306)])
+def test_published_answers_of_a_judge_are_read(file: str, n: int, tmp_path: Path) -> None:
+    """Context Rot's published results (Hong, Troynikov and Huber 2025), as they are."""
+    path = require_real_data() / "published" / f"gpt_4_1_longmemeval_{file}_evaluated.csv"
+    to = tmp_path / "result.json"
+    columns = "length_tokens=token_count,score=llm_judge_output"
+    ended = call("analyze", str(path), "--quick", "--columns", columns, "--json", str(to))
+    assert ended.code == 0, ended.err
+    assert conforming(to)["n"] == n

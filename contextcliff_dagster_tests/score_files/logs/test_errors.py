@@ -107,8 +107,15 @@ def test_empty_logs_and_logs_without_a_score(tmp_path: Path) -> None:
     assert "no answer of this inspect_ai log has both" in refused(
         write_inspect(tmp_path / "b.eval", bare)
     )
-    failed = [inspect_sample(n, error={"message": "x"}) for n in (1, 2)]
-    assert "can be used (2 with an error)" in refused(write_inspect(tmp_path / "c.eval", failed))
+    cause = {"message": "RateLimitError('no more of sk-123')"}
+    failed = [inspect_sample(n, error=cause) for n in (1, 2)]
+    ended = "2 with an error (RateLimitError)"
+    assert f"can be used ({ended})" in refused(write_inspect(tmp_path / "c.eval", failed))
+    # Without scores it is the errors that are named, not the scores that are missing.
+    without = [{**one, "scores": None, "output": {}} for one in failed]
+    assert f"can be used ({ended})" in refused(write_inspect(tmp_path / "d.eval", without))
+    some = [*without, inspect_sample(3, scores=None, target=None)]
+    assert f"(of 3 answers, left out: {ended})" in refused(write_inspect(tmp_path / "e.eval", some))
 
 
 def test_memory_follows_the_largest_sample_and_not_the_log(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Results of BABILong: one CSV a task and size, `qa1_16k_<prompt>.csv`, of `target`, `output` and
+`question`.
+
+Source of the format and of the score: `scripts/run_model_on_babilong.py`, `babilong/metrics.py` and
+`babilong/collect_results.py` of the BABILong repository (booydar/babilong; Kuratov et al. 2024,
+arXiv 2406.10149), whose results lie in `babilong_evals/<organisation>/<model>/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from contextcliff_dagster.score_files.column_values import texts
+from contextcliff_dagster.score_files.columns import Columns, read_columns, stem
+from contextcliff_dagster.score_files.logs.answers import Answer, Log
+
+TOOL = "BABILong"
+
+_COLUMNS = ("target", "output", "question")
+_NAME = re.compile(r"(?P<task>qa\d{1,2})_(?P<size>\d+)(?P<unit>[kM])(?:_|$)")
+_UNITS = {"k": 1 << 10, "M": 1 << 20}
+_PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
+_YES_NO = ("yes", "no")
+_LABELS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("qa1", "qa2", "qa3", "qa4"), _PLACES),
+    "qa5": ("bill", "fred", "jeff", "mary", "apple", "football", "milk"),
+    "qa6": _YES_NO,
+    "qa7": ("none", "one", "two"),
+    "qa9": _YES_NO,
+    "qa10": (*_YES_NO, "maybe"),
+}
+"""What the answers of a task can be; of the other tasks BABILong has no score."""
+_SCORE = "babilong"
+_FOLDER = "babilong_evals"
+
+
+def is_results(path: Path, head: bytes) -> bool:
+    """Whether the file that begins with ``head`` is one of results, by its name and header."""
+    if _NAME.match(stem(path)) is None:
+        return False
+    header = head.partition(b"\n")[0].decode(errors="replace").strip().split(",")
+    return set(_COLUMNS) <= set(header)
+
+
+def read_results(path: Path) -> Log:
+    """The log in a file of results, whose name is its task and size."""
+    named = _NAME.match(stem(path))
+    assert named is not None
+    size = int(named["size"]) * _UNITS[named["unit"]]
+    columns = read_columns(path, _COLUMNS, ())
+    folders = path.resolve().parents
+    below = len(folders) > 2 and folders[2].name == _FOLDER
+    return Log(
+        path,
+        TOOL,
+        _answers(columns, named["task"], size),
+        model=f"{folders[1].name}/{folders[0].name}" if below else None,
+        task=named["task"],
+        length_kind="sizes",
+        default_score="contained",
+        notes=[
+            "BABILong fills its texts up to a size that is set: these lengths are manufactured, "
+            "and the result says little about documents of natural length."
+        ],
+        no_text="BABILong leaves the documents out of its results",
+    )
+
+
+def _answers(columns: Columns, task: str, size: int) -> Iterator[Answer]:
+    values = [texts(columns, name).to_pylist() for name in _COLUMNS]
+    labels = _LABELS.get(task)
+    for row, (target, output, question) in enumerate(zip(*values, strict=True)):
+        answer = output or ""
+        scores = {}
+        if labels and target:
+            scores[_SCORE] = float(_right(target, answer, question or "", labels))
+        name = f"{size}/{row}"  # every size has texts of its own
+        yield Answer(
+            example=name,
+            scores=scores,
+            output=answer,
+            accepted=[target] if target else [],
+            document=f"{task}/{name}",
+            length=size or None,
+            error=None if size else "at 0k, the facts without filler, whose length is not given",
+        )
+
+
+def _right(target: str, output: str, question: str, labels: tuple[str, ...]) -> bool:
+    """Whether the first sentence names the target and no other label that the question lacks."""
+    said = re.split(r"\.|<context>|<example>", output.lower(), maxsplit=1)[0]
+    asked = question.lower()
+    named = {label for label in labels if label in said and label not in asked}
+    return named == {target.lower()}

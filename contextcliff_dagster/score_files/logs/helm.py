@@ -1,0 +1,156 @@
+"""Runs of Stanford HELM: a folder with `per_instance_stats.json` (scores), `scenario_state.json`
+(prompts and answers) and `run_spec.json` (model and scenario).
+
+Source of the formats: `src/helm/benchmark/runner.py` and the data classes `PerInstanceStats`,
+`Stat`, `ScenarioState`, `RequestState` of HELM (Liang et al. 2022, arXiv 2211.09110). An item of
+the statistics is `{"instance_id", "train_trial_index", "perturbation", "stats": [{"name": {"name"},
+"count", "mean"}]}`, and an instance has several of them; `num_prompt_tokens` is among the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import ScoreFileError
+from contextcliff_dagster.score_files.columns import opened
+from contextcliff_dagster.score_files.logs.answers import (
+    Answer,
+    Log,
+    LogOptions,
+    chat_text,
+    mapping,
+    name_of,
+    number,
+)
+from contextcliff_dagster.score_files.logs.json_walk import rows, walk
+
+TOOL = "HELM"
+
+_STATS, _STATE, _SPEC = "per_instance_stats.json", "scenario_state.json", "run_spec.json"
+_NO_SCORES = (
+    "num_", "finish_reason_", "inference_", "training_", "estimated_", "batch_size", "max_prob",
+    "logprob", "perplexity", "bits_per_byte", "prompt_truncated", "predicted_index",
+)  # fmt: skip
+"""How the names of statistics begin that count or time something."""
+_CUT = "to prompts that were cut to fit the model's window"
+_PERTURBED = "to questions that were perturbed"
+
+_Key = tuple[str, str]
+_Stats = dict[str, float]
+
+
+def is_other_file(row: Mapping[str, Any]) -> bool:
+    """Whether ``row`` is the first of a HELM file that has no answers with scores and lengths."""
+    summary = isinstance(row.get("name"), dict) and "count" in row and "sum" in row
+    instance = isinstance(row.get("input"), dict) and isinstance(row.get("references"), list)
+    return summary or instance or {"instance_id", "predicted_text"} <= row.keys()
+
+
+def other_file_error(path: Path) -> ScoreFileError:
+    """The refusal of a file of a HELM run whose answers are in another one."""
+    return ScoreFileError(
+        f"{path} belongs to a run of {TOOL} and does not have its scores by answer: name the "
+        f"{_STATS} next to it."
+    )
+
+
+def read_run(path: Path, options: LogOptions) -> Log:
+    """The log of the run that ``path``, its statistics or its scenario state, is of.
+
+    Texts are read from the scenario state, where that is named or ``options`` need them.
+    """
+    of_state = path.name.startswith(_STATE) or not path.name.startswith(_STATS)
+    stats = path.with_name(_STATS) if of_state else path
+    state = path if of_state else path.with_name(_STATE)
+    known = _stats(stats) if stats.is_file() else {}
+    wanted = of_state or options.tokenizer is not None or options.own_score is not None
+    spec = _spec(path.with_name(_SPEC))
+    scenario = name_of(mapping(spec.get("scenario_spec")).get("class_name")) or ""
+    adapter = mapping(spec.get("adapter_spec"))
+    return Log(
+        path,
+        TOOL,
+        _of_state(state, known) if wanted and state.is_file() else map(_answer, *_split(known)),
+        model=name_of(adapter.get("model")) or name_of(adapter.get("model_deployment")),
+        task=scenario.rpartition(".")[2].removesuffix("Scenario") or None,
+        no_text=f"HELM keeps the prompts in {_STATE}, which is not next to it",
+    )
+
+
+def _spec(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        return {}
+    with opened(path) as file:
+        return dict(walk(path, file, ()))
+
+
+def _stats(path: Path) -> dict[tuple[_Key, bool], _Stats]:
+    """The statistics of every (instance, trial), and whether it was perturbed."""
+    known: dict[tuple[_Key, bool], _Stats] = {}
+    for row in rows(path):
+        key = (_key(row.get("instance_id"), row), bool(row.get("perturbation")))
+        of_answer = known.setdefault(key, {})
+        for stat in row["stats"] if isinstance(row.get("stats"), list) else []:
+            name = name_of(mapping(mapping(stat).get("name")).get("name"))
+            if name is not None and (mean := number(mapping(stat).get("mean"))) is not None:
+                of_answer[name] = mean
+    return known
+
+
+def _key(instance: Any, row: Mapping[str, Any]) -> _Key:
+    return name_of(instance) or "", name_of(row.get("train_trial_index")) or "0"
+
+
+def _split(known: Mapping[tuple[_Key, bool], _Stats]) -> tuple[list[str], list[_Stats], list[bool]]:
+    keys = list(known)
+    return [key[0] for key, _ in keys], list(known.values()), [perturbed for _, perturbed in keys]
+
+
+def _answer(instance: str, stats: _Stats, perturbed: bool) -> Answer:
+    tokens = stats.get("num_prompt_tokens")
+    cut = _CUT if stats.get("prompt_truncated") else None
+    return Answer(
+        example=instance or None,
+        scores={k: v for k, v in stats.items() if not k.startswith(_NO_SCORES)},
+        length=tokens,
+        prompt_tokens=tokens,
+        completion_tokens=stats.get("num_completion_tokens", stats.get("num_output_tokens")),
+        error=_PERTURBED if perturbed else cut,
+    )
+
+
+def _of_state(path: Path, known: Mapping[tuple[_Key, bool], _Stats]) -> Iterator[Answer]:
+    seen: set[tuple[_Key, bool]] = set()
+    with opened(path) as file:
+        for name, value in walk(path, file, ("request_states",)):
+            if name != "request_states" or not isinstance(value, dict):
+                continue
+            instance = mapping(value.get("instance"))
+            perturbed = bool(instance.get("perturbation"))
+            key = (_key(instance.get("id"), value), perturbed)
+            if key in seen:  # a request for each option of one question
+                continue
+            seen.add(key)
+            answer = _answer(key[0][0], known.get(key, {}), perturbed)
+            _add_texts(answer, value, instance)
+            yield answer
+
+
+def _add_texts(answer: Answer, state: Mapping[str, Any], instance: Mapping[str, Any]) -> None:
+    request, result = mapping(state.get("request")), mapping(state.get("result"))
+    answer.text = name_of(request.get("prompt")) or chat_text(request.get("messages")) or None
+    answer.of_prompt = True
+    completions = result.get("completions")
+    first = mapping(completions[0]) if isinstance(completions, list) and completions else {}
+    if isinstance(text := first.get("text"), str):
+        answer.output = name_of(mapping(state.get("output_mapping")).get(text.strip())) or text
+    references = instance.get("references")
+    right = [one for one in references or [] if "correct" in (mapping(one).get("tags") or ())]
+    accepted = (name_of(mapping(mapping(one).get("output")).get("text")) for one in right)
+    answer.accepted = [text for text in accepted if text is not None]
+    if result.get("success") is False:
+        answer.error = "that ended in an error"
+    elif state.get("prompt_truncated") and answer.error is None:
+        answer.error = _CUT

@@ -1,0 +1,165 @@
+"""Results and predictions of OpenCompass: `results/<model>/<dataset>.json` with `details`, and
+`predictions/<model>/<dataset>.json`.
+
+Source of the formats: `opencompass/tasks/openicl_eval.py` (`format_details`),
+`openicl/icl_evaluator/icl_base_evaluator.py` (`evaluate`) and
+`openicl/icl_inferencer/icl_base_inferencer.py` (`save_results`) of OpenCompass. A file of
+predictions is an object of `{"origin_prompt", "prediction", "gold"}` by number. `details` is such
+an object of `{"predictions", "references", "correct", ...}`, or a list, where `dataset.n` runs make
+every value a list of n.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import ScoreFileError
+from contextcliff_dagster.score_files.columns import opened, stem
+from contextcliff_dagster.score_files.logs.answers import Answer, Log, mapping, number, texts_of
+from contextcliff_dagster.score_files.logs.json_walk import walk
+
+TOOL = "OpenCompass"
+
+_RESULTS, _PREDICTIONS = "results", "predictions"
+_OUTPUTS = ("pred", "predictions", "prediction", "origin_prediction")
+"""The answer as it was scored comes first, then as it was given."""
+_ACCEPTED = ("references", "answer", "answers", "gold")
+_NO_SCORES = frozenset((*_OUTPUTS, *_ACCEPTED, "idx", "index", "id", "type", "prompt"))
+_LONGEST_LIST = 10_000
+_CUT = (
+    "OpenCompass may cut prompts at a model's max_seq_len and does not record which: a drop at the "
+    "longest ones may be due to the cut."
+)
+
+
+def read_results(path: Path) -> Log:
+    """The log in a file of results; its texts are in the predictions of the same run."""
+    return _log(path, [path], _of_run(path, _PREDICTIONS))
+
+
+def read_predictions(path: Path) -> Log:
+    """The log in a file of predictions, with the scores of the same run's results."""
+    return _log(path, _of_run(path, _RESULTS), [path])
+
+
+def summary_error(path: Path) -> ScoreFileError:
+    """The refusal of a file of results without details."""
+    return ScoreFileError(
+        f"{path} is a file of results of {TOOL} without single answers: run it with "
+        f"--dump-eval-details, or name {_PREDICTIONS}/<model>/{path.name}, whose answers are "
+        "scored here."
+    )
+
+
+def _log(path: Path, results: list[Path], predictions: list[Path]) -> Log:
+    folder = path.resolve().parent
+    return Log(
+        path,
+        TOOL,
+        _answers(results, predictions),
+        model=folder.name if folder.parent.name in (_RESULTS, _PREDICTIONS) else None,
+        task=stem(path),
+        notes=[_CUT],
+        no_text=f"OpenCompass keeps the prompts in {_PREDICTIONS}/<model>/, which is not there",
+    )
+
+
+def _of_run(path: Path, folder: str) -> list[Path]:
+    """The file of the same name in the run's ``folder``, or its parts; none where there is none."""
+    here = path.resolve().parent
+    place = here.parent.with_name(folder) / here.name
+    if (whole := place / path.name).is_file():
+        return [whole]
+    parts: list[Path] = []
+    while (part := place / f"{path.stem}_{len(parts)}{path.suffix}").is_file():
+        parts.append(part)
+    return parts
+
+
+def _answers(results: list[Path], predictions: list[Path]) -> Iterator[Answer]:
+    runs = [run for path in results for run in _runs(_details(path))]
+    details = [one for run in runs for one in run]
+    examples = len(runs[0]) if runs else 0
+    if predictions and not (details and "prompt" in details[0]):
+        for row, predicted in enumerate(_predictions(predictions)):
+            detail = details[row] if row < len(details) else {}
+            yield _answer(row % examples if examples else row, detail, predicted)
+    else:
+        for row, detail in enumerate(details):
+            yield _answer(row % examples, detail, {})
+
+
+def _details(path: Path) -> list[Mapping[str, Any]]:
+    """The details of a file of results, in order."""
+    found: list[Mapping[str, Any]] = []
+    with opened(path) as file:
+        for name, value in walk(path, file, ("details",)):
+            if name != "details" or not isinstance(value, dict):
+                continue
+            # An object of details by number, or one detail of a list.
+            numbered = [one for key, one in value.items() if key.isdigit()]
+            found += [one for one in numbered or [value] if isinstance(one, dict)]
+    return found
+
+
+def _runs(details: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """The details of each run: where there may be several, every value is a list of one a run."""
+    if not all("example_abbr" in one for one in details):
+        return [details]
+    count = max((len(v) for one in details for v in one.values() if isinstance(v, list)), default=0)
+    return [
+        [
+            {k: v[run] for k, v in one.items() if isinstance(v, list) and run < len(v)}
+            for one in details
+        ]
+        for run in range(count)
+    ]
+
+
+def _predictions(paths: list[Path]) -> Iterator[Mapping[str, Any]]:
+    for path in paths:
+        with opened(path) as file:
+            for name, value in walk(path, file, ()):
+                if name.isdigit() and isinstance(value, dict):
+                    yield value
+
+
+def _answer(example: int, detail: Mapping[str, Any], predicted: Mapping[str, Any]) -> Answer:
+    fields = {**predicted, **detail}
+    output = next((fields[key] for key in _OUTPUTS if isinstance(fields.get(key), str)), None)
+    accepted = (_accepted(fields[key]) for key in _ACCEPTED if key in fields)
+    prompt = fields.get("prompt", fields.get("origin_prompt"))
+    return Answer(
+        example=str(example),
+        scores={
+            key: value
+            for key, given in detail.items()
+            if key not in _NO_SCORES and (value := number(given)) is not None
+        },
+        output=output,
+        accepted=next(filter(None, accepted), ()),
+        text=_prompt(prompt) or None,
+        of_prompt=True,
+    )
+
+
+def _accepted(value: Any) -> list[str]:
+    """Accepted answers; `format_details` writes a list of them as Python would."""
+    if isinstance(value, str) and value.startswith("[") and len(value) <= _LONGEST_LIST:
+        try:
+            return texts_of(ast.literal_eval(value))
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return [value]
+    return texts_of(value)
+
+
+def _prompt(value: Any) -> str:
+    """A prompt: text, or messages of which each has its text as `prompt` or `content`."""
+    if isinstance(value, str):
+        return value
+    messages = value if isinstance(value, list) else []
+    parts = [mapping(one).get("prompt") or mapping(one).get("content") for one in messages]
+    return "\n".join(part for part in parts if isinstance(part, str))

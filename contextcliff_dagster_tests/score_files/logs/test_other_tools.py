@@ -1,0 +1,283 @@
+"""Results of BABILong, OpenCompass and HELM, in files that we write in their formats."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, analyze_files
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.score_files import (
+    LogOptions,
+    ScoreFileError,
+    ScoreRecords,
+    read_log,
+    read_records,
+)
+from contextcliff_dagster_tests.support.files.log_files import small_tokenizer, text
+
+PLAIN = LogOptions(open_tokenizer=small_tokenizer)
+
+
+def read(path: Path, **options: Any) -> ScoreRecords:
+    records = read_log(path, LogOptions(open_tokenizer=small_tokenizer, **options))
+    assert records is not None
+    return records
+
+
+def refused(path: Path, **options: Any) -> str:
+    with pytest.raises(ScoreFileError) as caught:
+        read(path, **options)
+    return str(caught.value)
+
+
+def written(path: Path, value: Any, indent: int | None = 4) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=indent), encoding="utf-8")
+    return path
+
+
+# BABILong
+
+ANSWERS = [
+    ("kitchen", "Answer: John is in the kitchen. He was in the garden.", "Where is John? ", 1.0),
+    ("kitchen", "Kitchen or garden.", "Where is John? ", 0.0),
+    ("garden", "The garden, after the kitchen", "Where was John before the kitchen?", 1.0),
+    ("office", "<example>office", "Where is John? ", 0.0),
+    ("office", "", "Where is John? ", 0.0),
+]
+
+
+def write_babilong(path: Path, rows: list[tuple[str, str, str, float]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(
+            [("", "target", "output", "question")] + [(n, *row[:3]) for n, row in enumerate(rows)]  # type: ignore[list-item]
+        )
+    return path
+
+
+def test_results_of_babilong_are_scored_by_its_rule(tmp_path: Path) -> None:
+    name = "qa1_16k_instruction_yes_examples_yes_post_prompt_yes.csv"
+    records = read(write_babilong(tmp_path / "babilong_evals/org/some-model" / name, ANSWERS))
+    assert records.frame["score"].tolist() == [right for *_, right in ANSWERS]
+    assert set(records.frame["length_tokens"]) == {16 * 1024}
+    assert (records.model, records.task, records.score_name) == (
+        "org/some-model",
+        "qa1",
+        "babilong",
+    )
+    assert any("manufactured" in note for note in records.notes)
+    assert records.frame["document_id"].is_unique
+
+
+def test_sizes_of_babilong_pool_to_one_model_and_0k_is_left_out(tmp_path: Path) -> None:
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+    paths = [
+        write_babilong(tmp_path / f"qa1_{size}_x.csv", ANSWERS * 4)
+        for size in ("0k", "1k", "2k", "1M")
+    ]
+    errors: list[ContextCliffError] = []
+    settings = AnalysisSettings(second_opinions=False)
+    (analyzed,) = analyze_files(paths, AnalyzeOptions(settings, log=PLAIN), errors)
+    assert not errors
+    assert analyzed.result.n == 60
+    assert analyzed.answers is not None
+    assert set(analyzed.answers["length_tokens"]) == {1024, 2048, 1 << 20}
+    assert any("qa1_0k_x.csv" in note and "20 at 0k" in note for note in analyzed.result.warnings)
+
+
+def test_a_task_of_babilong_without_a_rule_is_scored_here(tmp_path: Path) -> None:
+    rows = [("apple,milk", "apple, milk", "What is John carrying?", 1.0)] * 2
+    records = read(write_babilong(tmp_path / "qa8_4k.csv", rows))
+    assert records.score_name == "contained"
+    assert any(note.startswith("Scored here") for note in records.notes)
+
+
+def test_the_name_of_the_file_makes_it_babilong_s(tmp_path: Path) -> None:
+    path = write_babilong(tmp_path / "answers.csv", ANSWERS)
+    assert read_log(path, PLAIN) is None
+
+
+# OpenCompass
+
+
+def predictions(numbers: range) -> dict[str, Any]:
+    return {
+        str(place): {
+            "origin_prompt": text(n, 10 * n)
+            if n % 2
+            else [{"role": "HUMAN", "prompt": text(n, 10 * n)}],
+            "prediction": f"{n} crates",
+            "gold": [str(n), f"{n} crates" if n < 5 else "none"],
+        }
+        for place, n in enumerate(numbers)
+    }
+
+
+def details(numbers: range) -> dict[str, Any]:
+    return {
+        str(place): {"pred": str(n), "answer": str(n), "correct": n < 5}
+        for place, n in enumerate(numbers)
+    }
+
+
+def test_results_of_opencompass_take_their_texts_from_the_predictions(tmp_path: Path) -> None:
+    numbers = range(1, 9)
+    run = tmp_path / "20260101_120000"
+    known = written(
+        run / "results/some-model/crates.json",
+        {"accuracy": 50.0, "details": {"type": "GEN", **details(numbers)}},
+    )
+    named = written(run / "predictions/some-model/crates.json", predictions(numbers))
+    records, same = read(known), read(named)
+    assert records.frame.equals(same.frame)
+    assert records.frame["score"].tolist() == [1.0] * 4 + [0.0] * 4
+    assert (records.model, records.task, records.score_name) == ("some-model", "crates", "correct")
+    assert records.frame["length_tokens"].is_monotonic_increasing
+    assert any("max_seq_len" in note for note in records.notes)
+
+
+def test_predictions_of_opencompass_in_parts_and_details_of_several_runs(tmp_path: Path) -> None:
+    numbers = range(1, 7)
+    folder = tmp_path / "predictions/m"
+    twice = list(predictions(numbers).values()) * 2
+    for part in (0, 1):
+        half = twice[6 * part : 6 * (part + 1)]
+        written(folder / f"d_{part}.json", {str(n): one for n, one in enumerate(half)})
+    runs = [
+        {"example_abbr": f"crates_{n}", "pred": ["a", "b"], "correct": [n < 3, n < 5]}
+        for n in numbers
+    ]
+    records = read(written(tmp_path / "results/m/d.json", {"accuracy": 50.0, "details": runs}))
+    assert len(records.frame) == 12
+    assert records.frame["score"].sum() == 2 + 4
+    assert records.frame["example_id"].nunique() == 6
+    assert sorted(set(records.frame["replicate"])) == [0, 1]
+
+
+def test_predictions_alone_are_scored_here_and_a_summary_says_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path / "predictions/m/d.json", predictions(range(1, 9)))
+    records = read(path, own_score="em")
+    assert records.frame["score"].tolist() == [1.0] * 4 + [0.0] * 4
+    summary = written(tmp_path / "results/m/d.json", {"accuracy": 50.0, "em": 1})
+    assert "--dump-eval-details" in refused(summary)
+    formatted = {
+        str(n): {"prompt": text(n, 10 * n), "predictions": "4", "references": "['4', 'four']"}
+        for n in range(4)
+    }
+    path = written(tmp_path / "results/m/e.json", {"details": {"type": "GEN", **formatted}})
+    assert read(path).frame["score"].tolist() == [1.0] * 4
+
+
+def test_details_without_a_text_name_the_file_that_has_them(tmp_path: Path) -> None:
+    path = written(tmp_path / "results/m/d.json", {"details": details(range(1, 5))})
+    assert "predictions/<model>/, which is not there" in refused(path)
+
+
+# HELM
+
+
+def stat(name: str, mean: float) -> dict[str, Any]:
+    return {"name": {"name": name, "split": "test"}, "count": 1, "sum": mean, "mean": mean}
+
+
+def write_helm(folder: Path, numbers: range, *, state: bool = True) -> Path:
+    stats: list[dict[str, Any]] = []
+    for n in numbers:
+        one = {"instance_id": f"id{n}", "train_trial_index": 0}
+        stats.append({**one, "stats": [stat("exact_match", n < 5), stat("num_references", 1)]})
+        lengths = [stat("num_prompt_tokens", 100 * n), stat("prompt_truncated", n == 8)]
+        stats.append({**one, "stats": lengths})
+    typos = {"perturbation": {"name": "typos", "robustness": True}}
+    stats.append({**stats[0], **typos})
+    states = [
+        {
+            "instance": {
+                "input": {"text": text(n, 10 * n)},
+                "references": [{"output": {"text": str(n)}, "tags": ["correct"]}],
+                "id": f"id{n}",
+            },
+            "train_trial_index": 0,
+            "request": {"prompt": text(n, 10 * n) + "\nHow many?"},
+            "result": {"success": n != 7, "completions": [{"text": f" {n if n < 3 else 0}"}]},
+            "prompt_truncated": n == 8,
+        }
+        for n in numbers
+    ]
+    written(
+        folder / "run_spec.json",
+        {
+            "name": "crates:model=org_m",
+            "scenario_spec": {"class_name": "helm.benchmark.scenarios.crates.CratesScenario"},
+            "adapter_spec": {"model": "org/m"},
+        },
+        indent=2,
+    )
+    written(folder / "stats.json", [stat("exact_match", 0.5)], indent=2)
+    written(folder / "instances.json", [one["instance"] for one in states], indent=2)
+    if state:
+        adapter = {"method": "generation", "model": "org/m"}
+        whole = {"adapter_spec": adapter, "request_states": states}
+        written(folder / "scenario_state.json", whole, indent=2)
+    return written(folder / "per_instance_stats.json", stats, indent=2)
+
+
+def test_a_run_of_helm_has_scores_and_lengths_by_answer(tmp_path: Path) -> None:
+    records = read(write_helm(tmp_path, range(1, 9)))
+    assert (records.model, records.task, records.score_name) == ("org/m", "Crates", "exact_match")
+    assert records.frame["length_tokens"].tolist() == [100 * n for n in range(1, 8)]
+    assert records.frame["score"].tolist() == [1.0] * 4 + [0.0] * 3
+    assert records.length_kind == "prompt tokens"
+    (used,) = (note for note in records.notes if "answers used" in note)
+    assert "7 of 9" in used
+    assert "1 to prompts that were cut to fit the model's window" in used
+    assert "1 to questions that were perturbed" in used
+
+
+def test_prompts_of_helm_are_counted_and_scored_here_where_asked(tmp_path: Path) -> None:
+    path = write_helm(tmp_path, range(1, 9))
+    counted = read(path, tokenizer="reference")
+    assert counted.score_name == "exact_match"
+    assert counted.length_kind == "reference"
+    assert counted.frame["length_tokens"].is_monotonic_increasing
+    assert len(counted.frame) == 6  # one request failed, one prompt was cut
+    scored = read(tmp_path / "scenario_state.json", own_score="em")
+    assert scored.frame["score"].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    bare = write_helm(tmp_path / "bare", range(1, 5), state=False)
+    assert "scenario_state.json, which is not next to it" in refused(bare, tokenizer="reference")
+
+
+@pytest.mark.parametrize("name", ["stats.json", "instances.json", "run_spec.json"])
+def test_other_files_of_a_helm_run_name_the_one_to_read(name: str, tmp_path: Path) -> None:
+    write_helm(tmp_path, range(1, 3))
+    assert "name the per_instance_stats.json next to it" in refused(tmp_path / name)
+
+
+# Columns of other names
+
+
+def test_columns_of_other_names_are_read_by_a_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "judged.csv"
+    path.write_text("id,token_count,score,judge\nx,10,9,True\ny,20,9,false\n", encoding="utf-8")
+    columns = {"length_tokens": "token_count", "score": "judge", "example_id": "id"}
+    (records,) = read_records(path, columns=columns)
+    assert records.frame["score"].tolist() == [1.0, 0.0]
+    assert records.frame["length_tokens"].tolist() == [10, 20]
+    assert records.frame["example_id"].tolist() == ["x", "y"]
+    with pytest.raises(ScoreFileError, match="add --columns length_tokens=ITS_NAME"):
+        read_records(path)
+    with pytest.raises(ScoreFileError, match="no column 'jugde', which --columns takes as 'score'"):
+        read_records(path, columns={**columns, "score": "jugde"})
+    with pytest.raises(ScoreFileError, match="names 'points', which is no column here"):
+        read_records(path, columns={**columns, "points": "judge"})
+    path.write_text("token_count,judge\n10,right\n20,wrong\n", encoding="utf-8")
+    with pytest.raises(ScoreFileError, match=r"row 1 \(and 1 more\): judge \(score\) is 'right'"):
+        read_records(path, columns={"length_tokens": "token_count", "score": "judge"})
