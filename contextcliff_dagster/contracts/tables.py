@@ -229,6 +229,7 @@ EVAL_RECORDS = Table(
         Column("score", "float64", "The study's primary score", "0..1"),
         Column("failed", "bool", "Binary score of 0, or an answer that cannot be parsed"),
         Column("failure", "string", "Failure tag, null for a right answer"),
+        Column("scorer_version", "string", "Of the scorers; null in older files: 1", later=True),
     ),
 )
 

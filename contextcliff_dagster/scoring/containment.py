@@ -4,7 +4,7 @@ RULER (Hsieh et al. 2024, `string_match_part`) and NoLiMa (Modarressi et al. 202
 answer is a substring of the output, in lower case. So do we, with whole words and whole numbers:
 "12" is not in "112" nor in "12.5", nor "no" in "I do not know", which a substring search
 would call right. Letters next to digits are a boundary ("937915kg" holds "937915"), and in scripts
-without spaces between words every character is one.
+without spaces between words every character with its marks is a word.
 
 An answer that is equal to an accepted one after SQuAD's normalisation is contained as well, so that
 containment is never below exact match.
@@ -16,13 +16,12 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 
-from contextcliff_dagster.scoring.normalize import answer_tokens
+from contextcliff_dagster.scoring.normalize import answer_tokens, is_unspaced
 from contextcliff_dagster.scoring.squad import bare
 
 LEAST_QUESTIONS, MOST_QUESTIONS, MOST_CHARACTERS = 20, 60, 200_000
 """Questions that `copied_share` looks at, and the longest document that it does, in characters:
 whether answers are copied does not depend on the length."""
-_UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
 
@@ -84,17 +83,15 @@ def _joins(text: str, border: int) -> bool:
     if not 0 < border < len(text):
         return False
     left, right = text[border - 1], text[border]
+    if not right.isascii() and unicodedata.category(right).startswith("M"):
+        return True  # a mark belongs to the letter before it
     if left.isdigit() and right.isdigit():
         return True
     if left.isalpha() and right.isalpha():
-        return not (_unspaced(left) or _unspaced(right))
+        return not (is_unspaced(left) or is_unspaced(right))
     # 3 | .5 and 1, | 200: a separator between two digits is inside a number.
     if left.isdigit() and right in ".,":
         return border + 1 < len(text) and text[border + 1].isdigit()
     if left in ".," and right.isdigit():
         return border > 1 and text[border - 2].isdigit()
     return False
-
-
-def _unspaced(character: str) -> bool:
-    return not character.isascii() and unicodedata.name(character, "").startswith(_UNSPACED_SCRIPTS)

@@ -20,6 +20,7 @@ from contextcliff_dagster.contracts import (
     PrimaryScore,
     StoreError,
 )
+from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.containment import Haystack
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.scorers import open_scorer
@@ -28,7 +29,7 @@ from contextcliff_dagster.scoring.taxonomy import tag_failure
 _NOT_SCORED: dict[str, Any] = dict.fromkeys(
     ("parsed_answer", "em", "f1", "contained", "score", "failed")
 )
-_OF_SCORING = {*_NOT_SCORED, "failure"}
+_OF_SCORING = {*_NOT_SCORED, "failure", "scorer_version"}
 _CALL_COLUMNS = tuple(name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING)
 _CATEGORIES = ("kind", "domain", "source")
 """What else an example may say of the category that its question is of."""
@@ -82,6 +83,7 @@ def score_rows(
     records = []
     for row in prediction_rows:
         record = {name: row.get(name) for name in _CALL_COLUMNS}
+        record["scorer_version"] = SCORER_VERSION
         example = examples.get(str(row["example_id"]))
         if example is not None:
             record |= {name: _label(example.metadata.get(name)) for name in _CATEGORIES}

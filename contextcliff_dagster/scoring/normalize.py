@@ -4,14 +4,21 @@ Source: the official evaluation script of Rajpurkar, Zhang, Lopyrev and Liang, "
 Questions for Machine Comprehension of Text" (EMNLP 2016): lower case, punctuation removed, the
 articles a, an, the removed, white space collapsed, in this order.
 
-Two additions, neither of which changes the result on ASCII text:
+Additions, none of which changes the result on ASCII text:
 
-- Unicode NFC first, so that an accented letter is one answer however it is encoded;
 - punctuation is what Unicode calls so as well as the ASCII set, so that a curly quote or a dash
-  (which models like) is no mistake.
+  (which models like) is no mistake;
+- an accented letter is one answer however it is encoded (Unicode NFC), full-width letters and
+  digits are the usual ones, and invisible characters (zero-width, direction marks, soft hyphens)
+  do not count;
+- in scripts that write no spaces between words, each character is a token, and what stands between
+  is split at white space, as in the evaluation of MLQA (Lewis et al. 2020, "mixed segmentation",
+  which does this for Chinese) and of MKQA (Longpre et al. 2021: Chinese, Japanese, Thai, Khmer).
+  A combining vowel or tone mark belongs to its character. Spaces between such characters do not
+  count, and a text in such a script keeps "a", which is no article there.
 
-Tokens are separated by white space: in scripts without it (Chinese, Japanese, Thai) a phrase is one
-token, and token F1 is then no finer than exact match.
+LongBench segments Chinese into words with jieba before it compares; tokens of one character need no
+dictionary, and docs/method.md has the difference.
 """
 
 from __future__ import annotations
@@ -24,6 +31,43 @@ from functools import lru_cache
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
 _ASCII_DELETIONS = str.maketrans("", "", string.punctuation)
+
+_HAN_AND_KANA = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303c\u3041-\u3096\u309d-\u309f"
+    "\u30a1-\u30fa\u30fc-\u30ff\u3100-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af"
+)
+_SOUTH_EAST_ASIAN = (
+    *(range(0x0E00, 0x1000), range(0x1000, 0x10A0), range(0x1780, 0x1800), range(0x1950, 0x19E0)),
+    *(range(0x1A20, 0x1AB0), range(0x1B00, 0x1B80), range(0xA980, 0xA9E0), range(0xAA60, 0xAAE0)),
+)
+"""Thai, Lao, Tibetan; Myanmar; Khmer; Tai Le, New Tai Lue; Tai Tham; Balinese; Javanese; further
+letters of Myanmar and Tai Viet."""
+
+
+def _of_category(initial: str) -> str:
+    codes = (code for block in _SOUTH_EAST_ASIAN for code in block)
+    return "".join(c for c in map(chr, codes) if unicodedata.category(c).startswith(initial))
+
+
+_LETTERS = _HAN_AND_KANA + _of_category("L")
+_CHARACTER = re.compile(f"[{_LETTERS}][{_of_category('M')}\u0300-\u036f\u3099\u309a]*")
+"""A letter of a script without spaces, with the marks on it."""
+_TOKEN = re.compile(rf"{_CHARACTER.pattern}|[^\s{_LETTERS}]+")
+_RUN = re.compile(f"(?:{_CHARACTER.pattern})+")
+
+_INVISIBLE = (
+    *(0x00AD, 0x061C, 0x180E, 0xFEFF, *range(0x200B, 0x2010), *range(0x202A, 0x202F)),
+    *(*range(0x2060, 0x2070), *range(0xFE00, 0xFE10), *range(0xE0000, 0xE01F0)),
+)
+_FOLDED: dict[int, int | None] = {
+    **dict.fromkeys(_INVISIBLE),
+    **{
+        code: int(form[1], 16)
+        for code in (0x3000, *range(0xFF00, 0xFFF0))
+        if len(form := unicodedata.decomposition(chr(code)).split()) == 2
+    },
+}
 
 
 @lru_cache(maxsize=4096)
@@ -38,16 +82,58 @@ def remove_punctuation(text: str) -> str:
     return "".join(c for c in text if not _is_punctuation(c))
 
 
+def fold_forms(text: str) -> str:
+    """`text` in NFC, full- and half-width forms as the usual ones, without invisible characters."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text.translate(_FOLDED))
+
+
+def answer_tokens(text: str) -> list[str]:
+    """The normalised tokens of an answer, in order; see the module for the steps.
+
+    >>> answer_tokens("The  Red-Crate!"), answer_tokens("於 2013年。")
+    (['redcrate'], ['於', '2013', '年'])
+    """
+    lowered = remove_punctuation(fold_forms(text).lower())
+    if not lowered.isascii():
+        lowered = unicodedata.normalize("NFC", lowered)  # a mark may have come to its letter
+        if _CHARACTER.search(lowered):
+            return _TOKEN.findall(lowered)
+    return _ARTICLES.sub(" ", lowered).split()
+
+
 def normalize_answer(text: str) -> str:
-    """The form in which two answers are compared; see the module for the steps.
+    """The form in which two answers are compared: the tokens, a space between each two.
 
     >>> normalize_answer("The  Red-Crate!")
     'redcrate'
     """
-    lowered = unicodedata.normalize("NFC", text).lower()
-    return " ".join(_ARTICLES.sub(" ", remove_punctuation(lowered)).split())
+    return " ".join(answer_tokens(text))
 
 
-def answer_tokens(text: str) -> list[str]:
-    """The normalised tokens of an answer, in order."""
-    return normalize_answer(text).split()
+def is_unspaced(character: str) -> bool:
+    """Whether the script of this letter writes no spaces between words."""
+    return not character.isascii() and _CHARACTER.match(character) is not None
+
+
+def unspaced_runs(text: str) -> list[list[str]]:
+    """The stretches of characters of scripts without spaces, character by character."""
+    if text.isascii():
+        return []
+    return [_CHARACTER.findall(run[0]) for run in _RUN.finditer(fold_forms(text))]
+
+
+def spaced_text(text: str) -> str:
+    """`text` with a space for every character of a script without spaces."""
+    return text if text.isascii() else _CHARACTER.sub(" ", fold_forms(text))
+
+
+def word_count(text: str) -> int:
+    """How many words `text` has; two characters of a script without spaces count as one.
+
+    >>> word_count("the red house"), word_count("厦门大学")
+    (3, 2)
+    """
+    characters = sum(map(len, unspaced_runs(text)))
+    if not characters:
+        return len(text.split())
+    return (characters + 1) // 2 + len(remove_punctuation(spaced_text(text)).split())

@@ -2,9 +2,9 @@
 
 Removed, because they are the serving's or the scaffold's and not the answer: closed reasoning
 blocks (`<think>...</think>`), end-of-turn markers, an answer prefix that the server repeats, the
-label `Answer:` in front, a code fence around the whole, one pair of quotes or asterisks around the
-whole. Nothing else is guessed: an answer wrapped in a sentence stays wrapped (exact match then says
-0, containment 1, and the failure tag says why).
+label `Answer:` in front (in Chinese, Japanese, Korean and Thai, too), a code fence around the
+whole, one pair of quotes or asterisks around the whole. Nothing else is guessed: an answer wrapped
+in a sentence stays wrapped (exact match then says 0, containment 1, and the failure tag says why).
 
 Where the recipe asks for a schema, the whole answer must be JSON that fits it (JSON Schema, as
 `jsonschema` checks it); the answer is then the value of the key `answer`, or of the only required
@@ -29,10 +29,17 @@ _END_MARKERS = (
     *("<|end|>", "<|eot_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>"),
     *("<end_of_turn>", "<eos>", "</s>"),
 )
-_VOID = frozenset(".,;:!?'\"`()-_\u2013\u2014\u2026\u2018\u2019\u201c\u201d\u00b7\u2022")
-_LABEL = re.compile(r"\A(?:\*\*)?(?:final\s+)?answer\s*:(?:\*\*)?\s*", re.IGNORECASE)
+_VOID = frozenset(".,;:!?'\"`()-_")
+_LABEL = re.compile(
+    r"\A(?:\*\*)?(?:(?:final\s+)?answer|(?:最终|最終)?答案[是为為]?|回答|答え?|正解|คำตอบ|정답|답변?)"
+    r"\s*[:\uff1a](?:\*\*)?\s*",
+    re.IGNORECASE,
+)
 _FENCE = re.compile(r"\A```[^\n`]*\n(.*?)\n?```\Z", re.DOTALL)
-_PAIRS = (("**", "**"), ('"', '"'), ("'", "'"), ("`", "`"), ("\u201c", "\u201d"))
+_PAIRS = (
+    *(("**", "**"), ('"', '"'), ("'", "'"), ("`", "`"), ("\u201c", "\u201d")),
+    *(("\u2018", "\u2019"), ("\u300c", "\u300d"), ("\u300e", "\u300f")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,10 @@ def parse_answer(
 
 def has_content(text: str) -> bool:
     """Whether `text` says anything: more than white space, control characters and punctuation."""
-    return any(c not in _VOID and unicodedata.category(c)[0] not in "CZ" for c in text)
+    return any(
+        c not in _VOID and unicodedata.category(c)[0] not in ("CZ" if c.isascii() else "CZP")
+        for c in text
+    )
 
 
 def _visible(raw: str, answer_prefix: str) -> str:

@@ -2,7 +2,8 @@
 
 Source: the official evaluation scripts of Rajpurkar et al. 2016 (v1.1) and Rajpurkar, Jia and
 Liang 2018 (v2.0, the F1 of an answer without tokens). With P = |shared| / |output| and
-R = |shared| / |answer| over bags of normalised tokens, F1 = 2PR / (P + R).
+R = |shared| / |answer| over bags of normalised tokens, F1 = 2PR / (P + R). What a token is in
+scripts without spaces between words: `normalize`.
 
 One deviation, for the instrument's sake: an accepted answer that normalisation would erase (the
 choice "A" is an article, "+" is punctuation) is compared with its articles, and if need be with its
@@ -11,11 +12,15 @@ punctuation. The scripts would call an *empty* output right there.
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from contextcliff_dagster.scoring.normalize import normalize_answer, remove_punctuation
+from contextcliff_dagster.scoring.normalize import (
+    answer_tokens,
+    fold_forms,
+    normalize_answer,
+    remove_punctuation,
+)
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
@@ -35,8 +40,8 @@ def token_f1(answer: str, accepted: Sequence[str]) -> float:
 
 
 def bare(text: str) -> str:
-    """`text` in lower case with white space collapsed, nothing removed."""
-    return " ".join(unicodedata.normalize("NFC", text).lower().split())
+    """`text` in lower case with white space collapsed; nothing that can be seen is removed."""
+    return " ".join(fold_forms(text).lower().split())
 
 
 def _without_punctuation(text: str) -> str:
@@ -55,10 +60,10 @@ def _exact(answer: str, gold: str) -> float:
 
 
 def _f1(answer: str, gold: str) -> float:
-    expected = normalize_answer(gold).split()
+    expected = answer_tokens(gold)
     if not expected:
         return _exact(answer, gold)
-    given = normalize_answer(answer).split()
+    given = answer_tokens(answer)
     shared = sum((Counter(given) & Counter(expected)).values())
     if shared == 0:
         return 0.0

@@ -15,19 +15,25 @@
 The rules for `schema_violation`, `refusal` and `instruction_drift` are the project's blueprint made
 exact: its "nouns from the query" are the question's content words (numbers, and words of three
 letters and more that are no function words), and only sentences are asked for them, since a short
-right answer need not repeat the question. The phrases are English: a refusal in another language
-falls through to a later tag.
+right answer need not repeat the question. In scripts without spaces two characters count as a word.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from contextcliff_dagster.contracts import Example, FailureTag
 from contextcliff_dagster.scoring.containment import Haystack
-from contextcliff_dagster.scoring.normalize import answer_tokens
+from contextcliff_dagster.scoring.normalize import (
+    answer_tokens,
+    spaced_text,
+    unspaced_runs,
+    word_count,
+)
 from contextcliff_dagster.scoring.parse import ParsedAnswer, has_content
+from contextcliff_dagster.scoring.refusals import has_refusing_phrase, is_only_a_refusal
 
 DRIFT_RATIO = 5.0
 """An answer over this many times the words of the longest accepted answer has drifted ..."""
@@ -43,37 +49,8 @@ QUOTE_MIN_WORDS = 4
 _LENGTH_REASONS = frozenset({"length", "max_tokens", "max_output_tokens"})
 _FILTER_REASONS = frozenset({"content_filter", "refusal", "safety"})
 
-_FIND = (
-    r"(?:find|answer|determine|locate|identify|help|assist|provide|see|access|comply|tell|say|read|"
-    r"fulfil+|process|respond|complete|do that|confirm)"
-)
-_SAID = (
-    r"(?:mentioned|specified|stated|provided|given|found|included|available|listed|present|"
-    r"contained|answerable|in the (?:text|document|context|passage|ledger)|enough)"
-)
-_REFUSALS = re.compile(
-    r"\b(?:"
-    r"(?:i'?m|i am|we are|we're) (?:very |really |so |truly )?(?:sorry|afraid|unable|not able)"
-    r"|sorry,|apologi[sz]e|my apologies"
-    r"|(?:cannot|can't|can not|could not|couldn't|unable to|not able to|failed to)"
-    rf" (?:\w+ )?{_FIND}"
-    rf"|not (?:\w+ )?{_SAID}"
-    r"|(?:there (?:is|was|are) )?no (?:\w+ )?"
-    r"(?:information|mention|record|evidence|data|reference|answer|details?)\b"
-    r"|(?:does|do|did)(?: not|n't) (?:\w+ )?"
-    r"(?:mention|contain|say|specify|state|include|appear|list|provide|exist|give)"
-    r"|i (?:don't|do not) (?:know|have|see)|as an ai"
-    r"|(?:insufficient|not enough) (?:information|context|data)"
-    r"|impossible to (?:say|know|determine|answer)|no way to (?:know|tell)|unanswerable"
-    r"|i (?:must|have to) decline|i won't|i will not"
-    r")",
-    re.IGNORECASE,
-)
-_WHOLE_REFUSAL = re.compile(
-    r"(?:unknown|none|n/?a|null|no answer|not sure|unclear|undefined|nothing|missing|nil)",
-    re.IGNORECASE,
-)
-_HANGING_SIGNS = ",;:([{<=-\u2013\u2014/&"
+_HANGING_SIGNS = ",;:([{<=-\u2013\u2014/&\uff0c\u3001\uff1b\uff1a\uff08\u300a\u300c\u300e\u3010"
+_OPENING, _CLOSING = "([\uff08\u300a\u300c\u300e\u3010", ")]\uff09\u300b\u300d\u300f\u3011"
 _HANGING_WORDS = frozenset(
     "a an the and or but nor of to in on at by for from with into than that which who whose is are "
     "was were be been has have had will would as if because while when".split()
@@ -84,7 +61,6 @@ _FUNCTION_WORDS = _HANGING_WORDS | frozenset(
     "passage context following please find report state give tell answer question value only one "
     "any all each some about between during after before over under".split()
 )
-_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'"})
 
 
 def tag_failure(
@@ -120,13 +96,11 @@ def tag_failure(
 
 
 def _refuses(answer: str, finish_reason: str | None, document: Callable[[], Haystack]) -> bool:
-    if finish_reason in _FILTER_REASONS or _WHOLE_REFUSAL.fullmatch(answer.strip(" .!*\"'")):
+    if finish_reason in _FILTER_REASONS or is_only_a_refusal(answer):
         return True
-    straight = answer.translate(_STRAIGHT)
-    ends = straight[:REFUSAL_WINDOW], straight[-REFUSAL_WINDOW:]
-    if not any(map(_REFUSALS.search, ends)):
+    if not has_refusing_phrase(answer, REFUSAL_WINDOW):
         return False
-    return len(answer.split()) < QUOTE_MIN_WORDS or not document().holds(answer)
+    return word_count(answer) < QUOTE_MIN_WORDS or not document().holds(answer)
 
 
 def _stops_short(
@@ -135,7 +109,8 @@ def _stops_short(
     last = answer.rstrip()[-1]
     if finish_reason in _LENGTH_REASONS or parsed.text is None or last in _HANGING_SIGNS:
         return True
-    if answer.count("(") > answer.count(")") or answer.count("[") > answer.count("]"):
+    pairs = zip(_OPENING, _CLOSING, strict=True)
+    if any(answer.count(left) > answer.count(right) for left, right in pairs):
         return True
     tokens = answer_tokens(answer)
     words = re.findall(r"[^\W\d_]+", answer.lower())
@@ -148,8 +123,8 @@ def _stops_short(
 
 
 def _drifts(answer: str, question: str, accepted: Sequence[str]) -> bool:
-    words = len(answer.split())
-    longest = max((len(gold.split()) for gold in accepted), default=1)
+    words = word_count(answer)
+    longest = max(map(word_count, accepted), default=1)
     if words > max(DRIFT_MIN_WORDS, DRIFT_RATIO * longest):
         return True
     asked = _content_words(question)
@@ -160,9 +135,11 @@ def _drifts(answer: str, question: str, accepted: Sequence[str]) -> bool:
 
 
 def _content_words(text: str) -> set[str]:
-    """Stems of the words of `text` that carry its topic."""
-    words = re.findall(r"[^\W_]+", text.lower())
-    return {
+    """Stems of the words of `text` that carry its topic; in scripts without spaces, where words are
+    not known, each two neighbouring characters."""
+    words = re.findall(r"[^\W_]+", spaced_text(text).lower())
+    pairs = {a + b for run in unspaced_runs(text) for a, b in pairwise(run)}
+    return pairs | {
         _stem(w)
         for w in words
         if w not in _FUNCTION_WORDS and (len(w) >= 3 or any(c.isdigit() for c in w))
@@ -179,14 +156,14 @@ def _stem(word: str) -> str:
 def _stands_in(answer: str, question: str, document: Haystack) -> bool:
     if document.holds(answer):
         return True
-    asked = {word.lower() for word in re.findall(r"[^\W_]+", question)}
+    asked = {word.lower() for word in re.findall(r"[^\W_]+", spaced_text(question))}
     specifics = {s for s in _specifics(answer) if s.lower() not in asked}
     return bool(specifics) and all(map(document.holds, specifics))
 
 
 def _specifics(answer: str) -> set[str]:
     """The numbers and names of an answer: what it would have to have from the document."""
-    words = re.findall(r"[^\W_]+(?:[.,'][^\W_]+)*", answer)
+    words = re.findall(r"[^\W_]+(?:[.,'][^\W_]+)*", spaced_text(answer))
     return {
         w
         for i, w in enumerate(words)

@@ -66,7 +66,7 @@ def test_normalisation_is_squads(text: str, normal: str) -> None:
         ("\u201cLa Bohe\u0300me\u201d", "la boh\u00e8me"),
         ("1914\u20131918", "19141918"),
         ("\u00c9COLE", "\u00e9cole"),
-        ("\u6771\u4eac\u3002", "\u6771\u4eac"),
+        ("\u6771\u4eac\u3002", "\u6771 \u4eac"),
         ("10\u00a0000", "10 000"),
         ("\U0001f600", "\U0001f600"),
     ],

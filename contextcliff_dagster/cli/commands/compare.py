@@ -232,6 +232,12 @@ def _notes(refs: Sequence[Ref | ScoreFile], one: Measured, other: Measured) -> l
         for side in (one, other)
         if side.cliffs and (earlier := side.cliffs.provenance.get("earlier_method"))
     ]
+    notes += [
+        f"The answers of {side.name} were scored by an earlier version of the scorers ({earlier}); "
+        "here they are scored again."
+        for side in (one, other)
+        if side.cliffs and (earlier := side.cliffs.provenance.get("earlier_scorers"))
+    ]
     counts = [(side.cliffs and side.cliffs.tokenizer) or "" for side in (one, other)]
     if all(counts) and counts[0] != counts[1]:
         notes.append(

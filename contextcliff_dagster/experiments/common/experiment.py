@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Table
+from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ class Experiment(ABC):
             asked = study.model_dump(mode="json", include={self.name}).get(self.name)
             return {"section": asked, **recipe}
         if step == "records":
-            return {"scoring": study.scoring.model_dump(mode="json")}
+            return {"scoring": study.scoring.model_dump(mode="json"), "scorers": SCORER_VERSION}
         if step == "result":
             return {"analysis": study.analysis.model_dump(mode="json")}
         return {"description": study.description}

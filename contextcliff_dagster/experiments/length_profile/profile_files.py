@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, StoreError
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
+from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
 
@@ -106,6 +107,7 @@ def looks_before(run: StudyRun, model: str, scored: int) -> list[Look]:
     if (
         not same
         or method_of(before) != METHOD_VERSION
+        or scorers_of(before) != SCORER_VERSION
         or before.provenance["hashes"].get("recipe") != study.recipe().hash
     ):
         return []
@@ -117,19 +119,27 @@ def method_of(cliffs: Cliffs) -> str:
     return cliffs.method_version or "1"
 
 
+def scorers_of(cliffs: Cliffs) -> str:
+    """Return the version of the scorers that gave the scores."""
+    return cliffs.scorer_version or "1"
+
+
 def by_this_method(
     study: Study, manifest: Manifest, records: pd.DataFrame, cliffs: Cliffs
 ) -> Cliffs:
-    """``cliffs``; where another method made it, what this one makes of the same records.
+    """``cliffs``; where another method or other scorers made it, what these make of ``records``.
 
-    Nothing is written. Its provenance names the other method as ``earlier_method``.
+    Nothing is written. Its provenance names the others as ``earlier_method``, ``earlier_scorers``.
     """
     from contextcliff_dagster.analysis import METHOD_VERSION
     from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.analysis.profile.model_profile import profile_model
 
-    earlier = method_of(cliffs)
-    if earlier == METHOD_VERSION:
+    earlier = {
+        **({"earlier_method": of} if (of := method_of(cliffs)) != METHOD_VERSION else {}),
+        **({"earlier_scorers": of} if (of := scorers_of(cliffs)) != SCORER_VERSION else {}),
+    }
+    if not earlier:
         return cliffs
     own = with_prompt_overhead(study, manifest, records[records["model"] == cliffs.model])
     names = ("model", "study", "campaign", "task", "tokenizer", "identity", "window_tokens")
@@ -137,8 +147,8 @@ def by_this_method(
         **{name: getattr(cliffs, name) for name in names},
         score_name=cliffs.score.name,
         primary=cliffs.score.name,
-        scorer_version=cliffs.scorer_version,
-        provenance={**cliffs.provenance, "earlier_method": earlier},
+        scorer_version=SCORER_VERSION,
+        provenance={**cliffs.provenance, **earlier},
     )
     settings = replace(study.analysis_settings(), second_opinions=False)
     return profile_model(own, manifest.bins, settings, context).cliffs

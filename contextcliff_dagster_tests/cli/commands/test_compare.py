@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from contextcliff_dagster_tests.support.files.log_files import inspect_sample, write_inspect
@@ -75,6 +77,29 @@ def test_caps_of_two_methods_are_never_compared(
     assert after["caps"] == before["caps"]
     assert "reference-short is by an earlier method (1)" in after["warnings"][0]
     assert json.loads(path.read_text())["safe_cap_tokens"] == 17
+
+
+def test_scores_of_earlier_scorers_are_never_compared(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    old = copy_of_quick(tmp_path_factory)
+    args = ("compare", *PAIR, "--study", "quick", "--out", str(tmp_path), "--json")
+    before = json.loads(call(*args, "--store", str(old)).out)
+    for file in (old / "quick" / "eval_records").rglob("model=reference-short/**/*.parquet"):
+        table = pq.ParquetFile(file).read()
+        wrong = pa.array([0.0] * table.num_rows)
+        for name in ("em", "f1", "contained", "score"):
+            table = table.set_column(table.column_names.index(name), name, wrong)
+        pq.write_table(table.drop_columns(["scorer_version"]), file)  # as older files are
+    (path,) = (old / "quick" / "profiles").glob("*/reference-short/cliffs.json")
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps({**result, "scorer_version": None, "safe_cap_tokens": 17}))
+    after = json.loads(call(*args, "--store", str(old)).out)
+    assert after["caps"] == before["caps"]
+    assert after["overall"] == before["overall"]
+    assert "reference-short were scored by an earlier version of the scorers (1)" in str(
+        after["warnings"]
+    )
 
 
 @pytest.mark.parametrize(
