@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.archive.container import Allowance, parquet_table
+from contextcliff_dagster.archive.row_checks import result_checksum
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum
 from contextcliff_dagster.inference.ledger.schema import columns
 
 if TYPE_CHECKING:
@@ -16,17 +18,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.backend import Database, Rows
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
-# Calls of the study: made for it, or made for another study that asked the same serving identity
-# the same thing (a call's key does not know its study).
-_WANTED = """
-CREATE TEMP TABLE wanted AS
-SELECT DISTINCT c.call_key FROM calls c JOIN campaign_models m
-  ON m.study = ? AND m.campaign = c.campaign AND m.identity_hash = c.identity_hash
-WHERE c.campaign IN (SELECT campaign FROM mine)
-  AND (c.study = ? OR c.document_id IN (SELECT document_id FROM manifest_documents))
-"""
 _CALLS = "call_key IN (SELECT call_key FROM wanted)"
 _MINE = "study = ? AND campaign IN (SELECT campaign FROM mine)"
+_ATTEMPTS = f"{_CALLS} AND {_MINE}"
 # In the order in which they can be inserted; each sorted, so that the same rows are the same bytes.
 TABLES = {
     "documents": f"document_id IN (SELECT document_id FROM calls WHERE {_CALLS})"
@@ -38,16 +32,24 @@ TABLES = {
     "campaigns": f"{_MINE} ORDER BY created_at, campaign",
     "campaign_models": f"{_MINE} ORDER BY campaign, model",
     "calls": f"{_CALLS} ORDER BY call_key",
-    "attempts": f"{_CALLS} ORDER BY attempt_id",
-    "failures": f"{_CALLS} ORDER BY attempt_id",
+    "attempts": f"{_ATTEMPTS} ORDER BY attempt_id",
+    "failures": f"attempt_id IN (SELECT attempt_id FROM attempts WHERE {_ATTEMPTS})"
+    " ORDER BY attempt_id",
     "results": f"{_CALLS} ORDER BY call_key",
 }
 
 
 def read_calls(
-    ledger: Ledger, study: str, campaign: str | None, documents: Iterable[str]
+    ledger: Ledger,
+    study: str,
+    campaign: str | None,
+    documents: Iterable[str],
+    asked: Iterable[str] = (),
 ) -> dict[str, pa.Table]:
     """The study's rows of every table, all of one moment, without the texts of ``documents``.
+
+    Its calls are those that it made, and of ``asked`` (keys) those that another study of the same
+    ledger made first: their answers are its own too, what they cost is not.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -62,8 +64,44 @@ def read_calls(
             + (" AND campaign = ?" if campaign is not None else ""),
             one,
         )
-        db.execute(_WANTED, (study, study))
-        return {name: _rows(db, name, where, study) for name, where in TABLES.items()}
+        _choose_calls(db, study, asked)
+        tables = {name: _rows(db, name, where, study) for name, where in TABLES.items()}
+    tables["calls"] = _under_own_name(tables["calls"], study, tables["campaign_models"])
+    return tables
+
+
+def _choose_calls(db: Database, study: str, asked: Iterable[str]) -> None:
+    """Fill the table ``wanted`` with the keys of the study's calls."""
+    db.execute("CREATE TEMP TABLE wanted (call_key TEXT PRIMARY KEY)")
+
+    def add(where: str, value: str) -> None:
+        sql = f"INSERT INTO wanted SELECT call_key FROM calls WHERE {where} ON CONFLICT DO NOTHING"
+        db.execute(sql, (value,))
+
+    for table in ("calls", "attempts"):
+        add(f"call_key IN (SELECT call_key FROM {table} WHERE {_MINE})", study)
+    for key in asked:
+        add("call_key = ? AND campaign IN (SELECT campaign FROM mine)", key)
+    # What a conversation's later calls rest on; the last of them names all earlier ones.
+    rows = db.execute(f"SELECT parts FROM calls WHERE parts IS NOT NULL AND {_CALLS}").fetchall()
+    for key in {key for (parts,) in rows for key in json.loads(parts).get("after", ())}:
+        add("call_key = ?", key)
+
+
+def _under_own_name(calls: pa.Table, study: str, models: pa.Table) -> pa.Table:
+    """The calls as the study's, also those that the ledger notes under the study that paid them."""
+    import pyarrow as pa
+
+    names = {
+        (row["campaign"], row["identity_hash"]): row["model"]
+        for row in reversed(models.to_pylist())
+    }
+    rows = calls.to_pylist()
+    for row in rows:
+        if row["study"] != study:
+            key = row["campaign"], row["identity_hash"]
+            row |= {"study": study, "model": names.get(key, row["model"])}
+    return pa.Table.from_pylist(rows, schema=calls.schema)
 
 
 def arrow_schema(table: str) -> pa.Schema:
@@ -87,37 +125,35 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     )
 
 
-def check_calls(tables: Mapping[str, pa.Table], file: Path) -> None:
-    """Refuse columns that are not the ledger's own, since their names become SQL, and answers that
-    are not what their checksums say.
+def read_tables(members: Mapping[str, bytes], allowance: Allowance) -> dict[str, pa.Table]:
+    """The ledger's tables of an archive, of the ledger's own columns: their names become SQL.
 
     Raises:
-        StoreError: naming the table and the column, or the call.
+        StoreError: naming the table and the column.
     """
-    damaged = f"{file} is damaged or was tampered with"
-    for name, table in tables.items():
-        known, given = arrow_schema(name), table.schema
-        types = dict(zip(known.names, known.types, strict=True))
-        strange = [field.name for field in given if field.type != types.get(field.name)]
-        # An archive of an older version has fewer columns, but those of the first.
-        strange += sorted(set(columns(name, 1)) - set(given.names))
-        if strange or len(set(given.names)) < len(given.names):
-            column = strange[0] if strange else given.names[0]
-            raise StoreError(
-                f"{damaged}: column {column!r} of its table {name!r} is not as it should be; get a "
-                "fresh copy."
-            )
-    for row in tables["results"].to_pylist():
-        noted = row.get("checksum")
-        if noted is not None and noted != _checksum(row):
-            raise StoreError(
-                f"{damaged}: the answer to call {str(row['call_key'])[:12]} is not what its "
-                "checksum says; get a fresh copy."
-            )
+    return {
+        name: parquet_table(
+            members[f"ledger/{name}.parquet"],
+            name,
+            arrow_schema(name),
+            allowance,
+            # An archive of an older version has fewer columns, but those of the first.
+            columns(name, 1),
+        )
+        for name in TABLES
+    }
 
 
-def _checksum(row: Mapping[str, Any]) -> str:
-    return checksum(row["call_key"], {name: row.get(name) for name in COLUMNS})
+def own_rows(tables: Mapping[str, pa.Table], study: str) -> dict[str, pa.Table]:
+    """The tables without what another study paid, which archives of older versions may hold."""
+    import pyarrow.compute as pc
+
+    own = dict(tables)
+    own["calls"] = _under_own_name(tables["calls"], study, tables["campaign_models"])
+    own["attempts"] = tables["attempts"].filter(pc.field("study") == study)
+    mine = pc.field("attempt_id").isin(own["attempts"].column("attempt_id").to_pylist())
+    own["failures"] = tables["failures"].filter(mine)
+    return own
 
 
 def merge_calls(
@@ -163,7 +199,7 @@ def merge_calls(
             _insert(db, "failures", {**row, "attempt_id": numbers[row["attempt_id"]]})
     for row in (results := tables["results"].to_pylist()):
         if row.get("pruned_at") is None:  # an archive of an older version has no checksums
-            row["checksum"] = _checksum(row)
+            row["checksum"] = result_checksum(row)
     return sum(_insert(db, "results", row).rowcount for row in results)
 
 

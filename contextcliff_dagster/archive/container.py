@@ -1,12 +1,15 @@
-"""The file itself: a zip of known members, each checked against its hash."""
+"""The file itself: a zip of known members, each checked against its hash and its size."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import stat
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
 FORMAT, FORMAT_VERSION = "contextcliff-study", 1
 HEAD = "archive.json"
 
+RATIO, SMALL_BYTES, MOST_BYTES = 100, 64 << 20, 16 << 30
+"""An archive may unpack to `SMALL_BYTES`, or to `RATIO` times its own size, never to more than
+`MOST_BYTES`: ours unpack to some ten times their size."""
+_DEPTH = 64
+_ROWS_AT_ONCE = 1 << 14
+
 
 def sha256(data: bytes) -> str:
     """Hex digest."""
@@ -32,6 +41,47 @@ def json_bytes(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
+def json_object(data: bytes | str) -> dict[str, Any]:
+    """The JSON object in ``data``.
+
+    Raises:
+        ValueError: no JSON object, or one with a name twice, NaN, or more than `_DEPTH` levels.
+    """
+    try:
+        value = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")
+    level: list[Any] = [value]
+    for _ in range(_DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    if level:
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def damaged(file: Path, what: str) -> StoreError:
+    """The error that ``file`` is not as an export writes it; ``what`` is a clause."""
+    return StoreError(f"{file} is damaged or was tampered with: {what}; get a fresh copy.")
+
+
 def parquet_bytes(table: pa.Table) -> bytes:
     """The table as a Parquet file; the same rows give the same bytes."""
     import pyarrow.parquet as pq
@@ -41,17 +91,88 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def parquet_table(data: bytes, file: Path) -> pa.Table:
-    """The table in ``data``; raises StoreError where it is no Parquet."""
+class Allowance:
+    """How many bytes the tables of one archive may still unpack to."""
+
+    def __init__(self, file: Path, packed_bytes: int) -> None:
+        self.file = file
+        self._left = most_bytes(packed_bytes)
+
+    def take(self, number: int) -> None:
+        """Note ``number`` more bytes; StoreError where they are too many."""
+        self._left -= number
+        if self._left < 0:
+            raise _too_large(self.file)
+
+
+def most_bytes(packed_bytes: int) -> int:
+    """What an archive of this size may unpack to."""
+    return min(max(SMALL_BYTES, RATIO * packed_bytes), MOST_BYTES)
+
+
+def _too_large(file: Path) -> StoreError:
+    return damaged(file, f"it would unpack to more than {RATIO} times its size")
+
+
+def parquet_table(
+    data: bytes, name: str, schema: pa.Schema, allowance: Allowance, needed: Collection[str] = ()
+) -> pa.Table:
+    """The table ``name`` in ``data``, valid in every cell.
+
+    Args:
+        schema: columns that it may have, each of exactly this type.
+        needed: those that it must have (default: all).
+
+    Raises:
+        StoreError: no Parquet, other columns, text that is no UTF-8, or too many bytes.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    file, types = allowance.file, dict(zip(schema.names, schema.types, strict=True))
     try:
-        return pq.read_table(pa.BufferReader(data))
-    except pa.ArrowException as error:
-        raise StoreError(
-            f"{file} is damaged: one of its tables cannot be read; get a fresh copy."
-        ) from error
+        with pq.ParquetFile(pa.BufferReader(data)) as plain:
+            given, groups = plain.schema_arrow, plain.metadata
+            _require_columns(file, name, given, types, needed or schema.names)
+            allowance.take(
+                sum(groups.row_group(n).total_byte_size for n in range(groups.num_row_groups))
+            )
+        texts = [one.name for one in given if one.type in (pa.string(), pa.binary())]
+        # Repeated texts stay one text each until it is known what they come to together.
+        with pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts) as packed:
+            for batch in packed.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+                allowance.take(sum(map(_plain_bytes, batch.columns)))
+        with pq.ParquetFile(pa.BufferReader(data)) as plain:
+            table = plain.read(use_threads=False)
+            table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
+        raise damaged(file, f"its table {name!r} cannot be read") from error
+    return table
+
+
+def _require_columns(
+    file: Path, name: str, given: pa.Schema, types: Mapping[str, Any], needed: Collection[str]
+) -> None:
+    names: list[str] = given.names
+    strange = [field.name for field in given if field.type != types.get(field.name)]
+    strange += [column for column, n in Counter(names).items() if n > 1]
+    strange += sorted(set(needed) - set(names))
+    if strange:
+        raise damaged(
+            file, f"column {strange[0][:80]!r} of its table {name!r} is not as it should be"
+        )
+
+
+def _plain_bytes(column: pa.Array) -> int:
+    """What the column takes with each text written out, and eight bytes a cell."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    size = 8 * len(column)
+    if isinstance(column, pa.DictionaryArray):
+        lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+        size += pc.sum(lengths.take(column.indices)).as_py() or 0
+    return size
 
 
 def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
@@ -86,14 +207,21 @@ def read(
     Nothing is ever extracted by a name that the file brings: no path in it can reach outside.
 
     Raises:
-        StoreError: missing, no archive of a study, damaged, or of a newer version.
+        StoreError: missing, no archive of a study, damaged, too large, or of a newer version.
     """
     try:
+        if not file.is_file() and file.exists():
+            raise StoreError(f"{file} is no plain file; name the archive itself.")
+        if (size := file.stat().st_size) > MOST_BYTES:
+            raise StoreError(f"{file} has {size:,} bytes, too many for an archive of a study.")
         data = file.read_bytes()
-    except OSError as error:
-        raise StoreError(f"Cannot read {file} ({error.strerror}); check the path.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(f"Cannot read {file} ({reason}); check the path.") from error
     with _damage(file), zipfile.ZipFile(io.BytesIO(data)) as archive:
-        head = json.loads(archive.read(HEAD))
+        infos = {info.filename: info for info in archive.infolist()}
+        _require_bounded(file, archive.infolist(), len(data))
+        head = json_object(_member(archive, infos[HEAD]))
         if head.get("format") != FORMAT:
             raise StoreError(
                 f"{file} is not an archive of a study; make one with `contextcliff export`."
@@ -102,17 +230,39 @@ def read(
             raise StoreError(
                 f"{file} was written by a newer version of contextcliff; upgrade this one."
             )
-        there = archive.namelist()
-        names = [*names, *(together if set(together) & set(there) else ())]
-        wanted = {HEAD, *names}
-        odd = sorted(set(there) ^ wanted) or sorted({n for n in there if there.count(n) > 1})
-        members = {} if odd else {name: archive.read(name) for name in sorted(names)}
+        names = [*names, *(together if set(together) & infos.keys() else ())]
+        counts = Counter(info.filename for info in archive.infolist())
+        odd = sorted(counts.keys() ^ {HEAD, *names}) or [n for n, k in counts.items() if k > 1]
+        members = {} if odd else {name: _member(archive, infos[name]) for name in sorted(names)}
         odd += [name for name, body in members.items() if sha256(body) != head["members"].get(name)]
         if odd:
             raise StoreError(
-                f"{file} is damaged or was tampered with ({odd[0]!r}); get a fresh copy."
+                f"{file} is damaged or was tampered with ({odd[0][:80]!r}); get a fresh copy."
             )
     return head, members, data
+
+
+def _require_bounded(file: Path, infos: Iterable[zipfile.ZipInfo], packed_bytes: int) -> None:
+    total = 0
+    for info in infos:
+        mode = info.external_attr >> 16
+        if info.is_dir() or (mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG)):
+            raise damaged(file, f"{info.filename[:80]!r} is no plain file")
+        # Of the other methods Python's library unpacks everything before it looks at a limit.
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise damaged(file, f"{info.filename[:80]!r} is packed by an unknown method")
+        total += info.file_size
+    if total > most_bytes(packed_bytes):
+        raise _too_large(file)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    with archive.open(info) as member:
+        # With a number: without one all is unpacked, however much more it is than declared.
+        body = member.read(info.file_size + 1)
+    if len(body) != info.file_size:
+        raise zipfile.BadZipFile("shorter than declared")
+    return body
 
 
 @contextmanager
@@ -122,8 +272,17 @@ def _damage(file: Path) -> Iterator[None]:
         yield
     except (
         *(zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, OSError),
-        *(KeyError, ValueError, TypeError, AttributeError, EOFError),
+        *(LookupError, ValueError, TypeError, AttributeError, EOFError, zlib.error),
     ) as error:
         raise StoreError(
             f"{file} is not an archive of a study, or is damaged; get a fresh copy."
         ) from error
+
+
+@contextmanager
+def malformed(file: Path, member: str) -> Iterator[None]:
+    """What values of other types than expected raise, as our sentence."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise damaged(file, f"{member!r} is not as it should be") from error

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.archive import calls, container
+from contextcliff_dagster.archive.container import HEAD, malformed
+from contextcliff_dagster.archive.member_checks import (
+    MANIFEST_FILES,
+    SAMPLE_MEMBERS,
+    check_head,
+    read_description,
+    sound_sample,
+)
+from contextcliff_dagster.archive.row_checks import check_rows
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.store import Store, write_atomic
@@ -18,15 +25,13 @@ from contextcliff_dagster.store import Store, write_atomic
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import Manifest
     from contextcliff_dagster.studies import Study
 
-_MANIFEST = ("manifest.json", "documents.parquet")
 _PROMPT_FILES = ("template", "system", "instructions")
 
 _MEMBERS = ("study.json", *(f"ledger/{name}.parquet" for name in calls.TABLES))
-_SAMPLE = tuple(f"manifest/{name}" for name in _MANIFEST)
-"""Missing where a study's experiments make their own documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +52,19 @@ class ArchiveSummary:
 
 
 def export_study(
-    store: Store, study: Study, file: Path, *, campaign: str | None = None
+    store: Store,
+    study: Study,
+    file: Path,
+    *,
+    campaign: str | None = None,
+    asked: Callable[[Ledger], Iterable[str]] = lambda _: (),
 ) -> ArchiveSummary:
-    """Write ``study`` with its sample and recorded calls to ``file``, all at once or not at all.
+    """Write ``study`` with its sample and its own calls to ``file``, all at once or not at all.
 
     Args:
         campaign: only this one; all when None.
+        asked: gives the keys of the calls that the study asks, so that answers which another study
+            of the store paid first go along (`experiments.lookup.asked_keys`); theirs alone do not.
 
     Raises:
         StudyError: nothing is measured yet, or there is no such campaign.
@@ -63,16 +75,18 @@ def export_study(
 
     folder = store.manifest_dir(study.name)
     sampled = study.has_corpus
-    if (sampled and not (folder / _MANIFEST[0]).is_file()) or not store.has_ledger:
+    if (sampled and not (folder / MANIFEST_FILES[0]).is_file()) or not store.has_ledger:
         raise StudyError(
             f"Study {study.name!r} has nothing to export in {store.root}; measure it first with "
             f"`contextcliff profile {study.name}`."
         )
     manifest = load_manifest(folder) if sampled else None  # verifies its hash
-    members = {f"manifest/{name}": (folder / name).read_bytes() for name in _MANIFEST if sampled}
-    texts = _texts(members, file)
+    members = {
+        f"manifest/{name}": (folder / name).read_bytes() for name in MANIFEST_FILES if sampled
+    }
+    texts = manifest.documents.column("document_id").to_pylist() if manifest else ()
     with Ledger.open(store.ledger) as ledger:
-        tables = calls.read_calls(ledger, study.name, campaign, texts)
+        tables = calls.read_calls(ledger, study.name, campaign, texts, asked(ledger))
     campaigns = tuple(tables["campaigns"].column("campaign").to_pylist())
     if not campaigns:
         named = f"campaign {campaign!r}" if campaign else "campaign"
@@ -113,14 +127,15 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     from contextcliff_dagster.sampling.manifest import load_manifest
     from contextcliff_dagster.studies import measures, own_study
 
-    head, members, data = container.read(file, _MEMBERS, _SAMPLE)
-    manifest = _sound_manifest(members, head, file)
-    tables = {
-        name: container.parquet_table(members[f"ledger/{name}.parquet"], file)
-        for name in calls.TABLES
-    }
-    calls.check_calls(tables, file)
-    described = json.loads(members["study.json"])
+    head, members, data = container.read(file, _MEMBERS, SAMPLE_MEMBERS)
+    allowance = container.Allowance(file, len(data))
+    with malformed(file, HEAD):
+        head = check_head(head)
+    manifest, texts = sound_sample(members, head["manifest_sha256"], allowance)
+    tables = calls.read_tables(members, allowance)
+    check_rows(tables, head, texts.keys(), allowance)
+    tables = calls.own_rows(tables, head["study"])
+    described = read_description(members["study.json"], file)
     study, prompt_texts = _restore(described, head, store, file)
     own = own_study(study.name)
     if own is not None and measures(own[1]) != measures(study, described["recipe_hash"]):
@@ -129,19 +144,19 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
             "different things; rename yours, or import without CONTEXTCLIFF_STUDIES."
         )
     folder = store.manifest_dir(study.name)
-    present = (folder / _MANIFEST[0]).is_file()
+    present = (folder / MANIFEST_FILES[0]).is_file()
     if present and manifest and load_manifest(folder).sha256 != manifest.sha256:
         raise StoreError(
             f"{file} holds another sample of study {study.name!r} than {folder}; "
             "import it into a store of its own with --store DIR."
         )
     with Ledger.open(store.ledger) as ledger:
-        new = ledger.write(lambda db: calls.merge_calls(db, tables, _texts(members, file), file))
+        new = ledger.write(lambda db: calls.merge_calls(db, tables, texts, file))
     store.mark()
     for path, text in prompt_texts.items():
         write_atomic(path, text.encode())
     # Documents first: a manifest.json means that the other file is complete.
-    for name in () if present or manifest is None else reversed(_MANIFEST):
+    for name in () if present or manifest is None else reversed(MANIFEST_FILES):
         write_atomic(folder / name, members[f"manifest/{name}"])
     return study, _summary(study, manifest, tables, data, new)
 
@@ -162,34 +177,6 @@ def _summary(
         sha256=container.sha256(data),
         new_answers=new_answers,
     )
-
-
-def _texts(members: Mapping[str, bytes], file: Path) -> dict[str, str]:
-    """Document id -> text, of the manifest's documents."""
-    if "manifest/documents.parquet" not in members:
-        return {}
-    rows = container.parquet_table(members["manifest/documents.parquet"], file).to_pylist()
-    return {row["document_id"]: row["text"] for row in rows}
-
-
-def _sound_manifest(
-    members: Mapping[str, bytes], head: Mapping[str, Any], file: Path
-) -> Manifest | None:
-    """The archive's manifest, its own hash verified outside the store; None where it has none."""
-    from contextcliff_dagster.sampling.manifest import load_manifest
-
-    if head["manifest_sha256"] is None and not set(_SAMPLE) & members.keys():
-        return None
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for member in _MANIFEST:
-            (folder / member).write_bytes(members[f"manifest/{member}"])
-        manifest = load_manifest(folder)
-    if manifest.sha256 != head["manifest_sha256"]:
-        raise StoreError(
-            f"{file} is damaged: its sample is not the one it names; get a fresh copy."
-        )
-    return manifest
 
 
 def _describe(study: Study) -> dict[str, Any]:
@@ -215,7 +202,7 @@ def _restore(
     try:
         study = Study.model_validate(data["study"])  # its name is checked here: it becomes a path
         used = [key for key in _PROMPT_FILES if getattr(study.prompt, key)]
-        texts = {key: str(data["prompt_texts"][key]) for key in used}
+        texts = {key: data["prompt_texts"][key] for key in used}
     except (pydantic.ValidationError, KeyError, TypeError) as error:
         raise StoreError(
             f"{file} holds no study that this version understands; upgrade contextcliff."

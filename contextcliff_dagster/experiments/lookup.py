@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts import Table
+from contextcliff_dagster.contracts import StudyError, Table
 from contextcliff_dagster.experiments.common.experiment import Experiment
+from contextcliff_dagster.experiments.common.measurement import planned_keys
+from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.experiment_table import (
     EXPERIMENTS,
     experiment_names,
     load_experiment,
 )
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.store import Store
 
 
 def all_experiments() -> tuple[Experiment, ...]:
@@ -51,6 +59,26 @@ def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
         if experiment.name in (one.name, one.host)
         for name in one.asset_names("predictions")
     ]
+
+
+def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
+    """Yield the keys of the calls that the study asks in its campaigns, whichever study paid them.
+
+    None of an experiment whose sample is not that of the study any more.
+    """
+    from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
+
+    for campaign in list_campaigns(ledger, study.name):
+        run = StudyRun(study, store, ledger, campaign.name)
+        identities = ledger.read(
+            "SELECT DISTINCT identity_hash FROM campaign_models WHERE study = ? AND campaign = ?",
+            (study.name, campaign.name),
+        )
+        hosts = partitioned(study)
+        for experiment in [*hosts, *(guest for host in hosts for guest in guests(host))]:
+            with suppress(StudyError):
+                for (identity_hash,) in identities:
+                    yield from planned_keys(run, experiment, identity_hash)
 
 
 def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:

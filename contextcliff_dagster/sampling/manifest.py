@@ -209,23 +209,30 @@ def load_manifest(directory: Path) -> Manifest:
         with (directory / "documents.parquet").open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != of_documents:
                 raise ValueError("documents.parquet is not what its SHA-256 says")
-        bins = [LengthBin(**b) for b in whole["bins"]]
+        return Manifest(
+            header={**whole["header"], "created_at": made},
+            bins=tuple(LengthBin(**b) for b in whole["bins"]),
+            examples=conform(whole["examples"], MANIFEST_EXAMPLES),
+            documents=read_table(directory / "documents.parquet", DOCUMENTS),
+        )
     except FileNotFoundError as error:
         raise StoreError(
             f"There is no manifest in {directory} ({Path(error.filename).name} is missing); "
             "prepare the study first."
         ) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        ArithmeticError,
+    ) as error:
         raise StoreError(
             f"The manifest {path} is damaged ({error}); delete its folder and prepare the study "
             "again."
         ) from error
-    return Manifest(
-        header={**whole["header"], "created_at": made},
-        bins=tuple(bins),
-        examples=conform(whole["examples"], MANIFEST_EXAMPLES),
-        documents=read_table(directory / "documents.parquet", DOCUMENTS),
-    )
 
 
 def _hash(content: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,12 +20,14 @@ from contextcliff_dagster.store import Store
 @kept_campaign_option
 @common_options
 def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
-    """Write STUDY with its sample and every recorded call into FILE."""
+    """Write STUDY with its sample and its own recorded calls into FILE."""
     from contextcliff_dagster.archive.study import export_study
+    from contextcliff_dagster.experiments.lookup import asked_keys
     from contextcliff_dagster.studies import find_study
 
-    store = Store.default()
-    summary = export_study(store, find_study(study), file, campaign=campaign)
+    store, chosen = Store.default(), find_study(study)
+    asked = partial(asked_keys, chosen, store)
+    summary = export_study(store, chosen, file, campaign=campaign, asked=asked)
     text = (
         f"{file} holds study {summary.study}: {summary.examples:,} examples, "
         f"{summary.answers:,} answers of {len(summary.campaigns)} campaign(s), "

@@ -17,8 +17,9 @@ TOO_LONG, TOO_SHORT = "too_long", "too_short"
 
 def file_list(study: Study, store: Store, account: Mapping[str, Any]) -> Path | None:
     """Where the list lies; None where this corpus keeps none."""
-    path = store.manifest_dir(study.name) / str(account.get("list") or "")
-    return path if account.get("list") and path.is_file() else None
+    name = Path(str(account.get("list") or "")).name  # of an archive: it must not lead elsewhere
+    path = store.manifest_dir(study.name) / name
+    return path if name and path.is_file() else None
 
 
 def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -171,6 +171,17 @@ def models_left(
             for source in sources
         )
     ]
+
+
+def planned_keys(run: StudyRun, experiment: Experiment, identity_hash: str) -> Iterator[str]:
+    """Yield the keys of all calls that the experiment may have made of one serving identity.
+
+    Raises:
+        StudyError: no sample is drawn, or the study was changed since.
+    """
+    for source in sources_of(run, experiment, known=True):
+        plan = _call_plan(run, experiment, source, experiment.cells(run.study), EVERYTHING)
+        yield from (call.call_key for call in plan.calls(identity_hash, run.ledger.outcomes))
 
 
 def ledger_rows(

@@ -10,6 +10,7 @@ import re
 import sqlite3
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
@@ -98,15 +99,31 @@ def steps(have: int, upto: int = LEDGER_VERSION) -> list[str]:
     return [statement for statement in re.split(r";\s*\n", text) if statement.strip()]
 
 
-@cache
 def columns(table: str, version: int = LEDGER_VERSION) -> dict[str, str]:
     """Column -> type (TEXT, INTEGER, REAL, BLOB), in the table's order, whatever the database."""
+    return {name: kind for _, name, kind, *_ in _table_info(table, version)}
+
+
+def primary_key(table: str) -> tuple[str, ...]:
+    """The columns that together name a row of the table."""
+    return tuple(name for _, name, *_, part_of_key in _table_info(table) if part_of_key)
+
+
+def required_columns(table: str) -> tuple[str, ...]:
+    """The columns that have a value in every row, those of the key among them."""
+    info = _table_info(table)
+    return tuple(name for _, name, _, not_null, _, part_of_key in info if not_null or part_of_key)
+
+
+@cache
+def _table_info(table: str, version: int = LEDGER_VERSION) -> list[tuple[Any, ...]]:
+    """Number, name, type, not null, default and place in the key of each column."""
     with sqlite3.connect(":memory:") as db:
         for statement in steps(0, version):
             db.execute(statement)
-        kinds = {row[1]: row[2] for row in db.execute(f"PRAGMA table_info({table})")}
+        info = db.execute(f"PRAGMA table_info({table})").fetchall()
     db.close()
-    return kinds
+    return info
 
 
 @cache

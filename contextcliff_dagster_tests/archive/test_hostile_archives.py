@@ -1,0 +1,298 @@
+"""An archive from a stranger is imported whole or refused in one sentence, with nothing changed."""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from contextcliff_dagster_tests.support.archives import (
+    Members,
+    members_of,
+    packed,
+    sealed,
+    with_cell,
+    with_description,
+    with_manifest,
+    with_table,
+)
+from contextcliff_dagster_tests.support.measured_stores import copy_of_few
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
+
+Spoil = Callable[[Members, Path], Path]
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Members:
+    store = copy_of_few(tmp_path_factory)
+    file = store / "study.zip"
+    assert call("export", "quick", str(file), "--store", str(store)).code == 0
+    return members_of(file)
+
+
+def _member(info: zipfile.ZipInfo, data: bytes = b"x") -> Spoil:
+    def spoil(members: Members, target: Path) -> Path:
+        packed(members, target)
+        with zipfile.ZipFile(target, "a") as archive:
+            archive.writestr(info, data)
+        return target
+
+    return spoil
+
+
+def _link() -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo("study.yaml")
+    info.create_system, info.external_attr = 3, 0o120777 << 16
+    return info
+
+
+def _method(method: int) -> Spoil:
+    def spoil(members: Members, target: Path) -> Path:
+        with zipfile.ZipFile(target, "w", method) as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+        return target
+
+    return spoil
+
+
+def _bytes(change: Callable[[bytes], bytes]) -> Spoil:
+    def spoil(members: Members, target: Path) -> Path:
+        target.write_bytes(change(packed(members, target).read_bytes()))
+        return target
+
+    return spoil
+
+
+def _inside(change: Callable[[Members], Members]) -> Spoil:
+    return lambda members, target: packed(change(members), target)
+
+
+def _cell(table: str, column: str, value: Any) -> Spoil:
+    return _inside(lambda members: with_cell(members, table, column, value))
+
+
+def _table(name: str, change: Callable[[pa.Table], pa.Table]) -> Spoil:
+    return _inside(lambda members: with_table(members, name, change))
+
+
+def _manifest(change: Callable[[dict[str, Any]], object]) -> Spoil:
+    return _inside(lambda members: with_manifest(members, change))
+
+
+def _description(change: Callable[[dict[str, Any]], object]) -> Spoil:
+    return _inside(lambda members: with_description(members, change))
+
+
+def _raw(name: str, data: bytes) -> Spoil:
+    return _inside(lambda members: sealed({**members, name: data}))
+
+
+def _head(**changes: Any) -> Spoil:
+    return _inside(lambda members: sealed(members, changes))
+
+
+def _typed(column: str, kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
+    def change(table: pa.Table) -> pa.Table:
+        index = table.column_names.index(column)
+        return table.set_column(index, column, table.column(column).cast(kind))
+
+    return change
+
+
+def _repeated(table: pa.Table) -> pa.Table:
+    """Three million rows of one text: some kilobytes of Parquet, gigabytes in memory."""
+    index = pa.array([0] * 3_000_000, pa.int32())
+    text = pa.DictionaryArray.from_arrays(index, ["x" * 1000])
+    nothing = pa.nulls(len(index), pa.int64())
+    return pa.table(
+        {"document_id": text, "bytes": nothing, "zstd": pa.nulls(len(index), pa.binary())}
+    )
+
+
+def _no_utf8(table: pa.Table) -> pa.Table:
+    texts = pa.array([b"\xff\xfe"] * table.num_rows, pa.binary()).view(pa.string())
+    return table.set_column(table.column_names.index("question"), "question", texts)
+
+
+def _large_text(members: Members) -> Members:
+    buffer = io.BytesIO()
+    table = pa.table({"document_id": ["0"], "text": ["a" * (300 << 20)]})
+    pq.write_table(table, buffer, compression="zstd")
+    return sealed({**members, "manifest/documents.parquet": buffer.getvalue()})
+
+
+def _large_document(members: Members) -> Members:
+    zstd = pa.Codec("zstd").compress(b"a" * 1000, asbytes=True)
+    row = {"document_id": "0" * 64, "bytes": 1 << 38, "zstd": zstd, "pruned_at": None}
+    return with_table(
+        members, "documents", lambda table: pa.Table.from_pylist([row], schema=table.schema)
+    )
+
+
+INJECTION = "study) VALUES ('x'); UPDATE results SET raw_output = '42' --"
+DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+OTHER = "f" * 64
+
+HOSTILE: dict[str, tuple[Spoil, str]] = {
+    "a link": (_member(_link()), "no plain file"),
+    "a folder": (_member(zipfile.ZipInfo("x/"), b""), "no plain file"),
+    "a path upwards": (_member(zipfile.ZipInfo("../evil")), "'../evil'"),
+    "an absolute path": (_member(zipfile.ZipInfo("/etc/evil")), "'/etc/evil'"),
+    "an endless name": (_member(zipfile.ZipInfo("n" * 60_000)), "nnn"),
+    "a member twice": (_member(zipfile.ZipInfo("study.json"), b"{}"), "'study.json'"),
+    "packed by bzip2": (_method(zipfile.ZIP_BZIP2), "unknown method"),
+    "packed by lzma": (_method(zipfile.ZIP_LZMA), "unknown method"),
+    "cut in half": (_bytes(lambda data: data[: len(data) // 2]), "damaged"),
+    "a flipped byte": (_bytes(lambda data: data[:900] + b"\0\0\0" + data[903:]), "damaged"),
+    "encrypted": (
+        _bytes(lambda data: data.replace(b"PK\1\2\x14\3\x14\0\0\0", b"PK\1\2\x14\3\x14\0\1\0")),
+        "damaged",
+    ),
+    "blanks by the gigabyte": (_raw("study.json", b" " * (300 << 20)), "100 times"),
+    "50,000 members": (
+        _inside(lambda members: {**members, **{f"m{n}": b"" for n in range(50_000)}}),
+        "'m0'",
+    ),
+    "a head that is no UTF-8": (
+        _inside(lambda members: {**members, "archive.json": b'{"format": "\xff"}'}),
+        "not an archive",
+    ),
+    "a head 100,000 deep": (
+        _inside(lambda members: {**members, "archive.json": DEEP}),
+        "not an archive",
+    ),
+    "a head without versions": (_head(versions=None), "not an archive"),
+    "a version in words": (_head(format_version="one"), "not an archive"),
+    "campaigns in words": (_head(campaigns="2026"), "archive.json"),
+    "campaigns of numbers": (_head(campaigns=[1]), "archive.json"),
+    "other campaigns": (_head(campaigns=["other"]), "campaigns"),
+    "a study by number": (_head(study=7), "archive.json"),
+    "another study's name": (_head(study="other"), "another study"),
+    "no sample": (_head(manifest_sha256=None), "sample"),
+    "a definition 100,000 deep": (_raw("study.json", DEEP), "study.json"),
+    "a definition with NaN": (_raw("study.json", b'{"study": NaN}'), "study.json"),
+    "a definition with a key twice": (_raw("study.json", b'{"a": 1, "a": 2}'), "study.json"),
+    "a definition that is a list": (_raw("study.json", b"[]"), "study.json"),
+    "a definition without recipe": (_description(lambda d: d.pop("recipe")), "study.json"),
+    "another recipe": (_description(lambda d: d["recipe"].update(system="x")), "study.json"),
+    "prompt texts that are no texts": (
+        _description(lambda d: d.update(prompt_texts={"template": 1})),
+        "study.json",
+    ),
+    "a name that is a path": (
+        _description(lambda d: d["study"].update(name="../evil")),
+        "no study that this version understands",
+    ),
+    "a study that is nothing": (_description(lambda d: d.update(study={})), "no study"),
+    "a sample 100,000 deep": (_raw("manifest/manifest.json", DEEP), "manifest.json"),
+    "a sample without examples": (_manifest(lambda m: m.pop("examples")), "sample"),
+    "a sample without lengths": (_manifest(lambda m: m["header"].pop("lengths")), "manifest.json"),
+    "a file list elsewhere": (
+        _manifest(
+            lambda m: m["header"]["corpus"].update(account={"list": "../../../../etc/passwd"})
+        ),
+        "manifest.json",
+    ),
+    "an example of no bin": (_manifest(lambda m: m["examples"][0].update(bin="b99")), "manifest"),
+    "an example of no document": (
+        _manifest(lambda m: m["examples"][0].update(document_id=OTHER)),
+        "manifest.json",
+    ),
+    "an example twice": (_manifest(lambda m: m["examples"].append(m["examples"][0])), "manifest"),
+    "bins in words": (_manifest(lambda m: m["bins"][0].update(n="many")), "manifest.json"),
+    "a text under another's id": (
+        _inside(
+            lambda members: sealed(
+                {**members, "manifest/documents.parquet": _documents([(OTHER, "text")])}
+            )
+        ),
+        "what its id says",
+    ),
+    "a text of 300 MB in 30 kB": (_inside(_large_text), "100 times"),
+    "one text three million times": (
+        _inside(lambda members: with_table(members, "documents", _repeated, plain=True)),
+        "100 times",
+    ),
+    "a document of 2^38 bytes": (_inside(_large_document), "100 times"),
+    "no Parquet": (_raw("ledger/calls.parquet", b"PAR1" + b"\xff" * 90 + b"PAR1"), "'calls'"),
+    "text that is no UTF-8": (_table("calls", _no_utf8), "'calls'"),
+    "a column that is SQL": (
+        _table("calls", lambda t: t.rename_columns({"study": INJECTION})),
+        "column",
+    ),
+    "a further column": (
+        _table("calls", lambda t: t.append_column("x", pa.nulls(t.num_rows, pa.string()))),
+        "'x'",
+    ),
+    "a column of another type": (_table("calls", _typed("replicate", pa.string())), "replicate"),
+    "a column of large texts": (_table("calls", _typed("question", pa.large_string())), "question"),
+    "no key": (_cell("calls", "call_key", None), "empty call_key"),
+    "no study": (_cell("calls", "study", None), "empty study"),
+    "no time": (_cell("campaigns", "created_at", "soon"), "no time"),
+    "a key twice": (_table("results", lambda t: pa.concat_tables([t, t])), "a row twice"),
+    "a negative charge": (_cell("attempts", "charged_usd", -1000.0), "charged_usd"),
+    "negative tokens": (_cell("attempts", "charged_tokens", -(10**6)), "charged_tokens"),
+    "an infinite charge": (_cell("attempts", "charged_usd", float("inf")), "charged_usd"),
+    "a charge that is no number": (_cell("attempts", "charged_usd", float("nan")), "charged_usd"),
+    "a charge of 1e308": (_cell("attempts", "reserved_usd", 1e308), "reserved_usd"),
+    "tokens beyond counting": (_cell("attempts", "reserved_tokens", 2**62), "reserved_tokens"),
+    "an attempt at no call": (_cell("attempts", "call_key", OTHER), "call_key"),
+    "an answer to no call": (_cell("results", "call_key", OTHER), "call_key"),
+    "an answer that was changed": (_cell("results", "raw_output", "42"), "checksum"),
+    "an unknown kind of no answer": (
+        _table("results", lambda t: _unsigned(t, "no_answer", "other")),
+        "no_answer",
+    ),
+    "a call under another's key": (_cell("calls", "question", "Why?"), "another's key"),
+    "a call by another recipe": (_cell("calls", "recipe_hash", OTHER), "recipe_hash"),
+    "an unknown replicate": (_cell("calls", "replicate", 9), "replicate"),
+    "a call of another campaign": (_cell("calls", "campaign", "x"), "campaign"),
+    "parts 100,000 deep": (_cell("calls", "parts", DEEP.decode()), "JSON"),
+    "a recipe that is none": (_cell("recipes", "body", '{"mode": "chat"}'), "recipes"),
+    "a recipe under another's hash": (_cell("identities", "body", "{}"), "identities"),
+    "an identity that is no JSON": (_cell("identities", "body", "{"), "identities"),
+    "the campaign of another study": (_cell("campaign_models", "study", "x"), "another study"),
+}
+
+
+def _documents(rows: list[tuple[str, str]]) -> bytes:
+    buffer = io.BytesIO()
+    ids, texts = zip(*rows, strict=True)
+    pq.write_table(pa.table({"document_id": ids, "text": texts}), buffer)
+    return buffer.getvalue()
+
+
+def _unsigned(table: pa.Table, column: str, value: str) -> pa.Table:
+    """The table without checksums and with ``value`` in every row of a column."""
+    index = table.column_names.index(column)
+    changed = table.set_column(index, column, pa.array([value] * table.num_rows))
+    return changed.drop_columns(["checksum"])
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_archive_costs_one_sentence(name: str, members: Members, tmp_path: Path) -> None:
+    spoil, words = HOSTILE[name]
+    file, store = spoil(members, tmp_path / "spoiled.zip"), tmp_path / "fresh"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ended = call("import", str(file), "--store", str(store))
+    assert_one_sentence(ended, "spoiled.zip", words)
+    assert len(ended.err) < 500
+    assert not store.exists()
+    assert not (tmp_path / "evil").exists()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # kB
+
+
+def test_what_is_only_packed_again_is_imported(members: Members, tmp_path: Path) -> None:
+    file = packed(sealed(members), tmp_path / "again.zip")
+    taken = call("import", str(file), "--store", str(tmp_path / "fresh"), "--json")
+    assert json.loads(taken.out)["new_answers"] == 15, taken.err
