@@ -41,7 +41,7 @@ BLOCKS = "p div td th tr li br h1 h2 h3 table ul section nav footer".split()
 
 # One function a library: bytes of a file -> its text.
 def ours(kind: str) -> Callable[[bytes], str]:
-    reader = import_module(f"contextcliff_dagster.corpora.extraction.{kind}")
+    reader = import_module(f"contextcliff_dagster.corpora.extraction.formats.{kind}")
     return lambda data: reader.read(data, Limits(), [])
 
 

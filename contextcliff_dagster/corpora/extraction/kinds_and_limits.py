@@ -6,11 +6,14 @@ from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 
-_RULES = 1
+_RULES = 2
 """Raised whenever a change to this package can change a text."""
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
 """What a file can be read as."""
+
+UNKNOWN_GLYPHS = "glyphs of no known character, read as U+FFFD"
+"""How the note on a text begins in which glyphs have no character."""
 
 
 @dataclass(frozen=True)

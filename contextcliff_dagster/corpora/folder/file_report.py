@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from contextcliff_dagster.corpora.extraction.kinds_and_limits import UNKNOWN_GLYPHS
 
 _ABOUT_RECALL = (
     "every question is verbatim recall, made from the documents themselves: the cap says how far "
@@ -98,17 +100,23 @@ def _words(reason: str, n: int) -> str:
 
 
 def account_of(
-    fates: Iterable[Fate], used: int, lost: Mapping[str, int], table: str | None
+    fates: Collection[Fate], used: int, lost: Mapping[str, int], table: str | None
 ) -> dict[str, Any]:
     """The corpus's account: ``used`` questions from ``table``, or made where that is None.
 
     ``lost``: questions on documents that are left out, by the documents' fate.
     """
     files = counted(fates)
+    unknown = sum(
+        fate.fate == "used" and any(note.startswith(UNKNOWN_GLYPHS) for note in fate.notes)
+        for fate in fates
+    )
     source = f"from {table}" if table else "of verbatim recall, made from the texts"
     sentence = f"{used:,} question{'s' * (used != 1)} {source}"
     if gone := sum(lost.values()):
         sentence += f", {gone:,} more on documents that are left out"
+    if unknown:
+        sentence += f". Documents with {UNKNOWN_GLYPHS}: {unknown:,} (the list of files has them)"
     account: dict[str, Any] = {
         "summary": f"{listed(files)}. {sentence}.",
         "files": files,

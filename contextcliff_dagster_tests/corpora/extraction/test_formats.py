@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from contextcliff_dagster.corpora.extraction.decoding import tidied
@@ -53,9 +55,92 @@ def test_a_pdf_without_its_whole_text_is_refused(data: bytes, reason: str) -> No
     assert str(refused.value) == reason
 
 
+LINE = "and a line of words that can be read"
+
+
+def unmapped(codes: Sequence[int], readable: str = "") -> bytes:
+    """A page of these glyphs in a font without a Unicode map, and a line that can be read."""
+    glyphs = "".join(f"{code:04x}" for code in codes).encode()
+    content = b"BT /F1 12 Tf 50 700 Td <%s> Tj /F0 12 Tf 0 -20 Td (%s) Tj ET"
+    fonts = [made.HELVETICA, made.composite_font()]
+    return made.pdf_page(content % (glyphs, readable.encode()), fonts)
+
+
+@pytest.mark.parametrize("codes", [range(0x4E00, 0x5E28), [*range(33, 127)] * 44, [0] * 4136])
+def test_a_pdf_whose_fonts_have_no_unicode_map_is_refused(codes: Sequence[int]) -> None:
+    """Whatever the glyphs' numbers look like: Chinese, other letters, or nothing at all."""
+    with pytest.raises(RefusedError) as refused:
+        pdf.read(unmapped(codes), LIMITS, [])
+    assert "which characters 4,136 of its 4,136 glyphs are (no Unicode map)" in str(refused.value)
+
+
+def test_a_few_glyphs_without_a_character_are_marked_and_counted() -> None:
+    notes: list[str] = []
+    text = pdf.read(unmapped([65, 0, 0x4E00], LINE), LIMITS, notes)
+    assert text.split("\n") == ["\ufffd\ufffd\ufffd", LINE]
+    assert notes == ["glyphs of no known character, read as U+FFFD: 3 of 31"]
+    assert pdf.read(unmapped([], LINE), LIMITS, []) == LINE
+    # A simple font whose names of letters say nothing, and a composite one with a map.
+    drawn = made.simple_font(b"[65/g1/g2/g3]")
+    page = made.pdf_page(b"BT /F0 12 Tf 50 700 Td (ABC) Tj ET", [drawn])
+    with pytest.raises(RefusedError, match="3 of its 3 glyphs"):
+        pdf.read(page, LIMITS, [])
+    mapped = made.composite_font(6)
+    page = made.pdf_page(
+        b"BT /F0 12 Tf 50 700 Td <00010002> Tj ET",
+        [mapped],
+        more=[made.pdf_stream(made.to_unicode({1: "4e2d", 2: "d83dde00"}))],
+    )
+    assert pdf.read(page, LIMITS, []) == "中😀"
+
+
+def test_values_of_form_fields_and_texts_written_onto_a_pdf_follow_their_page() -> None:
+    def field(rest: bytes) -> bytes:
+        return b"<</Type/Annot/Subtype/Widget/F 4/Rect[50 600 300 620]" + rest + b">>"
+
+    fields = [
+        field(b"/FT/Tx/T(name)/V(Ada Berg)/DA(/F0 12 Tf 0 g)"),
+        field(b"/FT/Ch/Ff 131072/T(town)/V(Bern)/Opt[(Basel)(Bern)]/DA(/F0 12 Tf 0 g)"),
+        field(b"/FT/Tx/Ff 8192/T(code)/V(swordfish)/DA(/F0 12 Tf 0 g)"),
+        field(b"/FT/Btn/T(agreed)/V/Yes/AS/Yes"),
+        field(b"/Parent 14 0 R"),
+    ]
+    notes_on_page = [
+        b"<</Type/Annot/Subtype/FreeText/F 4/Rect[0 0 9 9]/Contents(Paid)/DA(/F0 9 Tf 0 g)>>",
+        b"<</Type/Annot/Subtype/Text/F 4/Rect[0 0 9 9]/Contents(a comment)>>",
+        b"<</Type/Annot/Subtype/FreeText/F 2/Rect[0 0 9 9]/Contents(hidden)/DA(/F0 9 Tf 0 g)>>",
+    ]
+    parent = b"<</FT/Tx/T(place)/V(\xfe\xff\x4e\x2d)/Kids[10 0 R]/DA(/F0 12 Tf 0 g)>>"
+    annotations = b"/Annots[%s]" % b" ".join(b"%d 0 R" % n for n in range(6, 14))
+    form = b"/AcroForm<</Fields[6 0 R 7 0 R 8 0 R 9 0 R 14 0 R]/DR<</Font<</F0 5 0 R>>>>>>"
+    content = b"BT /F0 12 Tf 50 700 Td (Name:) Tj ET"
+    more = [*fields, *notes_on_page, parent]
+    notes: list[str] = []
+    data = made.pdf_page(
+        content, [made.HELVETICA], of_page=annotations, of_catalogue=form, more=more
+    )
+    assert pdf.read(data, LIMITS, notes) == "Name:\nAda Berg\nBern\n中\nPaid"
+    assert notes == [
+        "form fields with a value, which follow their pages: 3",
+        "texts written onto a page, which follow it: 1",
+        "comments, left out: 1",
+    ]
+    # A form that is nothing but its values is no scan.
+    bare = made.pdf_page(b"", [made.HELVETICA], of_page=annotations, of_catalogue=form, more=more)
+    assert pdf.read(bare, LIMITS, []).startswith("Ada Berg")
+
+
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
+        (
+            "a<svg><title>t</title><desc>d</desc><text x=1>one <tspan>two</tspan>"
+            "<tspan x=0 dy=5>three</tspan></text><text>four</text></svg>b",
+            "a\none two three\nfour\nb",
+        ),
+        ("word<svg><path d=''/>x</svg>play", "wordplay"),
+        ("<svg><foreignObject><p>in</p></foreignObject>out</svg><text>z</text>", "in\nz"),
+        ("<svg><svg><text>n</text></svg>out<text>m</svg>after", "n\nm\nafter"),
         ("<p>one <b>wo</b>rd<p>two\n\t  three", "one word\ntwo three"),
         ("<title>t</title><style>p{}</style>a<script>if (a<b) '</p>'</script> b", "a b"),
         ("<table><tr><td>1<td>2<tr><td>3<td>4</table>end", "1\t2\n3\t4\nend"),
@@ -139,6 +224,14 @@ def test_epub_pages_come_in_the_order_of_the_spine() -> None:
 def test_an_epub_page_that_is_no_xml_is_read_as_html() -> None:
     book = made.epub([made.xhtml("<p>one</p>"), "<p>two<br>three &nbsp; four"])
     assert epub.read(book, LIMITS, []) == "one\n\ntwo\nthree \xa0 four"
+
+
+def test_drawings_in_an_epub_are_read_on_pages_and_as_pages() -> None:
+    drawing = "<svg xmlns='http://www.w3.org/2000/svg'><defs/><text>drawn {}</text></svg>"
+    page = made.xhtml(f"<p>one</p>{drawing.format(1)}<p>two</p>")
+    assert epub.read(made.epub([page]), LIMITS, []) == "one\ndrawn 1\ntwo"
+    book = made.epub([page, drawing.format(2)], kinds={1: "image/svg+xml"})
+    assert epub.read(book, LIMITS, []) == "one\ndrawn 1\ntwo\n\ndrawn 2"
 
 
 ENCRYPTION = '<encryption><CipherReference URI="{}"/></encryption>'

@@ -81,10 +81,19 @@ def _word_part(root: str, inner: str) -> str:
     return f"{head}<w:{root} {spaces}>{inner}</w:{root}>"
 
 
-def epub(pages: Sequence[str | bytes], *, folder: str = "OEBPS", **more: str) -> bytes:
-    """A book of these XHTML pages; `more` are further members of META-INF, by name."""
+def epub(
+    pages: Sequence[str | bytes],
+    *,
+    folder: str = "OEBPS",
+    kinds: Mapping[int, str] | None = None,
+    **more: str,
+) -> bytes:
+    """A book of these pages, XHTML or of the media types `kinds`; `more` are further members of
+    META-INF, by name."""
+    of = kinds or {}
     items = "".join(
-        f'<item id="p{i}" href="page%20{i}.xhtml" media-type="application/xhtml+xml"/>'
+        f'<item id="p{i}" href="page%20{i}.xhtml" '
+        f'media-type="{of.get(i, "application/xhtml+xml")}"/>'
         for i in range(len(pages))
     )
     spine = "".join(f'<itemref idref="p{i}"/>' for i in range(len(pages)))
@@ -145,6 +154,64 @@ def raw_pdf(objects: Sequence[bytes]) -> bytes:
     out += b"".join(b"%010d 00000 n \n" % place for place in places)
     out += b"trailer\n<</Size %d/Root 1 0 R>>\nstartxref\n%d\n" % (len(objects) + 1, start)
     return bytes(out + b"%%EOF\n")
+
+
+HELVETICA = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+
+
+def pdf_page(
+    content: bytes,
+    fonts: Sequence[bytes],
+    *,
+    of_page: bytes = b"",
+    of_catalogue: bytes = b"",
+    more: Sequence[bytes] = (),
+) -> bytes:
+    """A PDF of one page: object 5 is the first of the fonts F0, F1, ..., and `more` follow them."""
+    named = b"".join(b"/F%d %d 0 R" % (n, 5 + n) for n in range(len(fonts)))
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R"
+    return raw_pdf(
+        [
+            b"<</Type/Catalog/Pages 2 0 R%s>>" % of_catalogue,
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            page + b"/Resources<</Font<<%s>>>>%s>>" % (named, of_page),
+            pdf_stream(content),
+            *fonts,
+            *more,
+        ]
+    )
+
+
+def pdf_stream(data: bytes) -> bytes:
+    return b"<</Length %d>>stream\n%s\nendstream" % (len(data), data)
+
+
+def composite_font(unicode_map: int | None = None) -> bytes:
+    """A font whose codes are glyphs' numbers (Identity-H); its map to Unicode is that object."""
+    mapped = b"" if unicode_map is None else b"/ToUnicode %d 0 R" % unicode_map
+    return (
+        b"<</Type/Font/Subtype/Type0/BaseFont/ABCDEF+Song/Encoding/Identity-H%s/DescendantFonts["
+        b"<</Type/Font/Subtype/CIDFontType2/BaseFont/ABCDEF+Song/DW 500/CIDSystemInfo"
+        b"<</Registry(Adobe)/Ordering(Identity)/Supplement 0>>>>]>>" % mapped
+    )
+
+
+def simple_font(differences: bytes) -> bytes:
+    """A font whose letters have these names."""
+    return (
+        b"<</Type/Font/Subtype/Type1/BaseFont/ABCDEF+Foo/FirstChar 65/LastChar 67"
+        b"/Widths[500 500 500]/Encoding<</Type/Encoding/Differences%s>>>>" % differences
+    )
+
+
+def to_unicode(characters: Mapping[int, str]) -> bytes:
+    """A map from codes to characters, these in UTF-16 as hexadecimal digits."""
+    pairs = "".join(f"<{code:04x}> <{text}>\n" for code, text in characters.items())
+    return (
+        "/CIDInit /ProcSet findresource begin begincmap /CMapName /X def\n"
+        "1 begincodespacerange <0000> <ffff> endcodespacerange\n"
+        f"{len(characters)} beginbfchar\n{pairs}endbfchar endcmap end"
+    ).encode()
 
 
 def endless_pdf() -> bytes:

@@ -1,4 +1,4 @@
-"""The text of EPUB books (EPUB 2 and 3): the pages of the spine, in its order."""
+"""The text of EPUB books (EPUB 2 and 3): pages and drawings (SVG) of the spine, in its order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, Ref
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
-_PAGES = frozenset(("application/xhtml+xml", "text/html"))
+_PAGES = frozenset(("application/xhtml+xml", "text/html", "image/svg+xml"))
 
 
 def read(data: bytes, limits: Limits, notes: list[str]) -> str:

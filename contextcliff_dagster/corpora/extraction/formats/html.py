@@ -19,7 +19,11 @@ _BLOCKS = frozenset(
 )
 _GLUE = {**dict.fromkeys(_BLOCKS, "\n"), "td": "\t", "th": "\t"}
 """What parts the text of such an element from what is around it."""
-_UNSEEN = frozenset("head math noembed noscript object script style svg template title".split())
+_UNSEEN = frozenset("head math noembed noscript object script style template title".split())
+_DRAWING = "svg"
+_DRAWN = frozenset(("text", "foreignobject"))
+"""What a drawing shows as text; its titles, descriptions and definitions are not shown."""
+_PLACED = frozenset(("x", "y", "dx", "dy"))
 _VERBATIM = frozenset(("pre", "textarea"))
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
@@ -37,6 +41,8 @@ class Lines:
     def __init__(self) -> None:
         self._out: list[str] = []
         self._unseen: list[str] = []
+        self._drawings = 0
+        self._drawn = 0  # open elements that show text in a drawing
         self._verbatim = 0
         self._opened = False  # nothing was read yet of what is verbatim
         self._glue = ""  # what parts the next words from the last ones: "", " ", "\t" or "\n"
@@ -44,6 +50,14 @@ class Lines:
     def start(self, tag: str, attributes: Any = None) -> None:
         if tag in _UNSEEN:
             self._unseen.append(tag)
+        elif tag == _DRAWING:
+            self._drawings += 1
+        elif self._drawings and tag.lower() in _DRAWN:
+            self._drawn += 1
+            self._part("\n")
+        elif self._drawings and tag == "tspan":
+            if _PLACED & set(attributes or ()):  # most likely a line of its own
+                self._part(" ")
         elif tag in _GLUE:
             self._part(_GLUE[tag])
             if tag in _VERBATIM:
@@ -55,13 +69,19 @@ class Lines:
             if tag in self._unseen:
                 while self._unseen.pop() != tag:
                     pass
+        elif tag == _DRAWING:
+            self._drawings = max(0, self._drawings - 1)
+            self._drawn = self._drawn if self._drawings else 0
+        elif self._drawings and tag.lower() in _DRAWN:
+            self._drawn = max(0, self._drawn - 1)
+            self._part("\n")
         elif tag in _GLUE:
             self._part(_GLUE[tag])
             if tag in _VERBATIM:
                 self._verbatim = max(0, self._verbatim - 1)
 
     def data(self, text: str) -> None:
-        if self._unseen:
+        if self._unseen or (self._drawings and not self._drawn):
             return
         if self._verbatim:
             self._write(text.removeprefix("\n") if self._opened else text)
