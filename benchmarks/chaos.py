@@ -2,6 +2,7 @@
 
     python benchmarks/chaos.py [--drive api|profile|crowd] [--ledger sqlite|postgres]
                                [--documents N] [--kills N] [--seed 0] [--json]
+    python benchmarks/chaos.py --restarts 50 [--json]
 
 A server (a process of its own, with a request log on the disk before each answer) serves the small
 reference model. A child process measures over it and is killed with SIGKILL: while it starts, after
@@ -18,8 +19,9 @@ again each time, then left to finish, then run once more. The claims, checked at
 ledger, killed and replaced, over a server that fails a fifth of the requests (429, 500, reset,
 stall, cut stream, broken JSON, HTML with status 200); what is claimed then is printed, too.
 ``--ledger postgres``: the crowd shares a PostgreSQL database, on a server started for it;
-``--documents``: of the 40 in each of ten bins, for fewer calls. Exit code 1 where a claim does not
-hold.
+``--documents``: of the 40 in each of ten bins, for fewer calls. ``--restarts N``: three processes
+write to a PostgreSQL server that crashes (``pg_ctl stop -m immediate``) and restarts N times. Exit
+code 1 where a claim does not hold.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     read_log,
     reference_server,
 )
+from contextcliff_dagster_tests.support.server_crashes import crashed
 
 BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
 STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"
@@ -224,13 +227,16 @@ def main() -> int:
     parser.add_argument("--ledger", choices=["sqlite", "postgres"], default="sqlite")
     parser.add_argument("--documents", type=int, default=CROWD.documents, help="of a crowd's bin")
     parser.add_argument("--kills", type=int, help="default: 24, of a crowd 30")
+    parser.add_argument("--restarts", type=int, help="of a PostgreSQL server under three writers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     if options.ledger != "sqlite" and options.drive != "crowd":
         parser.error("--ledger is for --drive crowd")
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        if options.drive == "crowd":
+        if options.restarts:
+            figures = crashed(options.restarts, Path(folder), _tell)
+        elif options.drive == "crowd":
             kills = options.kills or CROWD.kills
             crowd = replace(CROWD, kills=kills, documents=options.documents, seed=options.seed)
             with running_postgres() if options.ledger == "postgres" else nullcontext() as server:

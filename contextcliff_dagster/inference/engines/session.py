@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Engine
 from contextcliff_dagster.inference.engines.open_engine import open_engine
 from contextcliff_dagster.inference.models.identity import Identity
@@ -35,7 +36,12 @@ class EngineSession:
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        stopped = False
+        while not stopped:
+            # These two leave the loop when a task raises them, and its waiters would wait for ever.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
+                stopped = True
 
     def __enter__(self) -> EngineSession:
         self._thread.start()
@@ -55,8 +61,17 @@ class EngineSession:
         return self.engine.identity()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run ``work`` on the engine's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        """Run ``work`` on the engine's loop; an engine that exits fails the future as others do."""
+        return asyncio.run_coroutine_threadsafe(self._without_exit(work), self.loop)
+
+    async def _without_exit(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        except SystemExit as error:
+            raise EngineError(
+                f"The engine of model {self.entry.name!r} tried to end the program (exit code "
+                f"{error.code}); what is measured is kept, so repair it and run the same command."
+            ) from error
 
     def close(self) -> None:
         """Stop the engine and its loop."""

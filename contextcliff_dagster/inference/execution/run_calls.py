@@ -199,7 +199,7 @@ class CallRunner:
             except ContextCliffError as error:
                 self._ledger.release(call.call_key)
                 self._stop_for(error)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 unforeseen = EngineError(
                     f"Model {self._scope.model!r} failed in an unforeseen way "
                     f"({type(error).__name__}: {error}); everything measured is kept, so run the "

@@ -51,6 +51,7 @@ class GroupCommit(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self._queue: queue.SimpleQueue[tuple[Operation, Future[Any]] | None] = queue.SimpleQueue()
+        self._submitting, self._closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -70,11 +71,17 @@ class GroupCommit(ABC):
         future: Future[T] = Future()
         # Once submitted it will be done: a waiter that is cancelled must not undo a paid answer.
         future.set_running_or_notify_cancel()
-        self._queue.put((operation, future))
+        with self._submitting:
+            if not self._closed:
+                self._queue.put((operation, future))
+                return future
+        future.set_exception(StoreError(f"The call ledger {self.name} is closed; open it again."))
         return future
 
     def close(self) -> None:
         """Finish what was submitted."""
+        with self._submitting:
+            self._closed = True
         self._queue.put(None)
         self._thread.join()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.contracts import BudgetError, StoreError
+from contextcliff_dagster.contracts import BudgetError, EngineError, StoreError
 from contextcliff_dagster.inference.devices.file_leases import lease
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -28,6 +28,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     reference_server,
 )
 from contextcliff_dagster_tests.support.records.measured import PRICE, SAMPLE, rows_of, run
+from contextcliff_dagster_tests.support.scripted_engine import ScriptedEngine
 
 
 def test_the_budget_stops_before_it_is_exceeded_and_the_next_run_goes_on(ledger: Ledger) -> None:
@@ -177,3 +178,20 @@ def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_pat
                 assert (summary.cached, summary.answered) == (kept["answers"], 18 - kept["answers"])
     finally:
         subprocess.run(["umount", str(disk)], check=False)
+
+
+@pytest.mark.parametrize("where", ["start", "stream", "count_prompt_tokens"])
+def test_an_engine_that_exits_ends_the_run_with_a_sentence(
+    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def leave(*_: object) -> None:
+        raise SystemExit(1)
+
+    async def leave_later(*_: object) -> None:
+        leave()
+
+    engine = ScriptedEngine(lambda prompt: [])
+    monkeypatch.setattr(engine, where, leave if where == "stream" else leave_later)
+    with pytest.raises(EngineError, match=r"SystemExit: 1|exit code 1"):
+        run(sqlite_ledger, engine=engine)
+    assert sqlite_ledger.orphans() == []

@@ -132,4 +132,5 @@ class StepLoop:
             left = list(self._asked.values())
             self._asked.clear()
         for request in left:
-            request.report(error)
+            with suppress(Exception):  # one that cannot be reached must not keep it from the others
+                request.report(error)
