@@ -7,19 +7,17 @@ from those without a call.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import re
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextcliff_dagster.contracts import StoreError, Table, conform, validate
+from contextcliff_dagster.private_files import atomic_path as atomic_path
 from contextcliff_dagster.redaction import DatabaseUrl as DatabaseUrl
 
 if TYPE_CHECKING:
@@ -69,6 +67,10 @@ def store_root() -> Path:
         return Path(home).expanduser().absolute()
     if checkout := checkout_root():
         return checkout / "data" / "store"
+    return _user_folder()
+
+
+def _user_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("contextcliff"))
@@ -122,7 +124,15 @@ class Store:
     @property
     def duckdb_path(self) -> Path:
         """The database of views and result tables for people who like SQL."""
-        return self.root / "contextcliff.duckdb"
+        return self.database_dir / "contextcliff.duckdb"
+
+    @property
+    def database_dir(self) -> Path:
+        """Where Dagster and DuckDB have their databases: the root, unless they misread its path."""
+        if not {"?", "%"} & set(str(self.root)):
+            return self.root
+        digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:16]
+        return _user_folder() / "databases" / digest
 
     def study_dir(self, study: str) -> Path:
         return self.root / slug(study)
@@ -168,62 +178,9 @@ class Store:
         return self.study_dir(study) / "report" / slug(campaign)
 
 
-_AGAIN = "and run the same command again"
-_ELSEWHERE = "point CONTEXTCLIFF_HOME at a writable folder"
-_FILE_IN_PLACE_OF_FOLDER = "a file is where a folder is needed; check CONTEXTCLIFF_HOME"
-_WRITE_ERRORS = {
-    errno.ENOSPC: f"the disk is full; free some space {_AGAIN}",
-    errno.EDQUOT: f"the disk quota is used up; free some space {_AGAIN}",
-    errno.EFBIG: f"the file may not grow further; raise the limit (ulimit -f) {_AGAIN}",
-    errno.EROFS: f"the file system is read-only; {_ELSEWHERE}",
-    errno.EACCES: f"permission is denied; {_ELSEWHERE}",
-    errno.EPERM: f"permission is denied; {_ELSEWHERE}",
-    errno.ENOTDIR: _FILE_IN_PLACE_OF_FOLDER,
-    errno.EEXIST: _FILE_IN_PLACE_OF_FOLDER,
-    errno.EISDIR: "it is a folder; name a file",
-}
-
-
-@contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path next to ``path``; renamed over it (after fsync) when the block ends well.
-
-    Readers see the old file or the new one, never a part.
-
-    Raises:
-        StoreError: the folder cannot be made, or the disk refuses the write.
-    """
-    # Not tempfile.mkstemp: its files are private, results as readable as the user's other files.
-    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
-    except OSError as error:
-        reason = _WRITE_ERRORS.get(
-            error.errno or 0, f"{error.strerror or error}; check CONTEXTCLIFF_HOME"
-        )
-        raise StoreError(
-            f"Cannot write {path}: {reason} (what is measured so far is kept)."
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` all at once or not at all; raises as `atomic_path`."""
-    with atomic_path(path) as temporary:
+def write_atomic(path: Path, data: bytes, *, private: bool = True) -> None:
+    """Write ``data`` to ``path`` all at once or not at all; the rest as `atomic_path`."""
+    with atomic_path(path, private=private) as temporary:
         temporary.write_bytes(data)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.private_files import make_folder, open_umask_to_group, private_umask
 from contextcliff_dagster.store import PACKAGE, Store, checkout_root
 
 if TYPE_CHECKING:
@@ -25,13 +26,23 @@ COMMAND_LINE = "command line"
 
 
 def dagster_home(store: Store) -> Path:
-    """``DAGSTER_HOME`` where set; the checkout's for the checkout's own store; else the store's."""
+    """``DAGSTER_HOME`` where set; the checkout's for the checkout's own store; else the store's.
+
+    Raises:
+        StoreError: Dagster would misread the path.
+    """
     if own := os.environ.get("DAGSTER_HOME"):
-        return Path(own).expanduser().absolute()
+        home = Path(own).expanduser().absolute()
+        if {"?", "%"} & set(str(home)):
+            raise StoreError(
+                f"DAGSTER_HOME is {home}, but Dagster cannot keep its runs in a folder with '?' or "
+                "'%' in its path; name another one."
+            )
+        return home
     checkout = checkout_root()
     if checkout is not None and store.root.resolve() == (checkout / "data" / "store").resolve():
         return checkout / "dagster_home"
-    return store.root / "dagster_home"
+    return store.database_dir / "dagster_home"
 
 
 def shipped(name: str) -> Path:
@@ -51,8 +62,14 @@ def prepare_home(store: Store) -> Path:
     """
     home = dagster_home(store)
     ours = "DAGSTER_HOME" not in os.environ
-    with _as_store_error(home, "point --store or CONTEXTCLIFF_HOME at a writable folder"):
-        home.mkdir(parents=True, exist_ok=True)
+    open_umask_to_group()
+    writable = "point --store or CONTEXTCLIFF_HOME at a writable folder"
+    with _as_store_error(home, writable), private_umask():
+        if ours:
+            # The checkout's own is there, for all to read: what runs leave in it is not.
+            for name in ("history", "schedules", "storage"):
+                make_folder(home / name)
+        make_folder(home)
         config = home / "dagster.yaml"
         if ours and not config.is_file():
             temporary = home / f".dagster.yaml.{os.getpid()}"
@@ -82,7 +99,11 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     if ready.exists():
         return dg.DagsterInstance.get()
     advice = "free some space or point --store at a writable folder"
-    with _as_store_error(home, advice), (home / ".initialising").open("w") as lock:
+    with (
+        _as_store_error(home, advice),
+        private_umask(),
+        (home / ".initialising").open("w") as lock,
+    ):
         fcntl.flock(lock, fcntl.LOCK_EX)
         instance = dg.DagsterInstance.get()
         if not ready.exists():

@@ -151,6 +151,10 @@ def _disk_sentence(error: BaseException) -> str | None:
     elif "unable to open database file" in text:
         check = "check that --store or CONTEXTCLIFF_HOME is a writable folder"
         advice = f"Cannot open a database in {where}; {check}"
+    elif "file is not a database" in text or "disk image is malformed" in text:
+        home = os.environ.get("DAGSTER_HOME", "its home")
+        advice = f"Dagster's database of runs in {home} is damaged; move the folders `history` and "
+        advice += "`schedules` in it away and run the same command again"
     else:
         return None
     return f"{advice} (what is measured so far is kept)."

@@ -4,6 +4,7 @@
 # annotations of an asset and does not resolve strings.
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments
+from contextcliff_dagster.private_files import make_folder, private_umask
 from contextcliff_dagster.store import read_result
 from contextcliff_dagster.studies import Study
 
@@ -71,7 +73,8 @@ def view_sql(declared: Table, root: Path) -> str:
     )
     source = f"SELECT {nulls} WHERE false"
     if any(root.glob(files)):
-        quoted = f"{root}/{files}".replace("'", "''")
+        literal = re.sub(r"([\[*?])", r"[\1]", str(root))
+        quoted = f"{literal}/{files}".replace("'", "''")
         # The empty table stays in it: files of an earlier version lack columns that came later.
         source = (
             f"SELECT {columns} FROM ({source} UNION ALL BY NAME SELECT * FROM "
@@ -129,9 +132,9 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
     )
     def database(store: StoreResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
         where = store.open()
-        where.root.mkdir(parents=True, exist_ok=True)
+        make_folder(where.duckdb_path.parent)
         rows = result_rows(where.root)
-        with duckdb.get_connection() as connection:
+        with private_umask(), duckdb.get_connection() as connection:
             for declared in shown_tables():
                 connection.execute(view_sql(declared, where.root))
             for name, columns in RESULT_TABLES.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from contextcliff_dagster.cli.errors import Interrupted, guarded
 from contextcliff_dagster.contracts import BudgetError, StoreError
+from contextcliff_dagster_tests.support.terminal import call
 
 
 def outcome(fault: BaseException | None, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -96,3 +98,26 @@ def test_a_fault_of_ours_keeps_a_log_and_shows_no_traceback(
     log = Path(next(word for word in err.split() if word.endswith((".log;", ".log"))).rstrip(";"))
     assert "Traceback" in log.read_text()
     log.unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("history/runs.db", b"no database" * 1000),
+        ("history/runs/index.db", b"SQLite format 3\0" + bytes(6000)),
+    ],
+)
+def test_a_damaged_database_of_dagster_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, damage: bytes
+) -> None:
+    home = tmp_path / "dagster"
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    prepare = ("prepare", "quick", "--samples-per-bin", "2", "--store", str(tmp_path / "store"))
+    home.joinpath(name).parent.mkdir(parents=True)
+    home.joinpath(name).write_bytes(damage)
+    ended = call(*prepare, recorded=True)
+    assert ended.code == 2
+    assert len(ended.sentences) == 1
+    assert f"runs in {home} is damaged; move the folders" in ended.err
+    shutil.move(home, tmp_path / "away")
+    assert call(*prepare, recorded=True).code == 0

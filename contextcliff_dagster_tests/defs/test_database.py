@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import dagster as dg
 import duckdb
 import pyarrow.parquet as pq
@@ -68,3 +71,16 @@ def test_sql_sees_files_from_before_a_column_was_there(measured: Study, store: S
             asked = f"SELECT count(*), count({later[0]}) FROM predictions"
             found = database.execute(asked).fetchone()
             assert found == (4 * len(how_many), 4 if files[-1] in how_many else 0)
+
+
+@pytest.mark.parametrize("name", ["a?b", "a[1]*b", "a%41#b", "it's é"])
+def test_the_path_of_a_store_is_no_pattern(
+    measured: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
+    odd = Store(Path(shutil.copytree(store.root, tmp_path / name, symlinks=True)))
+    odd.duckdb_path.unlink(missing_ok=True)
+    build(measured, odd)
+    with duckdb.connect(str(odd.duckdb_path), read_only=True) as database:
+        assert database.execute("SELECT count(*) FROM predictions").fetchone() == (24,)
+    assert odd.duckdb_path.stat().st_mode & 0o077 == 0

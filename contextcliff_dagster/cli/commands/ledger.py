@@ -28,12 +28,12 @@ def ledger() -> None:
 
 
 @contextmanager
-def _opened(store: Store) -> Iterator[Ledger]:
+def _opened(store: Store, *, read_only: bool = False) -> Iterator[Ledger]:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
     if not store.has_ledger:
         raise StoreError(f"There is no call ledger at {store.ledger} yet; it begins with a call.")
-    with Ledger.open(store.ledger) as opened:
+    with (Ledger.open_to_read if read_only else Ledger.open)(store.ledger) as opened:
         yield opened
 
 
@@ -41,7 +41,7 @@ def _opened(store: Store) -> Iterator[Ledger]:
 @common_options
 def stats(as_json: bool) -> None:
     """Calls, answers, attempts, money and disk use."""
-    with _opened(Store.default()) as opened:
+    with _opened(Store.default(), read_only=True) as opened:
         sums, by_campaign = opened.stats(), opened.stats_by_campaign()
         name = opened.name
     if as_json:
@@ -94,7 +94,7 @@ def verify(as_json: bool) -> None:
     """Rebuild every prompt, check every answer, the files and the sums; exit code 2 on an error."""
     from contextcliff_dagster.inference.ledger.verify import verify as check
 
-    with _opened(Store.default()) as opened:
+    with _opened(Store.default(), read_only=True) as opened:
         checked, name = check(opened), opened.name
     pruned = f", {checked.pruned_prompts:,} are pruned" if checked.pruned_prompts else ""
     text = (
@@ -118,11 +118,24 @@ def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None
     """Write every ended call of STUDY as a row of FILE (.jsonl or .parquet)."""
     from contextcliff_dagster.archive.results import export_results
 
-    with _opened(Store.default()) as opened:
+    with _opened(Store.default(), read_only=True) as opened:
         rows = export_results(opened, study, campaign, file)
     size = file.stat().st_size
     text = f"{file} holds {rows:,} calls, {_mb(size)}."
     print_either({"file": str(file), "rows": rows, "bytes": size}, text, as_json=as_json)
+
+
+@ledger.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@common_options
+def backup(file: Path, as_json: bool) -> None:
+    """Copy the whole ledger to FILE; runs may go on meanwhile."""
+    with _opened(Store.default(), read_only=True) as opened:
+        opened.backend.backup(file)
+        name = opened.name
+    size = file.stat().st_size
+    text = f"{file} holds {name} as it is now, {_mb(size)}."
+    print_either({"ledger": name, "file": str(file), "bytes": size}, text, as_json=as_json)
 
 
 @ledger.command()

@@ -94,7 +94,8 @@ def policy(
     if not confirm:
         policies = _kept(policies, out, chosen.name)
         content = policy_json(policies)
-    write_atomic(out, f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode())
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    write_atomic(out, f"{text}\n".encode(), private=False)  # a gateway reads it
     if as_json:
         print_json(content)
         return

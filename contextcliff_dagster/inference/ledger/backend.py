@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from contextcliff_dagster.contracts import ContextCliffError, StoreError
@@ -189,6 +190,10 @@ class Backend(GroupCommit):
     @abstractmethod
     def integrity_errors(self) -> list[str]:
         """Run the database's own check of its files; a sentence for each thing that is wrong."""
+
+    @abstractmethod
+    def backup(self, file: Path) -> None:
+        """Write all that is committed to ``file``, whoever writes meanwhile. Raises StoreError."""
 
     @abstractmethod
     def compact(self) -> None:

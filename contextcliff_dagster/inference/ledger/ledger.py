@@ -7,6 +7,7 @@ one ledger: a call belongs to the owner that claimed it for as long as that owne
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -53,11 +54,28 @@ class Ledger(LedgerReader):
 
         return cls(SqliteLedger(where))
 
+    @classmethod
+    def open_to_read(cls, where: Path | DatabaseUrl) -> Ledger:
+        """Open a ledger that may be in a folder where nothing can be written; it is then only read.
+
+        Raises:
+            StoreError: as `open`; or it is of an older version and cannot be brought up to date.
+        """
+        writable = not isinstance(where, Path) or all(
+            os.access(path, os.W_OK) for path in (where, where.parent)
+        )
+        if writable or not isinstance(where, Path):
+            return cls.open(where)
+        from contextcliff_dagster.inference.ledger.sqlite import ReadOnlySqlite
+
+        return cls(ReadOnlySqlite(where))
+
     def close(self) -> None:
         """Commit what was submitted, give up all claims, disconnect."""
         if not self._closed:
             self._closed = True
-            self.submit(lambda db: statements.release_all(db, self.backend.owner))
+            if self.backend.owner:
+                self.submit(lambda db: statements.release_all(db, self.backend.owner))
             self.backend.close()
 
     def __enter__(self) -> Ledger:

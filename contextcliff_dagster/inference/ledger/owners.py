@@ -14,6 +14,8 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from contextcliff_dagster.private_files import make_file, make_folder
+
 _OPEN: weakref.WeakSet[Owner] = weakref.WeakSet()
 
 
@@ -25,12 +27,16 @@ class Owner:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self.folder = folder
         self.id = uuid.uuid4().hex
         self._path = folder / f"{self.id}.lock"
         while True:
-            fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            make_file(self._path)
+            try:
+                fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:  # a cleaner took it for a dead owner's
+                continue
             # Waits only while another process is looking whether we are alive.
             fcntl.flock(fd, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
@@ -56,8 +62,10 @@ class Owner:
 
 def is_alive(folder: Path, owner_id: str) -> bool:
     """Whether the owner's process still lives and has its ledger open."""
+    path = folder / f"{owner_id}.lock"
     try:
-        fd = os.open(folder / f"{owner_id}.lock", os.O_RDWR | os.O_CLOEXEC)
+        # Network file systems lock only what may be written.
+        fd = os.open(path, (os.O_RDWR if os.access(path, os.W_OK) else 0) | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

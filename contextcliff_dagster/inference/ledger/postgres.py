@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
@@ -99,6 +100,12 @@ class PostgresLedger(PostgresWriter):
 
     def integrity_errors(self) -> list[str]:
         return []  # its files are the server's own affair: see data checksums and pg_amcheck
+
+    def backup(self, file: Path) -> None:
+        raise StoreError(
+            f"The call ledger {self._url} is in PostgreSQL; back it up with "
+            f"`pg_dump --schema {SCHEMA} --file {file}`."
+        )
 
     def compact(self) -> None:
         with self._explaining(), closing(PostgresConnection(self._url)) as db:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import shutil
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import (
@@ -20,7 +22,16 @@ from contextcliff_dagster.inference.ledger.backend import (
     run_each,
 )
 from contextcliff_dagster.inference.ledger.owners import Owner, is_alive, remove_dead
-from contextcliff_dagster.inference.ledger.schema import prepare, require_version, table_names
+from contextcliff_dagster.inference.ledger.schema import (
+    LEDGER_VERSION,
+    prepare,
+    require_version,
+    table_names,
+)
+from contextcliff_dagster.private_files import make_file, make_folder
+from contextcliff_dagster.store import atomic_path
+
+T = TypeVar("T")
 
 _RESERVE_BYTES = 4 << 20
 _LITTLE_BYTES = 1 << 16
@@ -39,10 +50,12 @@ class SqliteLedger(Backend):
         self._reading = threading.Lock()
         self._reserve = path.with_name(path.name + ".reserve")
         with self._explaining():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             _refuse_newer(path)
-            owners = path.with_name(path.name + ".owners")
-            owners.mkdir(exist_ok=True)
+            owners = _owners(path)
+            make_folder(owners)
+            make_file(owners / "opening")
+            make_file(path)  # the log and the index next to it get the same mode
             with (owners / "opening").open("a") as handle:
                 # Processes that make the same ledger at the same moment do so one after another.
                 fcntl.flock(handle, fcntl.LOCK_EX)
@@ -56,6 +69,7 @@ class SqliteLedger(Backend):
         with suppress(OSError):
             if not self._reserve.exists():
                 try:
+                    make_file(self._reserve)
                     self._reserve.write_bytes(bytes(_RESERVE_BYTES))
                 except OSError:
                     self._reserve.unlink(missing_ok=True)
@@ -68,6 +82,9 @@ class SqliteLedger(Backend):
         self._right.close()
         self._reader.close()
 
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self.path)
+
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._explaining(), self._reading:
             return self._reader.execute(sql, parameters).fetchall()
@@ -75,7 +92,7 @@ class SqliteLedger(Backend):
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
         try:
-            with closing(connect(self.path)) as db:
+            with closing(self._connect()) as db:
                 db.execute("BEGIN")
                 yield db
                 db.execute("ROLLBACK")
@@ -83,7 +100,7 @@ class SqliteLedger(Backend):
             raise store_error(error, self.path) from error
 
     def is_alive(self, owner: str) -> bool:
-        return is_alive(self._right.folder, owner)
+        return is_alive(_owners(self.path), owner)
 
     def sizes(self) -> dict[str, int]:
         files = (self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal"))
@@ -105,6 +122,18 @@ class SqliteLedger(Backend):
             f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there"
             for row in foreign
         ]
+
+    def backup(self, file: Path) -> None:
+        if file.exists() and file.samefile(self.path):
+            raise StoreError(f"{file} is the call ledger itself; name another file.")
+        with (
+            self._explaining(),
+            atomic_path(file) as temporary,
+            closing(self._connect()) as db,
+            closing(connect(temporary)) as copy,
+        ):
+            db.backup(copy)  # in one step: other processes may write meanwhile
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file that is whole
 
     def compact(self) -> None:
         with self._explaining(), closing(connect(self.path)) as db:
@@ -141,6 +170,60 @@ class SqliteLedger(Backend):
                     db.execute("ROLLBACK")
             raise
         return ended
+
+
+class ReadOnlySqlite(SqliteLedger):
+    """The file in a folder where nothing can be written: it is read, and claims nothing.
+
+    Raises:
+        StoreError: it is damaged, or of a version that this program cannot read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.owner = path, str(path), ""
+        self._reading, self._copy = threading.Lock(), ExitStack()
+        self._uri = f"{path.absolute().as_uri()}?mode=ro"
+        with self._explaining():
+            try:
+                self._reader = self._connect()
+                version = self._reader.execute("PRAGMA user_version").fetchone()[0]
+            except sqlite3.OperationalError:
+                # SQLite makes an index of the log, which it cannot here.
+                self._uri = self._without_log()
+                self._reader = self._connect()
+                version = self._reader.execute("PRAGMA user_version").fetchone()[0]
+            require_version(version, path, older=True)
+            if version < LEDGER_VERSION:
+                raise StoreError(
+                    f"The call ledger {path} is of an older version ({version}) and cannot be "
+                    "brought up to date where it cannot be written; copy it to another folder."
+                )
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+
+    def _without_log(self) -> str:
+        """The address of the file where it has no log, else of a copy, which may get its index."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if not log.exists() or not log.stat().st_size:
+            return f"{self.path.absolute().as_uri()}?immutable=1"
+        folder = Path(self._copy.enter_context(tempfile.TemporaryDirectory(prefix="contextcliff-")))
+        for file in (self.path, log):
+            shutil.copyfile(file, folder / file.name)
+        return (folder / self.path.name).as_uri()
+
+    def submit(self, operation: Callable[[Database], T]) -> Future[T]:
+        raise StoreError(f"The call ledger {self.path} cannot be written here (read-only).")
+
+    def close(self) -> None:
+        self._reader.close()
+        self._copy.close()
+
+
+def _owners(path: Path) -> Path:
+    return path.with_name(f"{path.name}.owners")
 
 
 def _refuse_newer(path: Path) -> None:

@@ -37,6 +37,7 @@ from contextcliff_dagster.inference.server.wire_format import (
     read_limit,
     read_prompt,
 )
+from contextcliff_dagster.private_files import make_file, make_folder
 from contextcliff_dagster.redaction import written_url
 
 
@@ -49,8 +50,9 @@ class RequestLog:
 
     def __init__(self, path: Path) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            make_folder(path.parent)
+            make_file(path)
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
             raise StoreError(
                 f"The request log {path} cannot be written ({error.strerror}); give another path."

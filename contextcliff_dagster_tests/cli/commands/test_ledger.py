@@ -69,6 +69,25 @@ def test_verify_rebuilds_every_prompt_and_finds_what_is_spoiled(store: Path) -> 
     assert spoiled.err
 
 
+def test_a_backup_is_a_ledger(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new" / "state.db"
+    ended = call("ledger", "backup", str(file), "--store", str(store))
+    assert ended.code == 0, ended.err
+    sound = call("ledger", "verify", "--store", str(file.parent))
+    assert (sound.code, sound.err) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%41b"])
+def test_a_store_of_any_name_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
+    ended = call(*PROFILE, "--store", str(tmp_path / name), recorded=True)
+    assert ended.code == 0, ended.err
+    assert (tmp_path / name / "state.db").is_file()
+
+
 @pytest.mark.parametrize("name", ["calls.jsonl", "calls.parquet"])
 def test_export_writes_a_row_for_each_call(name: str, store: Path, tmp_path: Path) -> None:
     file = tmp_path / name
