@@ -20,14 +20,19 @@ class TransientError(Exception):
     """An error that another attempt may not meet.
 
     ``status`` is that of the HTTP answer, if any; ``retry_after_s`` are the seconds that the server
-    asks to wait.
+    asks to wait. ``again`` False: it is met again, so there is no other attempt.
     """
 
     def __init__(
-        self, message: str, *, status: int | None = None, retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        again: bool = True,
     ) -> None:
         super().__init__(message)
-        self.status, self.retry_after_s = status, retry_after_s
+        self.status, self.retry_after_s, self.again = status, retry_after_s, again
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,8 @@ class AttemptBudget:
         self._errors += not slow_down
         self._taken_s += took_s
         backoff = self._backoff
-        if self._errors >= backoff.attempts or self._slow_downs > backoff.slow_downs:
+        given_up = self._errors >= backoff.attempts or self._slow_downs > backoff.slow_downs
+        if given_up or not error.again:
             return None
         wait_s = backoff.wait_s(self.sent, error.retry_after_s, rng)
         self._taken_s += wait_s

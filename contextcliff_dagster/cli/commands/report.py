@@ -162,6 +162,16 @@ def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
             f"{unchecked:,} answers could not be checked for a silently truncated prompt; give "
             "the models' `tokenizer` in models.yaml, and make sure that their servers report usage."
         )
+    if unbelieved := total("usage_too_large"):
+        lines.append(
+            f"{unbelieved:,} answers came with a usage that cannot be true (more than ten times "
+            "our own count); they are charged as reserved, so see to the server's counting."
+        )
+    if overlong := total("overlong"):
+        lines.append(
+            f"{overlong:,} answers were cut, because the server went on far beyond the output "
+            "limit; what is kept of them is scored."
+        )
     if failed := total("transport_errors"):
         lines.append(
             f"{failed:,} calls got no answer (transport errors); "

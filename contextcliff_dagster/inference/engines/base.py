@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,17 +20,46 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+MOST_TOKENS = 1 << 40
+"""A larger count of tokens is no count."""
+
+
+def token_count(value: object) -> int | None:
+    """``value`` as a count of tokens: a whole number from 0 to `MOST_TOKENS`; else None."""
+    if type(value) is int:
+        return value if 0 <= value <= MOST_TOKENS else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    with suppress(TypeError):
+        if not isinstance(value, bool) and 0 <= (count := operator.index(value)) <= MOST_TOKENS:  # type: ignore[arg-type]
+            return count
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts by the server; None where it reports none.
+    """Token counts by the server; None where it reports none, or what is no count.
 
-    ``reasoning_tokens`` are part of ``completion_tokens``, ``cached_tokens`` of ``prompt_tokens``.
+    ``reasoning_tokens`` are part of ``completion_tokens``, ``cached_tokens`` of ``prompt_tokens``:
+    where one is larger than the whole it is not taken as reported either.
     """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        # Servers that do not count report 0 tokens of a prompt.
+        read, written = token_count(self.prompt_tokens) or None, token_count(self.completion_tokens)
+        for name, count, most in (
+            ("prompt_tokens", read, None),
+            ("completion_tokens", written, None),
+            ("cached_tokens", token_count(self.cached_tokens), read),
+            ("reasoning_tokens", token_count(self.reasoning_tokens), written),
+        ):
+            known = count if most is None or (count or 0) <= most else None
+            object.__setattr__(self, name, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +104,8 @@ class TransportError(TransientError):
     """The model was not reached, or its answer not received; worth another attempt.
 
     ``kind`` names the error (connect, timeout, drop, http_429, ...). ``maybe_paid``: the model may
-    have worked, and charged, before it. The message holds no secret.
+    have worked, and charged, before it. ``again`` False: another attempt would end alike. The
+    message holds no secret.
     """
 
     def __init__(
@@ -82,10 +114,11 @@ class TransportError(TransientError):
         message: str,
         *,
         maybe_paid: bool = False,
+        again: bool = True,
         status: int | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message, status=status, retry_after_s=retry_after_s)
+        super().__init__(message, status=status, retry_after_s=retry_after_s, again=again)
         self.kind, self.maybe_paid = kind, maybe_paid
 
 

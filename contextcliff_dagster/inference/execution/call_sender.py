@@ -26,10 +26,14 @@ from contextcliff_dagster.inference.execution.rate_limiter import RateLimiter
 from contextcliff_dagster.inference.execution.single_request import (
     Answer,
     ask,
-    charge,
     judge,
-    reserve_for_call,
     unanswered,
+)
+from contextcliff_dagster.inference.execution.usage_check import (
+    CallSize,
+    charge,
+    is_too_large,
+    size_of,
     was_truncated,
 )
 from contextcliff_dagster.inference.execution.window_check import overflows
@@ -55,6 +59,7 @@ class _Sending:
     call: PlannedCall
     prompt: Prompt
     own: PromptCount | None
+    size: CallSize
     reserve: Spend
     attempts: AttemptBudget
 
@@ -110,8 +115,9 @@ class CallSender:
             await asyncio.wrap_future(self._ledger.keep_unsent(call, prompt, self._scope, outcome))
             self._ended(call, "new", outcome)
             return
-        reserve = reserve_for_call(call, prompt, own, self._entry.price)
-        sending = _Sending(call, prompt, own, reserve, AttemptBudget(self._backoff))
+        size = size_of(call, prompt, own)
+        reserve = size.reserve(self._entry.price)
+        sending = _Sending(call, prompt, own, size, reserve, AttemptBudget(self._backoff))
         while (wait_s := await self._once(sending)) is not None:
             self._counters.total.retries += 1
             with suppress(TimeoutError):
@@ -155,6 +161,7 @@ class CallSender:
 
     async def _send(self, sending: _Sending, attempt_id: int, generation: int) -> float | None:
         call, own, attempts = sending.call, sending.own, sending.attempts
+        size, price = sending.size, self._entry.price
         total, recipe = self._counters.total, call.recipe
         total.sent += 1
         decoding = Decoding(recipe.max_output_tokens, recipe.temperature, recipe.prefix_cache)
@@ -185,9 +192,11 @@ class CallSender:
             raise
         else:
             lag_ms = self.lag.worst_ms_since(started)
-            outcome = judge(answer, own, self._entry.price, attempts.sent, lag_ms)
+            outcome = judge(answer, own, size, price, attempts.sent, lag_ms)
             total.unchecked_truncation += was_truncated(own, outcome.prompt_tokens) is None
-            await self._kept(call, attempt_id, span, outcome, charge(outcome, sending.reserve))
+            total.usage_too_large += answer.usage is not None and is_too_large(answer.usage, size)
+            total.overlong += answer.overlong
+            await self._kept(call, attempt_id, span, outcome, charge(outcome, size, price))
             if REASONED_OUT_AT_ONCE <= total.reasoned_out == total.answered:
                 raise EngineError(
                     f"Model {self._scope.model!r} used up its output limit of "

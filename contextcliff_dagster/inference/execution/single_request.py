@@ -7,15 +7,28 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, PromptCount, Timing, Usage
+from contextcliff_dagster.inference.execution.usage_check import (
+    CallSize,
+    is_too_large,
+    was_truncated,
+)
 from contextcliff_dagster.inference.models.models_file import Price
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Outcome, Scalar, measurements, utc_now
+from contextcliff_dagster.inference.requests.outcome import (
+    Outcome,
+    Scalar,
+    measurements,
+    utc_now,
+    valid_text,
+)
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.spending.budget import Spend, prompt_tokens_upper_bound
 
-TRUNCATION_SHARE = 0.02
-TRUNCATION_TOKENS = 8
-"""Slack where our count is of the texts alone: they may merge with the template's tokens."""
+CHARS_A_TOKEN, MORE_CHARS, MORE_REASONING = 256, 4_096, 1 << 20
+"""The most text that is kept of an answer, by its output limit, which some servers do not keep to;
+reasoning may lie beyond that limit."""
+OVERLONG = (
+    "the answer was cut after {:,} characters, more than {:,} output tokens can have: the server "
+    "does not keep to the limit"
+)
 REASONED_OUT = (
     "reasoning used up the output limit before the answer began; raise `prompt: max_output_tokens` "
     "of the study"
@@ -35,6 +48,7 @@ class Answer:
     usage: Usage | None = None
     timing: Timing | None = None
     extra: dict[str, Scalar] = field(default_factory=dict)
+    overlong: bool = False
 
     @property
     def queue_ms(self) -> float | None:
@@ -54,24 +68,15 @@ class Answer:
         return (self.ended - self.started) * 1000 - (self.queue_ms or 0.0)
 
 
-def reserve_for_call(
-    call: PlannedCall, prompt: Prompt, own: PromptCount | None, price: Price | None
-) -> Spend:
-    """What to reserve for one call: no cache discount, output up to its limit."""
-    tokens = own.tokens if own else 0
-    if own is None or not own.exact:
-        chars = sum(map(len, prompt.contents()))
-        tokens = max(
-            tokens, prompt_tokens_upper_bound(call.length_tokens, len(call.document), chars)
-        )
-    out = call.recipe.max_output_tokens
-    return Spend(price.cost_usd(tokens, out) if price else 0.0, tokens + out, 1)
-
-
 async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
-    """Send one request and gather its stream. Raises what `Engine.stream` raises."""
+    """Send one request and gather its stream, up to the most text that the output limit allows.
+
+    Raises what `Engine.stream` raises.
+    """
     text: list[str] = []
     reasoning: list[str] = []
+    limit = CHARS_A_TOKEN * decoding.max_output_tokens
+    room, room_to_think = limit + MORE_CHARS, limit + MORE_REASONING
     started = time.perf_counter()
     answer = Answer(started, ended=started)
     async with aclosing(engine.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
@@ -81,32 +86,34 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
                 answer.first_token = answer.ended
             text.append(delta.text)
             reasoning.append(delta.reasoning)
+            room -= len(delta.text)
+            room_to_think -= len(delta.reasoning)
             answer.finish_reason = delta.finish_reason or answer.finish_reason
             answer.usage = delta.usage or answer.usage
             answer.timing = delta.timing or answer.timing
             if delta.extra is not None:
                 answer.extra |= measurements(delta.extra) or {}
-    answer.text, answer.reasoning = "".join(text), "".join(reasoning)
+            if room < 0 or room_to_think < 0:
+                # Asked for again it would come again: what is paid for is kept, and marked.
+                answer.overlong, answer.finish_reason = True, "length"
+                break
+    answer.text = "".join(text)[: limit + MORE_CHARS]
+    answer.reasoning = "".join(reasoning)[: limit + MORE_REASONING]
     return answer
 
 
-def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | None:
-    """Whether the server saw fewer tokens than were sent; None where one of the counts is missing.
-
-    An exact count must be met; a count of the texts alone is a lower bound, with a little slack.
-    """
-    if own is None or server_tokens is None:
-        return None
-    if own.exact:
-        return server_tokens < own.tokens
-    return server_tokens < own.tokens * (1 - TRUNCATION_SHARE) - TRUNCATION_TOKENS
-
-
 def judge(
-    answer: Answer, own: PromptCount | None, price: Price | None, attempts: int, lag_ms: float
+    answer: Answer,
+    own: PromptCount | None,
+    size: CallSize,
+    price: Price | None,
+    attempts: int,
+    lag_ms: float,
 ) -> Outcome:
     """The outcome to keep. An answer to a silently shortened prompt is no answer."""
     usage = answer.usage or Usage()
+    if is_too_large(usage, size):
+        usage = Usage()
     truncated = was_truncated(own, usage.prompt_tokens)
     cost = None
     if price and usage.prompt_tokens is not None and usage.completion_tokens is not None:
@@ -115,9 +122,9 @@ def judge(
         )
     outcome = Outcome(
         no_answer="invalid_truncated" if truncated else None,
-        raw_output=answer.text,
-        reasoning=answer.reasoning or None,
-        finish_reason=answer.finish_reason,
+        raw_output=valid_text(answer.text),
+        reasoning=valid_text(answer.reasoning) or None,
+        finish_reason=answer.finish_reason and valid_text(answer.finish_reason),
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,
         completion_tokens=usage.completion_tokens,
@@ -129,13 +136,18 @@ def judge(
         loop_lag_ms=lag_ms,
         attempts=attempts,
         cost_usd=cost,
-        error=f"the server read {usage.prompt_tokens} prompt tokens where {own.tokens} were sent"
-        if truncated and own
-        else None,
         finished_at=utc_now(),
         extra=answer.extra or None,
     )
-    return replace(outcome, error=REASONED_OUT) if outcome.reasoned_out else outcome
+    if truncated and own:
+        error = f"the server read {usage.prompt_tokens} prompt tokens where {own.tokens} were sent"
+    elif outcome.reasoned_out:
+        error = REASONED_OUT
+    elif answer.overlong:
+        error = OVERLONG.format(len(answer.text) + len(answer.reasoning), size.output_tokens)
+    else:
+        return outcome
+    return replace(outcome, error=error)
 
 
 def unanswered(own: PromptCount | None, why: str, *, attempts: int) -> Outcome:
@@ -144,14 +156,6 @@ def unanswered(own: PromptCount | None, why: str, *, attempts: int) -> Outcome:
         no_answer="context_overflow",
         own_prompt_tokens=own.tokens if own else None,
         attempts=attempts,
-        error=why,
+        error=valid_text(why),
         finished_at=utc_now(),
     )
-
-
-def charge(outcome: Outcome, reserved: Spend) -> Spend:
-    """What a kept outcome cost; where that is not reported, what was reserved."""
-    if outcome.prompt_tokens is None or outcome.completion_tokens is None:
-        return reserved
-    usd = reserved.usd if outcome.cost_usd is None else outcome.cost_usd
-    return Spend(usd, outcome.prompt_tokens + outcome.completion_tokens, 1)

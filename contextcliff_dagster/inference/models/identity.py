@@ -27,7 +27,7 @@ class Identity:
         stated = [self.fields.get(name) for name in names.split()]
         if isinstance(meta := self.fields.get("server_meta"), Mapping):
             stated.append(meta.get("n_ctx"))
-        return min((n for n in stated if isinstance(n, int) and n > 0), default=None)
+        return min((n for n in stated if type(n) is int and n > 0), default=None)
 
     def differences(self, other: Identity) -> list[str]:
         """``field: mine -> theirs`` for every field that differs."""

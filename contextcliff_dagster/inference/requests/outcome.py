@@ -19,6 +19,16 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
+def valid_text(text: str) -> str:
+    """``text`` as every database can keep it: halves of surrogate pairs are joined, and what is no
+    character (a half alone, NUL) is U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\x00", "\ufffd")
+
+
 def measurements(values: object) -> dict[str, Scalar] | None:
     """Return the names of ``values`` that hold JSON scalars; None where there are none.
 
@@ -89,6 +99,9 @@ class Failure:
     final: bool = False
     attempts: int = 1
     at: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", valid_text(self.message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ class Budget:
     most by the excess of the calls in flight when the limit was reached, concurrency x processes of
     them, and by the excess of each attempt whose usage is unknown (cut streams, killed processes):
     they are charged as reserved. An answer's own usage is charged in full, so that the next call
-    knows.
+    knows; one that is more than ten times our own count, or less than the text can have, is charged
+    as reserved (`execution.usage_check`).
     (Measured by ``benchmarks/budget_trials.py``.)
 
     Raises:

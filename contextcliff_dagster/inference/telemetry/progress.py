@@ -49,6 +49,8 @@ class RunSummary:
     (charged to the budget, sent again). ``maybe_paid``: requests of this run that died after they
     were sent, perhaps paid (charged, too); ``_usd``: what either was charged with.
     ``unchecked_truncation``: answers without two counts of the prompt's tokens to compare.
+    ``usage_too_large``: answers whose reported usage cannot be true; it is not used. ``overlong``:
+    answers that were cut, because the server does not keep to the output limit.
     ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``: answers that are
     empty, because reasoning used up the output limit. ``concurrency``: how many requests the server
     took at once in the end (0: none was sent). ``stopped``: ended on request.
@@ -68,6 +70,8 @@ class RunSummary:
     maybe_paid: int = 0
     maybe_paid_usd: float = 0.0
     unchecked_truncation: int = 0
+    usage_too_large: int = 0
+    overlong: int = 0
     concurrency: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0

@@ -38,6 +38,8 @@ AT_ONCE = 4
 """Requests in flight: counting is to leave room for others who use the server."""
 _START_SECONDS = 15.0
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+_MOST_OF_A_REPLY, _BYTES_A_BYTE, _TOKENS_BESIDES = 16 << 20, 32, 64
+"""Of a reply: its bytes, and as many more for each byte of the request; tokens beyond its bytes."""
 _IDENTIFYING = ("id", "root", "meta")
 """What servers say of a model in /v1/models that tells vocabularies apart."""
 _PROBE = " ".join(CHECK_TEXTS[3:24])
@@ -81,7 +83,7 @@ class ServerTokenizer:
         self.form, ids = self._find_form()
         identifying = {key: listed[key] for key in _IDENTIFYING if listed.get(key) is not None}
         content = json.dumps([identifying or self.model, ids], sort_keys=True, ensure_ascii=False)
-        self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
+        self.fingerprint = hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
         self._counts = TokenCounts()
 
     @property
@@ -158,7 +160,9 @@ class ServerTokenizer:
         data = json.dumps(body, ensure_ascii=False).encode()
         answer = self._ask("/tokenize", data, within_s, absent)
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
-        if not isinstance(tokens, list) or not all(isinstance(one, int) for one in tokens):
+        if not isinstance(tokens, list) or not all(type(one) is int for one in tokens):
+            return []
+        if len(tokens) > len(data) + _TOKENS_BESIDES:  # more than the text has bytes
             return []
         return tokens if form != "vLLM" or answer.get("count") == len(tokens) else []
 
@@ -171,7 +175,7 @@ class ServerTokenizer:
         def once() -> Any:
             try:
                 with self._opener.open(request, timeout=within_s) as reply:
-                    return json.loads(reply.read())
+                    return json.loads(_read(reply, len(data or b"")))
             except HTTPError as error:
                 error.close()
                 if error.code in absent:
@@ -183,7 +187,7 @@ class ServerTokenizer:
                     self._fail(what)
                 wait_s = retry_after_s({name.lower(): v for name, v in error.headers.items()})
                 raise TransientError(what, status=error.code, retry_after_s=wait_s) from None
-            except json.JSONDecodeError:
+            except (json.JSONDecodeError, RecursionError):
                 return None
             except (URLError, HTTPException, OSError, ValueError) as error:
                 reason = getattr(error, "reason", None) or error
@@ -208,6 +212,14 @@ _BODIES = {  # the key of the text, and what goes with it
     "vLLM": ("prompt", {"add_special_tokens": False}),
     "llama.cpp": ("content", {"add_special": False, "parse_special": True}),
 }
+
+
+def _read(reply: Any, sent: int) -> bytes:
+    """The body, whose length a request of ``sent`` bytes explains. Raises TransientError."""
+    most = _MOST_OF_A_REPLY + _BYTES_A_BYTE * sent
+    if len(data := reply.read(most + 1)) > most:
+        raise TransientError(f"sends more than {most:,} bytes", again=False)
+    return bytes(data)
 
 
 class _StayHere(HTTPRedirectHandler):

@@ -9,7 +9,7 @@ import asyncio
 import json
 from pathlib import Path
 
-PROMPT_TOKENS = 99_999
+PROMPT_TOKENS = 2_999
 
 
 def head(status: int, kind: str = "application/json", extra: str = "") -> bytes:

@@ -23,7 +23,12 @@ from contextcliff_dagster.inference.engines.base import (
     TransportError,
 )
 from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
-from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError, Whole
+from contextcliff_dagster.inference.engines.openai.http_client import (
+    MOST_OF_A_REPLY,
+    Endpoint,
+    StatusError,
+    Whole,
+)
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes, detect
 from contextcliff_dagster.inference.engines.openai.token_counting import (
     ServerCount,
@@ -31,9 +36,11 @@ from contextcliff_dagster.inference.engines.openai.token_counting import (
     find_server_count,
 )
 from contextcliff_dagster.inference.engines.openai.wire_format import (
+    UNKNOWN_FINISH,
     read_delta,
     read_embeddings,
     read_error,
+    read_json,
     request,
 )
 from contextcliff_dagster.inference.models.base_url import request_headers
@@ -48,6 +55,12 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 START_SECONDS = 15.0
+LAST_SECONDS = 30.0
+"""How long the usage may take to follow the end of an answer."""
+_BYTES_A_TOKEN = 1024
+"""Of a streamed answer: the event around a token has 200 to 400. What reasoning takes beyond the
+output limit is within `MOST_OF_A_REPLY`."""
+_BYTES_A_VECTOR = 512 * 1024
 _LISTED_FIELDS = ("max_model_len", "root", "meta")
 """Fields of /v1/models that decide answers (vLLM: max_model_len, root; llama.cpp: meta)."""
 
@@ -215,7 +228,10 @@ class OpenAIEngine:
         asked = {"model": self._entry.model_id, "input": list(texts), "encoding_format": "float"}
         try:
             reply = await self._endpoint.ask(
-                "/embeddings", [orjson.dumps(asked)], within_s=self._entry.timeout_s
+                "/embeddings",
+                [orjson.dumps(asked)],
+                within_s=self._entry.timeout_s,
+                most=MOST_OF_A_REPLY + len(texts) * _BYTES_A_VECTOR,
             )
             if reply.status != 200:
                 raise StatusError(reply)
@@ -234,30 +250,39 @@ class OpenAIEngine:
             self._endpoint = None
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """One streamed completion; without a finish reason at its end it is a TransportError."""
-        import orjson
+        """One streamed completion; without a finish reason at its end it is a TransportError.
 
+        Whatever goes wrong after the finish reason costs the usage, not the answer.
+        """
         assert self._endpoint is not None, "start() comes first"
-        finish_reason: str | None = None
-        chunks = 0
+        finish_reason, chunks = None, 0
         asked = request(self._entry, prompt, decoding, self.dialect.name)
+        most = MOST_OF_A_REPLY + decoding.max_output_tokens * _BYTES_A_TOKEN
+        now = asyncio.get_running_loop().time
         started = time.perf_counter()
         try:
             async with (
-                asyncio.timeout(self._entry.timeout_s),
-                aclosing(self._endpoint.events(*asked)) as events,
+                asyncio.timeout(self._entry.timeout_s) as limit,
+                aclosing(self._endpoint.events(*asked, most)) as events,
             ):
                 async for event in events:
-                    chunk = orjson.loads(bytes(event))
+                    if event.lstrip()[:1] != b"{":
+                        continue  # a sign of life, or nothing that belongs to an answer
+                    chunk = read_json(bytes(event))
                     if reported := read_error(chunk):
                         raise self._errors.in_stream(reported)
                     chunks += 1
                     if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
-                        finish_reason = delta.finish_reason or finish_reason
-                        yield replace(delta, whole=True) if isinstance(event, Whole) else delta
-        except (GeneratorExit, asyncio.CancelledError):
-            raise
+                        if isinstance(event, Whole):
+                            ended = delta.finish_reason or (UNKNOWN_FINISH if delta.text else None)
+                            delta = replace(delta, whole=True, finish_reason=ended)
+                        if delta.finish_reason:
+                            finish_reason = delta.finish_reason
+                            limit.reschedule(min(limit.when() or 0.0, now() + LAST_SECONDS))
+                        yield delta
         except Exception as error:
+            if finish_reason not in (None, "error"):
+                return
             if type(error) is not TimeoutError:
                 raise self._errors.sort(error, sent=chunks > 0) from None
             raise TransportError(

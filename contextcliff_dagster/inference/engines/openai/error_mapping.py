@@ -9,7 +9,11 @@ from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import RejectedError, TransportError
-from contextcliff_dagster.inference.engines.openai.http_client import Reply, StatusError
+from contextcliff_dagster.inference.engines.openai.http_client import (
+    OversizedError,
+    Reply,
+    StatusError,
+)
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.retry import retry_after_s
 
@@ -24,6 +28,7 @@ _OVERFLOW_SIGNS = (
     "too many tokens",
     "longer than the maximum model length",
 )
+_MOST_OF_A_MESSAGE = 4_000
 _REFUSED_FOR_ALL = {
     401: "the key is refused ({}); check the environment variable that `api_key_env` names.",
     403: "access is refused ({}); ask for access to this model, or use another key.",
@@ -78,6 +83,9 @@ class ErrorMapper:
         name = type(error).__name__
         if isinstance(error, json.JSONDecodeError):
             kind, message = "broken_json", "the server's answer was broken JSON"
+        elif isinstance(error, OversizedError):
+            # What a server sends without end it sends again: a second time is not paid for.
+            return TransportError("oversized", str(error), maybe_paid=True, again=False)
         elif isinstance(error, TimeoutError):
             kind, message = "timeout", "the server did not answer in time"
         elif isinstance(error, (aiohttp.ClientError, OSError)):
@@ -90,8 +98,8 @@ class ErrorMapper:
 
     def in_stream(self, reported: Any) -> Exception:
         """An error that the server reports after it has begun to answer with status 200."""
-        detail = reported if isinstance(reported, dict) else {"message": str(reported)}
-        message, lower = self._message(detail, str(detail))
+        detail = reported if isinstance(reported, dict) else {"message": reported}
+        message, lower = self._message(detail, _shown(detail))
         if any(sign in lower for sign in _OVERFLOW_SIGNS):
             return RejectedError(message, overflow=True)
         if "insufficient_quota" in lower:
@@ -102,8 +110,9 @@ class ErrorMapper:
 
     def _message(self, detail: Mapping[str, Any], default: str) -> tuple[str, str]:
         """The server's message; and in lower case, with its code and type before it."""
-        message = self._redact(str(detail.get("message") or default))
-        return message, f"{detail.get('code') or ''} {detail.get('type') or ''} {message}".lower()
+        message = self._redact(_shown(detail.get("message") or default))
+        code, kind = (_shown(detail.get(name) or "") for name in ("code", "type"))
+        return message, f"{code} {kind} {message}".lower()
 
     def _quota(self, message: str) -> EngineError:
         return EngineError(
@@ -122,9 +131,9 @@ class ErrorMapper:
         status, body = reply.status, reply.json()
         detail = body.get("error", body)
         if not isinstance(detail, dict):
-            detail = {"message": str(detail)}
+            detail = {"message": detail}
         message, lower = self._message(
-            detail, detail.get("detail") or reply.data.decode(errors="replace")
+            detail, _shown(detail.get("detail") or reply.data.decode(errors="replace"))
         )
         where = f"Model {self._model!r} at {self._endpoint}"
         reason = f"{status}: {message}"
@@ -160,6 +169,15 @@ class ErrorMapper:
         return RejectedError(described, status=status)
 
 
+def _shown(value: Any) -> str:
+    """What a server gives for a text, as one that can be shown and kept."""
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except RecursionError:
+        text = "nested too deep to be shown"
+    return text[:_MOST_OF_A_MESSAGE]
+
+
 def _wanted_setting(error: Mapping[str, Any], message: str, quirks: Quirks) -> str | None:
     """What to set, in a clause; None where the refusal is not about a parameter of ours, or the
     setting is made already.
@@ -173,8 +191,10 @@ def _wanted_setting(error: Mapping[str, Any], message: str, quirks: Quirks) -> s
     details = error.get("detail")
     for detail in details if isinstance(details, list) and not named else []:
         where = detail.get("loc") if isinstance(detail, dict) else None
-        if isinstance(where, list) and where and where[-1] in _QUIRKS:
-            named = str(where[-1])
+        if isinstance(where, list) and where and isinstance(last := where[-1], str):
+            if last not in _QUIRKS:
+                continue
+            named = last
             break
     for parameter, (quirk, value, refusal) in _QUIRKS.items():
         if getattr(quirks, quirk) == value or named not in (None, parameter):

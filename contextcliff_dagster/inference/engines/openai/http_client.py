@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,7 +23,10 @@ KEEP_ALIVE_SECONDS = 2.0
 """Long-kept connections race with the server closing them. Without TLS none is kept: a new one
 costs next to nothing there, and servers as llama.cpp's close theirs after a stream unannounced."""
 _MOST_OF_AN_ERROR = 64 * 1024
-_MOST_OF_AN_ANSWER = 256 << 20
+MOST_OF_A_REPLY = 16 << 20
+"""Bytes of a reply, decompressed, where nothing that was asked for makes it longer."""
+_REST_BYTES, _REST_SECONDS = 64 * 1024, 1.0
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 _WRITE_BYTES = 256 * 1024
 
 
@@ -53,13 +57,21 @@ class StatusError(Exception):
         self.reply = reply
 
 
+class OversizedError(Exception):
+    """A reply that is longer than any answer to its request can be."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the server sent more than {most:,} bytes, more than any answer takes")
+
+
 class Whole(bytes):
     """An answer in one piece, of a server that does not stream."""
 
 
 class Endpoint:
-    """One server, under one base URL, for one event loop. Errors are aiohttp's own, TimeoutError
-    and `StatusError`. ``direct``: past any proxy, as a server of our own is reached."""
+    """One server, under one base URL, for one event loop. Errors are aiohttp's own, TimeoutError,
+    `StatusError` and `OversizedError`. ``direct``: past any proxy, as a server of our own is
+    reached."""
 
     def __init__(
         self,
@@ -111,40 +123,58 @@ class Endpoint:
         )
 
     async def ask(
-        self, path: str, parts: Sequence[bytes] = (), *, within_s: float, under_v1: bool = True
+        self,
+        path: str,
+        parts: Sequence[bytes] = (),
+        *,
+        within_s: float,
+        under_v1: bool = True,
+        most: int = MOST_OF_A_REPLY,
     ) -> Reply:
         """One request and its whole answer, whatever the status; a POST where there are ``parts``.
 
         ``under_v1`` False: ``path`` is next to the ``/v1`` of the base URL, not under it.
+        ``most``: bytes of the answer, decompressed.
         """
         request = self._request(path, parts, under_v1=under_v1)
         async with asyncio.timeout(within_s), request as response:
-            data = await response.content.read(_MOST_OF_AN_ANSWER)
-            while more := await response.content.read(_MOST_OF_AN_ANSWER):
-                data += more
+            data = await _read(response, most)
+            if len(data) > most:
+                raise OversizedError(most)
             return Reply(response.status, response.headers, data)
 
-    async def events(self, path: str, parts: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
+    async def events(
+        self, path: str, parts: Sequence[bytes], most: int = MOST_OF_A_REPLY
+    ) -> AsyncGenerator[bytes, None]:
         """POST ``parts``, one after the other, and yield the data of each server-sent event.
 
         Ends where the stream ends, or with the event ``[DONE]``, which is not yielded. An answer
-        that is declared as JSON is one event, a `Whole`; what else comes without the form of events
-        yields nothing.
+        that is one JSON object, whatever it is declared as, is one event, a `Whole`; what else
+        comes without the form of events yields nothing. ``most``: bytes of it, decompressed.
         """
         async with self._request(path, parts) as response:
-            if response.status != 200:
-                data = await response.content.read(_MOST_OF_AN_ERROR)
+            if not 200 <= response.status < 300:
+                data = await _read(response, _MOST_OF_AN_ERROR)
                 raise StatusError(Reply(response.status, response.headers, data))
-            if response.content_type == "application/json":
-                yield Whole(await response.read())
-                return
-            reader = EventReader()
+            reader, came = EventReader(), 0
+            head: bytes | None = b""
             async for piece in response.content.iter_any():
+                came += len(piece)
+                if came > most:
+                    raise OversizedError(most)
+                if head is not None:
+                    if not (head := (head + piece).lstrip(_BLANK)):
+                        continue
+                    piece, head = head, None
+                    if piece[:1] == b"{":
+                        data = piece + await _read(response, most - len(piece))
+                        if len(data) > most:
+                            raise OversizedError(most)
+                        yield Whole(data)
+                        return
                 for event in reader.feed(piece):
                     if event == b"[DONE]":
-                        # What is left is a few bytes of framing: read, the connection is reused.
-                        async for _ in response.content.iter_any():
-                            pass
+                        await _read_rest(response)
                         return
                     yield event
             for event in reader.end():
@@ -178,6 +208,25 @@ class EventReader:
     def end(self) -> list[bytes]:
         """What the end of the stream completes: some servers leave out the last empty line."""
         return self.feed(b"\n\n")
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The rest of the body, up to the piece in which ``most`` bytes are exceeded."""
+    data = bytearray()
+    async for piece in response.content.iter_any():
+        data += piece
+        if len(data) > most:
+            break
+    return bytes(data)
+
+
+async def _read_rest(response: aiohttp.ClientResponse) -> None:
+    """What comes behind the end is a few bytes of framing: read, the connection is reused."""
+    if response.content.at_eof():
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REST_SECONDS):
+            await _read(response, _REST_BYTES)
 
 
 async def _written(parts: Sequence[bytes]) -> AsyncIterator[memoryview]:

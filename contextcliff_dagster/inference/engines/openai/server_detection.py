@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from contextcliff_dagster.inference.engines.base import TransportError
+from contextcliff_dagster.inference.engines.base import TransportError, token_count
 from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError
 from contextcliff_dagster.redaction import public_url
@@ -138,4 +138,4 @@ def _text(value: Any) -> str | None:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return token_count(value) or None

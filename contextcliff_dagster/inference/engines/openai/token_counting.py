@@ -6,8 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import PromptCount, RejectedError, TransportError
-from contextcliff_dagster.inference.engines.openai.http_client import StatusError
+from contextcliff_dagster.inference.engines.base import (
+    PromptCount,
+    RejectedError,
+    TransportError,
+    token_count,
+)
+from contextcliff_dagster.inference.engines.openai.http_client import MOST_OF_A_REPLY, StatusError
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes
 from contextcliff_dagster.inference.engines.openai.wire_format import GO_ON, encoded, goes_on
 from contextcliff_dagster.inference.models.models_file import ModelEntry
@@ -20,6 +25,11 @@ Way = Literal["tokenize", "template", "tokencount"]
 
 _TRIALS = (Prompt("chat", (Message("user", "x"),)), Prompt("completion", text="x"))
 """Base models have no chat template, and can be asked for completions only."""
+
+_BYTES_A_BYTE = 32
+"""Of the reply, for each that is counted: its token's number and text."""
+_TOKENS_BESIDES = 1 << 17
+"""As many as no template adds."""
 
 _Ask = Callable[[str, Sequence[bytes]], Awaitable[dict[str, Any]]]
 
@@ -63,8 +73,13 @@ class ServerCount:
         raise error
 
     async def _ask(self, path: str, parts: Sequence[bytes]) -> dict[str, Any]:
-        within_s = self._entry.timeout_s
-        reply = await self._probes.endpoint.ask(path, parts, within_s=within_s, under_v1=False)
+        reply = await self._probes.endpoint.ask(
+            path,
+            parts,
+            within_s=self._entry.timeout_s,
+            under_v1=False,
+            most=MOST_OF_A_REPLY + _BYTES_A_BYTE * sum(map(len, parts)),
+        )
         if reply.status != 200:
             raise StatusError(reply)
         return reply.json()
@@ -76,7 +91,7 @@ def counting_way(dialect: Dialect, listed: Mapping[str, Any]) -> Way | None:
         return "tokencount"
     if dialect.name == "llamacpp":
         return "template"
-    if dialect.name in ("vllm", "nim") or isinstance(listed.get("max_model_len"), int):
+    if dialect.name in ("vllm", "nim") or token_count(listed.get("max_model_len")):
         return "tokenize"
     return None
 
@@ -117,13 +132,13 @@ async def _count(way: Way, entry: ModelEntry, prompt: Prompt, ask: _Ask) -> Prom
                 **({"prompt": part.text} if is_text else messages(part)),
             },
         )
-        return PromptCount(_positive((await ask("/tokenize", parts)).get("count")))
+        return PromptCount(_counted((await ask("/tokenize", parts)).get("count"), prompt))
     if way == "tokencount":
         # Roles and template come on top. Texts that are counted together may merge at the seams,
         # a token each: well within the slack that is left where a count is not exact.
         parts = encoded(prompt, lambda part: {"prompt": "\n".join(part.contents())})
         counted = await ask("/api/extra/tokencount", parts)
-        return PromptCount(_positive(counted.get("value")), exact=False)
+        return PromptCount(_counted(counted.get("value"), prompt), exact=False)
     if not is_text:
         text = (await ask("/apply-template", encoded(prompt, messages))).get("prompt")
         if not isinstance(text, str):
@@ -133,10 +148,12 @@ async def _count(way: Way, entry: ModelEntry, prompt: Prompt, ask: _Ask) -> Prom
         prompt, lambda part: {"content": part.text, "add_special": True, "parse_special": True}
     )
     tokens = (await ask("/tokenize", parts)).get("tokens")
-    return PromptCount(_positive(len(tokens) if isinstance(tokens, list) else None))
+    return PromptCount(_counted(len(tokens) if isinstance(tokens, list) else None, prompt))
 
 
-def _positive(count: Any) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+def _counted(value: Any, prompt: Prompt) -> int:
+    """A server's count of a prompt. No tokenizer makes more tokens of a text than it has bytes."""
+    count = token_count(value)
+    if not count or count > 4 * sum(map(len, prompt.contents())) + _TOKENS_BESIDES:
         raise _NoCount
     return count

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from contextcliff_dagster.inference.engines.base import Decoding, Delta, Embeddings, Timing, Usage
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    Embeddings,
+    Timing,
+    Usage,
+    token_count,
+)
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 
@@ -66,24 +74,49 @@ def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
     return prompt.mode == "chat_prefill" and entry.quirks.prefill == "continue_final_message"
 
 
+UNKNOWN_FINISH = "unknown"
+"""The finish reason of an answer that has ended, where the server gives none that is a text."""
+_MOST_OF_A_REASON = 64
+
+
+def read_json(data: bytes) -> Any:
+    """The JSON value in ``data``; NaN, halves of surrogate pairs and bytes that are no UTF-8 cost
+    no answer.
+
+    Raises:
+        json.JSONDecodeError: it is none.
+    """
+    import orjson
+
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        try:
+            return json.loads(data.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            raise error from None
+
+
 def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | None:
-    """What a chunk of either interface brings, None for nothing; any field may be missing.
+    """What a chunk of either interface brings, None for nothing; any field may be missing, or of
+    another type than it should be, which is as if it were missing.
 
     ``within_ms``: how long ago the request was sent. No time that the server reports can be longer.
     """
     text = reasoning = ""
     finish_reason = None
     choices = chunk.get("choices")
-    if choices:
-        choice = choices[0]
-        finish_reason = choice.get("finish_reason")
+    if isinstance(choices, list) and choices and isinstance(choice := choices[0], dict):
+        if (finish_reason := choice.get("finish_reason")) is not None:
+            finish_reason = _finish_reason(finish_reason)
         piece = choice.get("delta") or choice.get("message")  # the latter in whole answers
-        if piece is None:
-            text = choice.get("text") or ""
-        else:
-            text, thought = _texts(piece.get("content"))
-            thinking = piece.get("reasoning_content") or piece.get("reasoning")
-            reasoning = thinking if isinstance(thinking, str) and thinking else thought
+        if isinstance(piece, dict):
+            text, reasoning = _texts(piece.get("content"))
+            for name in ("reasoning", "reasoning_content"):
+                if isinstance(thinking := piece.get(name), str) and thinking:
+                    reasoning = thinking
+        elif isinstance(given := choice.get("text"), str):
+            text = given
     usage = _usage(chunk.get("usage"))
     timing = _timing(chunk.get("metrics"), within_ms)
     if not (text or reasoning or finish_reason or usage or timing):
@@ -91,19 +124,32 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
     return Delta(text, reasoning, finish_reason, usage, timing=timing)
 
 
+def _finish_reason(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value[:_MOST_OF_A_REASON] or None
+    return UNKNOWN_FINISH
+
+
 def _texts(content: Any) -> tuple[str, str]:
     """Answer and thoughts of a ``content``: mostly a text, of some models a list of parts."""
     if isinstance(content, str):
         return content, ""
-    parts = [part for part in content or () if isinstance(part, dict)]
-    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
-    return "".join(texts), "".join(_texts(part.get("thinking"))[0] for part in parts)
+    parts = _parts(content)
+    thoughts = [part.get("thinking") for part in parts]
+    texts = [t if isinstance(t, str) else _text_of(_parts(t)) for t in thoughts]
+    return _text_of(parts), "".join(texts)
 
 
-def read_error(chunk: Any) -> Any:
+def _parts(content: Any) -> list[dict[str, Any]]:
+    return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
+
+
+def _text_of(parts: list[dict[str, Any]]) -> str:
+    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
+def read_error(chunk: dict[str, Any]) -> Any:
     """The error that an event reports instead of a piece of the answer, else None."""
-    if not isinstance(chunk, dict):
-        return {"message": f"an event that is no object: {chunk!r}"}
     return chunk if chunk.get("object") == "error" else chunk.get("error")
 
 
@@ -121,27 +167,33 @@ def read_embeddings(answer: dict[str, Any], texts: int) -> Embeddings | None:
     placed = dict(zip(places, data, strict=True))
     try:
         vectors = np.array([placed[n].get("embedding") for n in range(texts)], dtype=np.float32)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
         return None
     usage = answer.get("usage")
     tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return Embeddings(vectors, tokens if isinstance(tokens, int) else None)
+    return Embeddings(vectors, token_count(tokens))
 
 
 def _usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, dict) or usage.get("prompt_tokens") is None:
+    if not isinstance(usage, dict):
         return None
-    read = usage.get("prompt_tokens_details") or {}
-    written = usage.get("completion_tokens_details") or {}
-    prompt, completion = usage["prompt_tokens"], usage.get("completion_tokens")
-    reasoning, total = written.get("reasoning_tokens"), usage.get("total_tokens")
+    read, written = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    prompt = token_count(usage.get("prompt_tokens")) or None
+    completion = token_count(usage.get("completion_tokens"))
+    cached = token_count(read.get("cached_tokens")) if isinstance(read, dict) else None
+    thought = token_count(written.get("reasoning_tokens")) if isinstance(written, dict) else None
+    total = token_count(usage.get("total_tokens"))
+    if prompt is None and completion is None:
+        return None
     # Some leave the reasoning out of what they call completion, and bill it all the same.
-    if isinstance(total, int) and isinstance(completion, int) and total > prompt + completion:
-        reasoning = max(reasoning or 0, total - prompt - completion)
-        completion = total - prompt
-    return Usage(prompt, completion, read.get("cached_tokens"), reasoning)
+    if total is not None and prompt is not None and completion is not None:
+        left_out = total - prompt - completion
+        if left_out > 0:
+            thought = max(thought or 0, left_out)
+            completion += left_out
+    return Usage(prompt, completion, cached, thought)
 
 
 def _timing(metrics: Any, within_ms: float) -> Timing | None:
@@ -149,6 +201,8 @@ def _timing(metrics: Any, within_ms: float) -> Timing | None:
     if not isinstance(metrics, dict):
         return None
     queue, first = metrics.get("queue_time_ms"), metrics.get("time_to_first_token_ms")
+    if isinstance(queue, bool) or isinstance(first, bool):
+        return None
     if not isinstance(queue, int | float) or not isinstance(first, int | float):
         return None
     # Comparisons with NaN are false, too.
