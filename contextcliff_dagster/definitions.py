@@ -6,39 +6,38 @@ misspelt study file into a tree of modules.
 
 import dagster as dg
 
+from contextcliff_dagster.defs.broken_studies import broken_study_asset
 from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.executors.choice import chosen_executor
 from contextcliff_dagster.defs.resources import default_resources
-from contextcliff_dagster.defs.schedules import study_schedules
-from contextcliff_dagster.defs.sensors import study_sensors
-from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules
-from contextcliff_dagster.defs.studies import study_assets, study_jobs
-from contextcliff_dagster.studies import load_studies
+from contextcliff_dagster.defs.studies import StudyParts, study_parts
+from contextcliff_dagster.studies import BrokenStudy, Study, read_studies
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """One Definitions object, read when the code location loads."""
-    studies = list(load_studies().values())
-    jobs = {study.name: study_jobs(study) for study in studies}
-    sentinels = {study.name: sentinel_job(study) for study in studies}
+    """One Definitions object, read when the code location loads.
+
+    A study that cannot be loaded is an asset that fails with the reason; the others go on.
+    """
+    studies, broken = read_studies()
+    parts: list[StudyParts] = []
+    loaded: list[Study] = []
+    for study in studies.values():
+        try:
+            parts.append(study_parts(study))
+            loaded.append(study)
+        except Exception as error:  # a schedule that Dagster refuses, a prompt file that is gone
+            broken.append(BrokenStudy(study.name, study.folder, f"Study {study.name!r}: {error}"))
     return dg.Definitions(
         assets=[
-            *(asset for study in studies for asset in study_assets(study)),
-            database_asset(studies),
+            *(asset for part in parts for asset in part.assets),
+            *(broken_study_asset(one, number) for number, one in enumerate(broken)),
+            database_asset(loaded),
         ],
-        jobs=[*(job for of_study in jobs.values() for job in of_study), *sentinels.values()],
-        schedules=[
-            schedule
-            for study in studies
-            for schedule in (
-                *study_schedules(study, jobs[study.name]),
-                *sentinel_schedules(study, sentinels[study.name]),
-            )
-        ],
-        sensors=[
-            sensor for study in studies for sensor in study_sensors(study, jobs[study.name][0])
-        ],
+        jobs=[job for part in parts for job in part.jobs],
+        schedules=[schedule for part in parts for schedule in part.schedules],
+        sensors=[sensor for part in parts for sensor in part.sensors],
         resources=default_resources(),
         executor=chosen_executor(),
     )

@@ -110,7 +110,8 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.M
     write(tmp_path, MINIMAL, "again.yaml")
     monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(tmp_path))
     with pytest.raises(StudyError, match=r"again\.yaml and .*mine\.yaml"):
-        load_studies()
+        find_study("mine")
+    assert {"quick", "reference"} <= load_studies().keys()
 
 
 def test_a_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +123,30 @@ def test_a_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_an_unknown_study_lists_those_there_are() -> None:
     with pytest.raises(StudyError, match=r"'nope'.*quick, reference"):
         find_study("nope")
+
+
+CRONS = {
+    "61 * * * *": "minute",
+    "* 24 * * *": "hour",
+    "0 0 0 * *": "day",
+    "0 0 1 13 *": "month",
+    "0 0 * * 8": "weekday",
+    "0 0 * * !": "means nothing",
+    "*/0 * * * *": "means nothing",
+    "0 5 * *": "five fields",
+}
+
+
+@pytest.mark.parametrize("cron", CRONS)
+def test_a_cron_that_cannot_be_is_named(cron: str, tmp_path: Path) -> None:
+    path = write(tmp_path, f"{MINIMAL}schedule: {{cron: '{cron}'}}\n")
+    with pytest.raises(StudyError, match=CRONS[cron]):
+        load_study(path)
+
+
+@pytest.mark.parametrize("cron", ["*/15 0-6 1,15 jan-mar MON-FRI", "0 0 L * *", "0 5 * * 7"])
+def test_a_cron_that_can_be_is_taken(cron: str, tmp_path: Path) -> None:
+    load_study(write(tmp_path, f"{MINIMAL}schedule: {{cron: '{cron}'}}\n"))
 
 
 def test_a_study_is_found_by_its_file(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from contextcliff_dagster.archive.row_checks import check_rows
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.store import Store, write_atomic
+from contextcliff_dagster.studies.study import PROMPT_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
     from contextcliff_dagster.studies import Study
 
-_PROMPT_FILES = ("template", "system", "instructions")
 
 _MEMBERS = ("study.json", *(f"ledger/{name}.parquet" for name in calls.TABLES))
 
@@ -185,7 +185,7 @@ def _describe(study: Study) -> dict[str, Any]:
     return {
         # As configured, relative paths too: the sample's specification is hashed from these words.
         "study": study.model_dump(mode="json"),
-        "prompt_texts": {key: texts[key] for key in _PROMPT_FILES if getattr(study.prompt, key)},
+        "prompt_texts": {key: texts[key] for key in PROMPT_FILES if getattr(study.prompt, key)},
         "recipe": recipe.to_dict(),
         "recipe_hash": recipe.hash,
     }
@@ -201,7 +201,7 @@ def _restore(
 
     try:
         study = Study.model_validate(data["study"])  # its name is checked here: it becomes a path
-        used = [key for key in _PROMPT_FILES if getattr(study.prompt, key)]
+        used = [key for key in PROMPT_FILES if getattr(study.prompt, key)]
         texts = {key: data["prompt_texts"][key] for key in used}
     except (pydantic.ValidationError, KeyError, TypeError) as error:
         raise StoreError(

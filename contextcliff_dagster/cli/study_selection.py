@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.cli.ad_hoc_study import over_data
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 REFERENCE_TASKS = ("lookup", "two_hop")
-_PROMPT_FILES = ("template", "system", "instructions")
 
 
 def choose_study(options: StudyOptions) -> Study:
@@ -31,6 +29,8 @@ def choose_study(options: StudyOptions) -> Study:
     Raises:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
     """
+    from contextcliff_dagster.studies import self_contained
+
     given = {
         "STUDY": options.study,
         "--task": options.task,
@@ -65,7 +65,7 @@ def choose_study(options: StudyOptions) -> Study:
         study = study.with_seed(options.seed)
     if options.allow_synthetic_length:
         study = _with_synthetic_length(study)
-    return _self_contained(study)
+    return self_contained(study)
 
 
 def _with_synthetic_length(study: Study) -> Study:
@@ -107,26 +107,6 @@ def as_asked(study: Study, options: StudyOptions) -> Study:
     return study.with_models(options.models) if options.models else study
 
 
-def _known(study: Study) -> Study | None:
-    """The same study as a study folder or the store defines it, if one does."""
-    from contextcliff_dagster.studies import load_studies
-
-    known = load_studies().get(study.name)
-    return known if known is not None and known.model_dump() == study.model_dump() else None
-
-
-def _self_contained(study: Study) -> Study:
-    """The study with absolute paths, so that its definition may lie anywhere; a known one as is."""
-    if (known := _known(study)) is not None:
-        return known
-    prompt = {
-        key: str((study._folder / Path(file).expanduser()).absolute())
-        for key in _PROMPT_FILES
-        if (file := getattr(study.prompt, key))
-    }
-    return _copy(study, prompt={**study.prompt.model_dump(), **prompt})
-
-
 def keep_definition(study: Study, store: Store) -> None:
     """Write the study's YAML into the store unless a study folder has the same one.
 
@@ -135,9 +115,10 @@ def keep_definition(study: Study, store: Store) -> None:
     """
     import yaml
 
-    from contextcliff_dagster.studies import kept_in
+    from contextcliff_dagster.studies import kept_in, load_studies
 
-    if _known(study) is not None:
+    known = load_studies().get(study.name)
+    if known is not None and known.model_dump() == study.model_dump():
         return
     text = yaml.safe_dump(
         study.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import dagster as dg
 
@@ -10,12 +12,33 @@ from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name
 from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
 from contextcliff_dagster.defs.partitions import range_tags
+from contextcliff_dagster.defs.schedules import study_schedules
+from contextcliff_dagster.defs.sensors import study_sensors
+from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.experiments.lookup import (
     asked_experiments,
     measuring_assets,
     partitioned,
 )
 from contextcliff_dagster.studies import Study
+
+
+class StudyParts(NamedTuple):
+    """All that Dagster is given of one study."""
+
+    assets: Sequence[dg.AssetsDefinition]
+    jobs: Sequence[dg.UnresolvedAssetJobDefinition | dg.JobDefinition]
+    schedules: Sequence[dg.ScheduleDefinition]
+    sensors: Sequence[dg.SensorDefinition]
+
+
+def study_parts(study: Study) -> StudyParts:
+    """Assets, jobs, schedules and sensors of one study; raises whatever is wrong with it."""
+    jobs, sentinel = study_jobs(study), sentinel_job(study)
+    schedules = [*study_schedules(study, jobs), *sentinel_schedules(study, sentinel)]
+    return StudyParts(
+        study_assets(study), [*jobs, sentinel], schedules, study_sensors(study, jobs[0])
+    )
 
 
 def study_assets(study: Study) -> list[dg.AssetsDefinition]:

@@ -6,6 +6,7 @@ part of it that the room asked for.
 """
 
 from contextcliff_dagster.studies.files import (
+    BrokenStudy,
     find_study,
     hidden_study,
     kept_in,
@@ -13,11 +14,14 @@ from contextcliff_dagster.studies.files import (
     load_study,
     measures,
     own_study,
+    read_studies,
+    self_contained,
     study_folders,
 )
 from contextcliff_dagster.studies.study import Study, study_name
 
 __all__ = [
+    "BrokenStudy",
     "Study",
     "find_study",
     "hidden_study",
@@ -26,6 +30,8 @@ __all__ = [
     "load_study",
     "measures",
     "own_study",
+    "read_studies",
+    "self_contained",
     "study_folders",
     "study_name",
 ]

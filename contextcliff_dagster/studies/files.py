@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,49 +52,100 @@ def kept_in(root: Path) -> Path:
     return root / "_studies"
 
 
+@dataclass(frozen=True, slots=True)
+class BrokenStudy:
+    """A file that gives no study: its name as far as it can be read, and a sentence that says why.
+
+    Raised as StudyError where this very study is wanted; all others go on.
+    """
+
+    name: str
+    path: Path
+    error: str
+
+
 def load_studies() -> dict[str, Study]:
     """All studies by name, sorted; a user's study replaces the shipped one of the same name.
 
+    Those of malformed files are missing: :func:`read_studies` names them.
+
     Raises:
-        StudyError: a file is malformed, or two files of one folder give the same name.
+        StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
     """
-    studies = {
-        name: study
-        for folder in study_folders()
-        for name, (_, study) in _studies_in(folder).items()
-    }
-    return dict(sorted(studies.items()))
+    return read_studies()[0]
 
 
-def _studies_in(folder: Path) -> dict[str, tuple[Path, Study]]:
+def read_studies() -> tuple[dict[str, Study], list[BrokenStudy]]:
+    """All studies by name, and the files that give none; raises like :func:`load_studies`."""
+    studies: dict[str, Study] = {}
+    broken: dict[str, BrokenStudy] = {}
+    for folder in study_folders():
+        found, unusable = _studies_in(folder)
+        for name in unusable:  # it would replace the other, were it sound
+            studies.pop(name, None)
+        for name, (_, study) in found.items():
+            studies[name] = study
+            broken.pop(name, None)
+        broken |= unusable
+    return dict(sorted(studies.items())), list(broken.values())
+
+
+def _studies_in(folder: Path) -> tuple[dict[str, tuple[Path, Study]], dict[str, BrokenStudy]]:
     studies: dict[str, tuple[Path, Study]] = {}
+    errors: list[tuple[str, Path, str]] = []
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        study = load_study(path)
+        try:
+            study = load_study(path)
+        except Exception as error:  # whatever is wrong with one file, the others go on
+            known = isinstance(error, StudyError)
+            errors.append((_written_name(path), path, str(error) if known else f"{path}: {error}"))
+            continue
         if study.name in studies:
-            raise StudyError(
+            both = (
                 f"{studies[study.name][0]} and {path} both name their study {study.name!r}; "
                 "rename one."
             )
+            errors.append((study.name, path, both))
         studies[study.name] = path, study
-    return studies
+    broken = {}
+    for name, path, sentence in errors:
+        twice = sentence.endswith("rename one.")
+        # A spoiled copy of a sound file does not take its name away.
+        name = path.name if name in studies and not twice else name
+        studies.pop(name, None)
+        broken[name] = BrokenStudy(name, path, sentence)
+    return studies, broken
+
+
+def _written_name(path: Path) -> str:
+    """The name that a malformed file gives its study, else that of the file."""
+    with suppress(OSError):
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(1 << 16)
+        if match := re.search(r"^name:\s*[\"']?([a-z0-9][a-z0-9-]{0,59})\b", text, re.MULTILINE):
+            return match[1]
+    return path.stem
 
 
 def own_study(name: str) -> tuple[Path, Study] | None:
     """File and study called ``name`` in the user's own folder, which hides any other of that name.
 
     Raises:
-        StudyError: as :func:`load_studies`.
+        StudyError: its file is malformed, or as :func:`load_studies`.
     """
     if not os.environ.get("CONTEXTCLIFF_STUDIES"):
         return None
-    return _studies_in(study_folders()[-1]).get(name)
+    studies, broken = _studies_in(study_folders()[-1])
+    if name in broken:
+        raise StudyError(broken[name].error)
+    return studies.get(name)
 
 
 def hidden_study(name: str) -> tuple[Path, Path] | None:
     """The user's file and the store's, where they define different studies called ``name``.
 
     Raises:
-        StudyError: as :func:`load_studies`.
+        StudyError: one of them is malformed, or as :func:`load_studies`.
     """
     own, kept = own_study(name), kept_in(store_root()) / f"{name}.yaml"
     if own is None or not kept.is_file():
@@ -114,14 +168,30 @@ def find_study(name: str) -> Study:
     """The study called ``name``, or the one in the YAML file ``name``.
 
     Raises:
-        StudyError: there is none; the sentence lists those there are.
+        StudyError: there is none, or its file is malformed; the sentence lists those there are.
     """
     if name.endswith((".yaml", ".yml")):
-        return load_study(Path(name))
-    studies = load_studies()
+        return self_contained(load_study(Path(name)))
+    studies, broken = read_studies()
+    for one in broken:
+        if one.name == name:
+            raise StudyError(one.error)
     if name not in studies:
         raise StudyError(
             f"There is no study {name!r}; there are {', '.join(studies)} "
             "(add your own folder with CONTEXTCLIFF_STUDIES)."
         )
     return studies[name]
+
+
+def self_contained(study: Study) -> Study:
+    """The study with absolute paths, so that its definition may lie anywhere; a known one as is.
+
+    By file, from any working folder, and by the name under which the store keeps it, it is so the
+    same study.
+    """
+    absolute = study.with_absolute_paths()
+    known = load_studies().get(study.name)
+    if known is None or known.with_absolute_paths().model_dump() != absolute.model_dump():
+        return absolute
+    return known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
@@ -187,6 +188,9 @@ class RegressionSection(Section):
     runs_per_year: int = Field(default=52, ge=1, le=10_000)
 
 
+_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+
+
 class CronSection(Section):
     """When something is measured by itself; its schedule has to be switched on in Dagster."""
 
@@ -195,8 +199,15 @@ class CronSection(Section):
 
     @model_validator(mode="after")
     def _cron_means_something(self) -> Self:
-        if len(self.cron.split()) != 5:
+        fields = self.cron.split()
+        if len(fields) != 5:
             raise ValueError("'cron' has five fields: minute, hour, day, month, weekday")
+        for field, (name, low, high) in zip(fields, _CRON, strict=True):
+            numbers = re.findall(r"\d+", re.sub(r"/\d+", "", field))
+            if not all(low <= int(number) <= high for number in numbers):
+                raise ValueError(f"'cron' has {field!r} as {name}, which goes from {low} to {high}")
+            if re.fullmatch(r"[\dA-Za-z*/,#?-]+", field) is None or "/0" in field:
+                raise ValueError(f"'cron' has {field!r} as {name}, which means nothing")
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
         try:

@@ -60,6 +60,8 @@ def study_name(text: str) -> str:
     return f"{text[: NAME_CHARS - 9].rstrip('-')}-{digest}"
 
 
+PROMPT_FILES = ("template", "system", "instructions")
+"""The keys of `prompt` that name files."""
 NO_CORPUS = CorpusSection(kind="none")
 """Of a study whose experiments all make their own documents."""
 
@@ -123,6 +125,11 @@ class Study(Section):
         return self.corpus != NO_CORPUS
 
     @property
+    def folder(self) -> Path:
+        """Where the study file lies, from which its paths go."""
+        return self._folder
+
+    @property
     def task(self) -> str | None:
         """The one task this study asks for, where its corpus names one."""
         task = self.corpus.options.get("task")
@@ -155,6 +162,19 @@ class Study(Section):
             return self.tokenizer
         return f"file:{self._folder / Path(self.tokenizer[5:]).expanduser()}"
 
+    def with_absolute_paths(self) -> Study:
+        """The same study with its files by absolute paths (relative: to the study file)."""
+        files = {
+            key: str(self._folder / Path(file).expanduser())
+            for key in PROMPT_FILES
+            if (file := getattr(self.prompt, key))
+        }
+        return self.changed(
+            corpus={"kind": self.corpus.kind, **self.corpus_options},
+            tokenizer=self.tokenizer_name,
+            prompt={**dict(self.prompt), **files},
+        )
+
     def bin_spec(self) -> BinSpec:
         from contextcliff_dagster.sampling.bins import BinSpec
 
@@ -177,7 +197,7 @@ class Study(Section):
 
         given = {key: value for key, value in self.prompt if value is not None}
         replicates = given.pop("replicates")
-        for key in ("template", "system", "instructions"):
+        for key in PROMPT_FILES:
             if key in given:
                 given[key] = self._text(key, given[key])
         if "system" in given:

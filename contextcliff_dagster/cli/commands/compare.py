@@ -180,7 +180,9 @@ class ScoreFile:
 
 
 def score_file(text: str, log: LogOptions) -> ScoreFile | None:
-    """The file that ``text`` names, FILE or FILE:MODEL, where there is one."""
+    """The file that ``text`` names, FILE or FILE:MODEL, where there is one and it is no study's."""
+    if text.partition(":")[0].endswith((".yaml", ".yml")):
+        return None
     if Path(text).is_file():
         return ScoreFile(Path(text), None, log)
     path, _, model = text.partition(":")
@@ -197,10 +199,12 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
     """
     from contextcliff_dagster.cli.campaign_lookup import profiled_campaign, profiled_campaigns
     from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
-    from contextcliff_dagster.studies import find_study, load_studies
+    from contextcliff_dagster.studies import find_study, read_studies
 
     head, colon, rest = text.partition(":")
-    named = colon and (head in load_studies() or head.endswith((".yaml", ".yml")))
+    studies, broken = read_studies()
+    names = {*studies, *(one.name for one in broken)}
+    named = colon and (head in names or head.endswith((".yaml", ".yml")))
     # A study of that name comes second: a model may be called so, too.
     readings = [(study, text)] + ([(head, rest)] if named else [])
     known: list[str] = []
@@ -215,6 +219,11 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
             if name in models:
                 return Ref(chosen, name, profiled)
             known += [f"{chosen.name}:{other}@{profiled}" for other in models]
+    if colon and not named:
+        raise StudyError(
+            f"No measurement is called {text!r}: study {study!r} has no such model, and there is "
+            f"no study {head!r}; there are {', '.join(known or sorted(names))}."
+        )
     if not known:  # that there is no campaign is then the reason
         profiled_campaign(store, find_study(readings[-1][0]).name)
     raise StudyError(

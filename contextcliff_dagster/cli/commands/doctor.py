@@ -163,9 +163,12 @@ def _models() -> str:
 
 
 def _studies() -> str:
-    from contextcliff_dagster.studies import load_studies
+    from contextcliff_dagster.studies import read_studies
 
-    return ", ".join(load_studies())
+    studies, broken = read_studies()
+    if broken:
+        raise ContextCliffError(" ".join(one.error for one in broken))
+    return ", ".join(studies)
 
 
 def _ledger() -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.errors import DIFFERENT
+from contextcliff_dagster.cli.errors import DIFFERENT, say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
 from contextcliff_dagster.cli.output import print_either, print_json, print_table
 from contextcliff_dagster.store import Store
@@ -120,9 +120,11 @@ def _where_from(known: Known) -> str:
 @common_options
 def studies(as_json: bool) -> None:
     """List the studies that can be profiled."""
-    from contextcliff_dagster.studies import load_studies
+    from contextcliff_dagster.studies import read_studies
 
-    known = load_studies()
+    known, broken = read_studies()
+    for one in broken:
+        say(f"Warning: study {one.name!r} cannot be loaded. {one.error}")
     if as_json:
         print_json([study.model_dump(mode="json", exclude_none=True) for study in known.values()])
         return
