@@ -23,7 +23,8 @@ from contextcliff_dagster.contracts import (
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.containment import Haystack
 from contextcliff_dagster.scoring.parse import parse_answer
-from contextcliff_dagster.scoring.scorers import open_scorer
+from contextcliff_dagster.scoring.published_rules import scorer_of
+from contextcliff_dagster.scoring.scorers import AUTO, open_scorer
 from contextcliff_dagster.scoring.taxonomy import tag_failure
 
 _NOT_SCORED: dict[str, Any] = dict.fromkeys(
@@ -41,7 +42,8 @@ class ScoringRules:
 
     Args:
         primary: the score that becomes `score`.
-        scorer: `text`, `numeric`, `choice`, `structured`, or an entry point (see `scorers`).
+        scorer: `auto`, `text`, `numeric`, `choice`, `structured`, or an entry point (see
+            `scorers`).
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
         max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of
             so many tokens was cut by it.
@@ -50,7 +52,7 @@ class ScoringRules:
     """
 
     primary: PrimaryScore = "em"
-    scorer: str = "text"
+    scorer: str = AUTO
     output_schema: Mapping[str, Any] | None = None
     max_output_tokens: int | None = None
     answer_prefix: str = ""
@@ -105,7 +107,8 @@ def score_rows(
             answer_prefix=rules.answer_prefix.replace("{question}", example.question),
             output_schema=rules.output_schema,
         )
-        scores = judge(parsed, example.answers)
+        own = scorer_of(example.metadata) if rules.scorer == AUTO else judge
+        scores = own(parsed, example.answers)
         right = scores.contained if rules.primary == "contained" else scores.em
         failed = right == 0.0 or parsed.text is None
         tag: FailureTag | None = None

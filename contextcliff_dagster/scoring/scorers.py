@@ -8,9 +8,13 @@ exceeds the other two.
 - `numeric`: the answer's numbers are the accepted ones, by value; F1 over numbers; the accepted
   numbers are among the output's. Words and units do not count.
 - `choice`: the option chosen, by its letter or its text; the text's token F1; the text inside the
-  output.
+  output. Where several options are right (``BD``, ``B, D``, ``B and D``), all of them and no
+  other; some of them and no other are an F1 of .25 (L-Eval's rule, An et al. 2023).
 - `structured`: equal JSON values, keys in any order; F1 over (path, value) leaves; every accepted
   leaf is there.
+
+- `auto`: what each example's corpus says: its benchmark's own rule (`published_rules`), `choice`
+  for lettered options, else `text`.
 
 Any other name is an entry point of the group `contextcliff.scorers`: a callable
 `(answer: str, accepted: Sequence[str]) -> float | Scores`, where a float is the value of all three.
@@ -30,7 +34,7 @@ from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.scoring.answer_letter import chosen_letter
+from contextcliff_dagster.scoring.answer_letter import chosen_letter, chosen_letters
 from contextcliff_dagster.scoring.containment import contained
 from contextcliff_dagster.scoring.parse import ParsedAnswer, canonical_json, load_json
 from contextcliff_dagster.scoring.squad import exact_match, token_f1
@@ -41,6 +45,9 @@ RELATIVE_TOLERANCE = Decimal("1e-9")
 which may be identifiers, only where they are equal."""
 
 _LETTER = re.compile(r"[A-Za-z]")
+_LETTERS = re.compile(r"[A-H](?:(?:\s*[,;/&]\s*|\s+and\s+|\s*)[A-H])+")
+_SOME_OF_SEVERAL = 0.25
+AUTO = "auto"
 
 
 class Scores(NamedTuple):
@@ -75,6 +82,10 @@ def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 
     A letter counts as chosen only where the answer says so: "a" is inside many a wrong one.
     """
+    for gold in accepted:
+        if (right := _several_letters(gold)) and (given := chosen_letters(parsed.text or "")):
+            em = float(given == right)
+            return Scores(em, max(em, _SOME_OF_SEVERAL * (given < right)), em)
     letters = {gold.strip().upper() for gold in accepted if _LETTER.fullmatch(gold.strip())}
     letter = chosen_letter(parsed.text or "") if letters else None
     if letter is None:
@@ -82,6 +93,14 @@ def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
         return score_text(parsed, texts)
     # Where another was chosen, it is wrong whatever texts it weighed on the way.
     return Scores(*[float(letter in letters)] * 3)
+
+
+def _several_letters(gold: str) -> frozenset[str]:
+    """The letters of an answer such as ``BD`` or ``B and D``; in their order, unlike most words."""
+    if not _LETTERS.fullmatch(gold.strip()):
+        return frozenset()
+    letters = re.findall("[A-H]", gold)
+    return frozenset(letters) if letters == sorted(set(letters)) else frozenset()
 
 
 def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
@@ -97,6 +116,7 @@ def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 
 
 BUILT_IN: dict[str, Scorer] = {
+    AUTO: score_text,
     "text": score_text,
     "numeric": score_numeric,
     "choice": score_choice,
@@ -105,7 +125,8 @@ BUILT_IN: dict[str, Scorer] = {
 
 
 def open_scorer(name: str) -> Scorer:
-    """The scorer called `name`: built in, or an entry point of `contextcliff.scorers`.
+    """The scorer called `name`: built in, or an entry point of `contextcliff.scorers`; of `auto`
+    the one of examples of which nothing is known.
 
     Raises:
         StudyError: no scorer has that name, or its package cannot be imported.

@@ -144,7 +144,11 @@ class LatencySection(Section):
 
 class ScoringSection(Section):
     primary: PrimaryScore = "em"
-    scorer: str = "text"
+    scorer: str = Field(
+        default="auto",
+        description="auto: each question by its benchmark's own rule, lettered options by letter, "
+        "other answers as text; or text, numeric, choice, structured, or one of a package",
+    )
 
 
 class AnalysisSection(Section):

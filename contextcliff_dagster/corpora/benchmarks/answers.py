@@ -10,6 +10,7 @@ from typing import Literal
 AnswerType = Literal["text", "number", "yes_no", "multiple_choice", "unanswerable"]
 
 NO_ANSWER = "unanswerable"
+_LETTERS = re.compile(r"\(?[A-H]\)?(?:(?:\s*[,;/&]\s*|\s+and\s+|\s*)\(?[A-H]\)?)*")
 _NUMBER = re.compile(r"[-+]?\d+(,\d{3})*(\.\d+)?%?")
 
 
@@ -19,6 +20,13 @@ def answer_type(answers: Sequence[str]) -> AnswerType:
     if all(answer in ("yes", "no") for answer in plain):
         return "yes_no"
     return "number" if all(_NUMBER.fullmatch(answer) for answer in plain) else "text"
+
+
+def letters_of(answer: str) -> str:
+    """The options that an answer such as ``B``, ``BD``, ``B, D`` or ``B and D`` names, as ``BD``;
+    empty where it is something else."""
+    plain = answer.strip().rstrip(".")
+    return "".join(sorted(set(re.findall("[A-H]", plain)))) if _LETTERS.fullmatch(plain) else ""
 
 
 def choice_question(question: str, options: Sequence[str]) -> str:

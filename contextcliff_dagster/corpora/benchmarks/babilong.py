@@ -19,12 +19,29 @@ _TASK = re.compile(r"qa\d{1,2}")
 _FACTS = {"qa1": 1, "qa2": 2, "qa3": 3}
 """Supporting facts of bAbI's first tasks (Weston et al. 2015)."""
 
+_PLACES = "bathroom bedroom garden hallway kitchen office"
+_LABELS = {
+    **dict.fromkeys(("qa1", "qa2", "qa3", "qa4", "qa11", "qa12", "qa13"), _PLACES),
+    **dict.fromkeys(("qa6", "qa9", "qa17", "qa18"), "no yes"),
+    "qa5": "Bill Fred Jeff Mary apple football milk",
+    "qa7": "none one three two",
+    "qa8": "apple football milk nothing",
+    "qa10": "maybe no yes",
+    "qa14": "bedroom cinema kitchen office park school",
+    "qa15": "cat mouse sheep wolf",
+    "qa16": "gray green white yellow",
+    "qa19": "e,e e,n e,s n,e n,n n,w s,e s,s s,w w,n w,s w,w",
+    "qa20": "bedroom bored garden hungry kitchen thirsty tired",
+}
+"""Answers of each task, of which a right reply names the accepted one alone (Kuratov et al.)."""
+
 
 class BabiLongCorpus(BenchmarkCorpus):
     """``task`` is bAbI's (``qa1``), by the name of file or folder; all are manufactured."""
 
     name = "babilong"
     lengths = "manufactured: facts padded with text of books up to a chosen size"
+    reader_version = 2
 
     def manufactured(self, task: str) -> str | None:
         return "a few facts padded with sentences of books up to a chosen size"
@@ -32,9 +49,13 @@ class BabiLongCorpus(BenchmarkCorpus):
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         named = _TASK.search(file.stem) or _TASK.fullmatch(file.parent.name)
         task = named.group() if named else self.name
+        question = record.text("question")
+        # What the question names is no answer, and a reply may repeat it.
+        labels = [one for one in _LABELS.get(task, "").split() if one not in question]
         yield Asked(
             text=record.text("input"),
-            question=record.text("question"),
+            question=question,
+            rule={"name": "only_label", "labels": labels} if task in _LABELS else None,
             answers=(record.text("target"),),
             task=task,
             level=_FACTS.get(task),

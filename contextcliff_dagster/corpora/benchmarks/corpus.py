@@ -35,6 +35,8 @@ from contextcliff_dagster.corpora.corpus import (
 from contextcliff_dagster.corpora.readers.tables import READERS
 
 ALLOW_SYNTHETIC_LENGTH = "allow_synthetic_length"
+SCORING_RULE = "scoring_rule"
+"""Key of the benchmark's own scoring in an example's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Asked:
 
     ``answers`` empty: the benchmark says that the text does not answer it. ``evidence``: its pieces
     of evidence, [start, end); ``place``: where the answer is; both in characters of ``text``.
-    ``identity``: the benchmark's own id, empty where it gives none.
+    ``identity``: the benchmark's own id, empty where it gives none. ``rule``: the benchmark's own
+    scoring (`scoring.published_rules`); None: as text, or by letter where that is its kind.
     """
 
     text: str
@@ -57,6 +60,7 @@ class Asked:
     place: int | None = None
     domain: str = ""
     source: str = ""
+    rule: Mapping[str, Any] | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -83,6 +87,8 @@ class BenchmarkCorpus(StreamedCorpus):
     made_up_lengths: ClassVar[Mapping[str, str]] = {}
     """Task -> how the lengths of its documents were made, as half a sentence; others: natural."""
     endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
+    reader_version: ClassVar[int] = 1
+    """Raised where the same file gives other examples, so that the next `prepare` reads it anew."""
     own_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Further options of text, each with the values that it takes; the first is the default."""
 
@@ -121,17 +127,23 @@ class BenchmarkCorpus(StreamedCorpus):
     def fingerprint(self) -> str:
         digests = b"".join(bytes.fromhex(file_sha256(file)) for file in self.files)
         content = hashlib.sha256(digests).hexdigest()
-        return options_hash(self.name, {**self.chosen, "tasks": self._tasks}, content)
+        options = {**self.chosen, "tasks": self._tasks}
+        if self.reader_version > 1:
+            options["reader_version"] = self.reader_version
+        return options_hash(self.name, options, content)
 
     def entries(self) -> Iterator[Entry]:
         """
         Raises:
-            CorpusError: a record cannot be used, with file and place; a task has manufactured
-                lengths and that was not allowed; or there is no question at all.
+            CorpusError: a record cannot be used, with file and place; a task that was named, or
+                all there are, have manufactured lengths and that was not allowed; or there is no
+                question at all. In a folder with others such a task is left out.
         """
         left_out: Counter[str] = Counter()
         used: Counter[str] = Counter()
         made: dict[str, str] = {}
+        refused: CorpusError | None = None
+        derived: set[bytes] = set()
         for file in self.files:
             for place, value in self.records(file):
                 for asked in self.asked(Item(value, place), file):
@@ -141,12 +153,20 @@ class BenchmarkCorpus(StreamedCorpus):
                         left_out["of another task"] += 1
                     elif not asked.answers and self.chosen["unanswerable"] == "leave_out":
                         left_out["unanswerable"] += 1
+                    elif (how := self.manufactured(asked.task)) and not self._allowed:
+                        refused = refused or self._manufactured(asked.task, how, place)
+                        if self._tasks is not None or not self.path.is_dir():
+                            raise refused  # it was named
+                        left_out[f"of {asked.task} (manufactured lengths)"] += 1
+                    elif _is_repeated(entry := self._entry(asked, place), derived):
+                        left_out["repeated"] += 1
                     else:
-                        if how := self.manufactured(asked.task):
-                            self._refuse_unless_allowed(asked.task, how, place)
+                        if how:
                             made[asked.task] = how
                         used[asked.task] += 1
-                        yield self._entry(asked, place)
+                        yield entry
+        if refused is not None and not used:
+            raise refused
         if not used:
             raise CorpusError(
                 f"{self.path} gives no question of {self.name} ({_listed(left_out) or 'none'} "
@@ -163,14 +183,13 @@ class BenchmarkCorpus(StreamedCorpus):
         }
         self._account = account | ({"manufactured": dict(sorted(made.items()))} if made else {})
 
-    def _refuse_unless_allowed(self, task: str, how: str, place: str) -> None:
-        if not self._allowed:
-            raise CorpusError(
-                f"{place}: the lengths of {task!r} were manufactured ({how}), so a fall over them "
-                "says little about documents of natural length; choose other 'tasks', or "
-                "allow it with --allow-synthetic-length (in a study: "
-                f"corpus.{ALLOW_SYNTHETIC_LENGTH}: true)."
-            )
+    def _manufactured(self, task: str, how: str, place: str) -> CorpusError:
+        return CorpusError(
+            f"{place}: the lengths of {task!r} were manufactured ({how}), so a fall over them "
+            "says little about documents of natural length; choose other 'tasks', or "
+            "allow it with --allow-synthetic-length (in a study: "
+            f"corpus.{ALLOW_SYNTHETIC_LENGTH}: true)."
+        )
 
     def _entry(self, asked: Asked, place: str) -> Entry:
         question, answers, kind = asked.question.strip(), asked.answers, asked.kind
@@ -192,6 +211,7 @@ class BenchmarkCorpus(StreamedCorpus):
             "answer_type": kind or answer_type(answers),
             "source": asked.source or self.name,
             **{key: value for key, value in known.items() if value is not None},
+            **({SCORING_RULE: dict(asked.rule)} if asked.rule and asked.answers else {}),
         }
         example = Example(asked.identity, "", question, answers, asked.task, metadata)
         return entry_about(asked.text, example, place)
@@ -218,3 +238,13 @@ class BenchmarkCorpus(StreamedCorpus):
 def _listed(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     return ", ".join(f"{n:,} {reason}" for reason, n in ordered)
+
+
+def _is_repeated(entry: Entry, derived: set[bytes]) -> bool:
+    """Whether document, question, answers and task were all seen; not where the file gives ids."""
+    if entry.id_given:
+        return False
+    key = bytes.fromhex(entry.example.example_id)
+    repeated = key in derived
+    derived.add(key)
+    return repeated

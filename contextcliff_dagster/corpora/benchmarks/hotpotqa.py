@@ -27,6 +27,7 @@ class HotpotQACorpus(BenchmarkCorpus):
     """
 
     name = "hotpotqa"
+    reader_version = 2
     lengths = (
         "paragraphs of two to ten Wikipedia articles put together by the authors, the needed ones "
         "among retrieved ones, not to reach a length"
@@ -50,6 +51,7 @@ class HotpotQACorpus(BenchmarkCorpus):
             level=len({title for title, _ in facts}) or None,
             evidence=evidence,
             place=answer_place(text, evidence, [answer]),
+            rule={"name": "closed_apart"},
             more={"difficulty": record.label("level")},
         )
 

@@ -1,57 +1,84 @@
 """L-Eval, and JSONL in its form: one document a line with several questions on it.
 
 Format: JSONL, a file a data set, of ``{"instructions": [...], "outputs": [...], "input": document,
-"source", "evaluation"}``, the outputs in the order of the instructions. Source: An et al. 2023,
-"L-Eval: Instituting Standardized Evaluation for Long Context Language Models".
+"source", "evaluation"}``, the outputs in the order of the instructions; ``evaluation``
+says how L-Eval scores them. Source: An et al. 2023, "L-Eval: Instituting Standardized Evaluation
+for Long Context Language Models".
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+from contextcliff_dagster.corpora.benchmarks.answers import AnswerType, letters_of
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
 
-_LETTER = frozenset("ABCDEFGH")
 MANUFACTURED = {
     "topic_retrieval_longchat": "conversations put together up to a chosen number",
     "gsm100": "a fixed set of solved examples before every question",
-    "codeU": "functions of a library put together around the ones asked about",
 }
+_CHOICES = ("coursera", "quality", "tpo")
+_RULES = {"gsm100": "last_number", "topic_retrieval_longchat": "said"}
+_NOT_SCORED = {
+    "rouge": "published with ROUGE",
+    "LLM": "judged by a model",
+    "human": "judged by people",
+}
+_BY_LETTER = "\nAnswer with the letter of the right option, or all letters if several are right."
+_BY_STORY = "\nAnswer True or False, by the text and not by what you know."
+_FACT = re.compile(r"(true|false)\s*\[fact:.*", re.IGNORECASE | re.DOTALL)
 
 
 class LEvalCorpus(BenchmarkCorpus):
     """``task`` is the file's name. Outputs that are letters (``B``, ``ACD``) count as choices.
 
-    Option ``longest_answer``: ``short`` leaves out questions whose output is longer than 200
-    characters (summaries and essays, which no score of this project judges), ``any`` keeps them.
+    Of ``True [fact: False]`` the first word, which is by the text, is the answer. Left out are
+    records that L-Eval scores with ROUGE or has judged, and ``codeU``, whose answers are what code
+    prints. Option ``longest_answer``: ``short`` leaves out questions whose output is longer than
+    200 characters (essays, which no score of this project judges), ``any`` keeps them.
     """
 
     name = "l-eval"
     lengths = "whole documents, except for the data sets that its authors put together"
     made_up_lengths = MANUFACTURED
     endings = (".jsonl",)
+    reader_version = 2
     own_options: ClassVar = {"longest_answer": ("short", "any")}
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
-        document = record.text("input")
+        document, task = record.text("input"), file.stem
         questions, outputs = record.sequence("instructions"), record.sequence("outputs")
         if len(questions) != len(outputs):
             raise record.error(f"{len(questions)} 'instructions' have {len(outputs)} 'outputs'")
+        not_scored = _NOT_SCORED.get(record.label("evaluation"))
         for number, (question, output) in enumerate(zip(questions, outputs, strict=True), start=1):
             for what, text in (("instruction", question), ("output", output)):
                 if not isinstance(text, str) or not text.strip():
                     raise record.error(f"{what} {number} is not text with something in it")
-            if len(output) > 200 and self.chosen["longest_answer"] == "short":
+            if task == "codeU" or not_scored:
+                yield LeftOut(not_scored or "of codeU, whose answers are what code prints")
+                continue
+            asked = _asked(document, task, question, output.strip())
+            if len(asked.answers[0]) > 200 and self.chosen["longest_answer"] == "short":
                 yield LeftOut("with an answer above 200 characters")
                 continue
-            yield Asked(
-                text=document,
-                question=question,
-                answers=(output.strip(),),
-                task=file.stem,
-                kind="multiple_choice" if set(output.strip()) <= _LETTER else None,
-                source=record.label("source"),
-            )
+            yield replace(asked, source=record.label("source"))
+
+
+def _asked(document: str, task: str, question: str, output: str) -> Asked:
+    rule = {"name": _RULES[task]} if task in _RULES else None
+    asked = Asked(document, question, (output,), task, rule=rule)
+    if by_text := _FACT.fullmatch(output):
+        answers, rule = (by_text[1],), {"name": "true_or_false"}
+        return replace(asked, question=question + _BY_STORY, answers=answers, rule=rule)
+    if letters := letters_of(output) or (task in _CHOICES and letters_of(output.split()[0])):
+        kind: AnswerType = "multiple_choice"
+        return replace(asked, question=question + _BY_LETTER, answers=(letters,), kind=kind)
+    if task == "gsm100" and (stated := re.search(r"The answer is (\S+)", output)):
+        return replace(asked, answers=(stated[1].rstrip("."),))
+    return asked

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from contextcliff_dagster.corpora.benchmarks.answers import choice_answers, choice_question
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
@@ -38,9 +38,21 @@ MANUFACTURED = {
     "passage_retrieval_zh": _PASSAGES,
 }
 NATURAL = ("narrativeqa", "qasper", "multifieldqa_en", "multifieldqa_zh")
-_NOT_SCORED = {  # published with ROUGE or edit similarity
-    *("gov_report", "qmsum", "multi_news", "vcsum", "samsum", "dureader", "lcc", "repobench-p"),
+_NOT_SCORED = {
+    **dict.fromkeys(
+        ("gov_report", "qmsum", "multi_news", "vcsum", "samsum", "dureader"),
+        "of data sets published with ROUGE",
+    ),
+    **dict.fromkeys(("lcc", "repobench-p"), "of data sets of code published with edit similarity"),
 }
+_RULES = {
+    **dict.fromkeys(
+        ("passage_count", "passage_retrieval_en", "passage_retrieval_zh"), "share_of_numbers"
+    ),
+    **dict.fromkeys(("trec", "lsht"), "labels"),
+    "triviaqa": "first_line",
+}
+"""Data sets that are not published with the F1 of the whole answer, and their rules."""
 _QUESTIONS = {  # where `input` alone does not say what is wanted
     "passage_count": "How many different paragraphs does the text hold, each repeated one counted "
     "once? Answer with the number.",
@@ -50,15 +62,21 @@ _QUESTIONS = {  # where `input` alone does not say what is wanted
     "trec": "Name the type of the last question, as in the examples.\n{input}",
     "lsht": "判断最后一篇新闻的类别。\n{input}",
 }
-_SCORED = ("T3", "T8", "T10", "T11")
-"""Tasks of LongBench Pro that are published with accuracy, or with whether the answer is in the
-output."""
+_SCORED = {
+    "T3": "answer_line",
+    "T8": "any_answer_line",
+    "T10": "any_answer_line",
+    "T11": "answer_line",
+}
+"""Tasks of LongBench Pro that are published with accuracy or "SubEM", and their rules."""
 _LABELS = ("difficulty", "language", "contextual_requirement")
 
 
 class LongBenchCorpus(BenchmarkCorpus):
     """``task`` is the data set; those published with ROUGE or edit similarity are left out.
 
+    Score it with ``f1``, which is each set's published score: token F1, the share of the numbers
+    in the answer that are right (passages, counts), or 1 / labels named (trec, lsht).
     ``path`` is the folder with the files, or one of them.
     """
 
@@ -69,11 +87,12 @@ class LongBenchCorpus(BenchmarkCorpus):
     )
     made_up_lengths = MANUFACTURED
     endings = (".jsonl", ".parquet")
+    reader_version = 2
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         task = (record.label("dataset") or file.stem).removesuffix("_e")  # LongBench-E
         if task in _NOT_SCORED:
-            yield LeftOut("of data sets without short answers")
+            yield LeftOut(_NOT_SCORED[task])
             return
         # A set that is not known may be of any making: better asked about than measured.
         if task not in NATURAL and task not in MANUFACTURED:
@@ -95,7 +114,15 @@ class LongBenchCorpus(BenchmarkCorpus):
             identity=record.label("_id"),
             domain=record.label("language"),
             source=task,
+            rule=_rule(task, record),
         )
+
+
+def _rule(task: str, record: Item) -> dict[str, Any] | None:
+    if task not in _RULES:
+        return None
+    labels = {"labels": record.texts("all_classes")} if "all_classes" in record else {}
+    return {"name": _RULES[task], **labels}
 
 
 class LongBenchV2Corpus(BenchmarkCorpus):
@@ -129,11 +156,12 @@ class LongBenchProCorpus(BenchmarkCorpus):
 
     So are questions with several answers, of which all would be needed. Option ``question``:
     ``nonthinking`` (default) or ``thinking``, the published wording with reasoning first. Both ask
-    for a reply that begins with ``[Answer]``: score with ``contained``.
+    for a reply that begins with ``[Answer]``; the answer has a line of its own.
     """
 
     name = "longbench-pro"
     lengths = "whole documents, chosen to lie within a fifth of six lengths"
+    reader_version = 2
     own_options: ClassVar = {"question": ("nonthinking", "thinking")}
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
@@ -151,5 +179,6 @@ class LongBenchProCorpus(BenchmarkCorpus):
                 task=task,
                 identity=record.label("id"),
                 domain=record.label("secondary_task"),
+                rule={"name": _SCORED[task]},
                 more={key: record.label(key) for key in _LABELS},
             )

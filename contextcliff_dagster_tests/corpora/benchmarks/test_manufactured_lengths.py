@@ -40,23 +40,32 @@ def test_longbench_takes_natural_sets_and_leaves_out_what_it_cannot_score(tmp_pa
     assert [e.example.task for e in entries] == ["multifieldqa_en", "qasper"]
     assert entries[0].example.answers == ("winter", "in winter")
     assert corpus.account()["left_out"] == {
-        "of data sets without short answers": 1,
+        "of data sets published with ROUGE": 1,
         "unanswerable": 1,
     }
     assert "manufactured" not in corpus.account()
 
 
 @pytest.mark.parametrize("task", ["hotpotqa", "musique", "trec", "passage_count"])
-def test_longbench_sets_that_were_filled_up_are_refused_unless_allowed(
+def test_longbench_sets_that_were_filled_up_are_left_out_unless_allowed(
     tmp_path: Path, task: str
 ) -> None:
     write_lines(tmp_path / "a.jsonl", [longbench("narrativeqa")])
-    write_lines(tmp_path / f"{task}_e.jsonl", [longbench(task)])
-    with pytest.raises(CorpusError, match=f"'{task}' were manufactured.*--allow-synthetic-length"):
+    made = write_lines(tmp_path / f"{task}_e.jsonl", [longbench(task), longbench(task, _id="2")])
+    corpus = open_corpus("longbench", {"path": str(tmp_path)})
+    assert [entry.example.task for entry in corpus.entries()] == ["narrativeqa"]
+    assert corpus.account()["left_out"] == {f"of {task} (manufactured lengths)": 2}
+    assert f"left out: 2 of {task} (manufactured lengths)" in corpus.account()["summary"]
+    refusal = f"'{task}' were manufactured.*--allow-synthetic-length"
+    for path, options in ((made, {}), (tmp_path, {"tasks": [task]}), (tmp_path, {"task": task})):
+        with pytest.raises(CorpusError, match=refusal):
+            read("longbench", path, **options)
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(CorpusError, match=refusal):
         read("longbench", tmp_path)
-    assert len(read("longbench", tmp_path, tasks=["narrativeqa"])) == 1
+    write_lines(tmp_path / "a.jsonl", [longbench("narrativeqa")])
     corpus = open_corpus("longbench", {"path": str(tmp_path), "allow_synthetic_length": True})
-    assert len(list(corpus.entries())) == 2
+    assert len(list(corpus.entries())) == 3
     assert list(corpus.account()["manufactured"]) == [task]
 
 
@@ -178,6 +187,33 @@ def test_leval_documents_with_several_questions(tmp_path: Path) -> None:
         read("l-eval", write_lines(tmp_path / "gsm100.jsonl", [leval()]))
     with pytest.raises(CorpusError, match="2 'instructions' have 1 'outputs'"):
         read("l-eval", write_lines(tmp_path / "tpo.jsonl", [leval(outputs=["B"])]))
+
+
+def test_leval_answers_are_what_its_own_script_compares(tmp_path: Path) -> None:
+    story = leval(
+        instructions=["The ship lands.", "It flies.", "It flies."],
+        outputs=["True [fact: False]", "False [fact: False]", "False [fact: False]"],
+    )
+    corpus = open_corpus("l-eval", {"path": str(write_lines(tmp_path / "sci_fi.jsonl", [story]))})
+    first, second = corpus.entries()
+    assert (first.example.answers, second.example.answers) == (("True",), ("False",))
+    assert "True or False" in first.example.question
+    assert corpus.account()["left_out"] == {"repeated": 1}
+    course = leval(instructions=["Which?"] * 3, outputs=["BD", "B, D", "B and D"])
+    path = write_lines(tmp_path / "mine.jsonl", [course])
+    (entry,) = read("l-eval", path)  # the same answer three times
+    assert entry.example.answers == ("BD",)
+    assert entry.example.metadata["answer_type"] == "multiple_choice"
+    quality = leval(instructions=["Which?"], outputs=["(C) the third"])
+    assert read("l-eval", write_lines(tmp_path / "quality.jsonl", [quality]))[
+        0
+    ].example.answers == ("C",)
+    left_out = [leval(evaluation="rouge"), leval(evaluation="LLM"), leval(outputs=["x", "y"])]
+    corpus = open_corpus("l-eval", {"path": str(write_lines(tmp_path / "mix.jsonl", left_out))})
+    assert len(list(corpus.entries())) == 2
+    assert corpus.account()["left_out"] == {"published with ROUGE": 2, "judged by a model": 2}
+    with pytest.raises(CorpusError, match="2 of codeU, whose answers are what code prints"):
+        read("l-eval", write_lines(tmp_path / "codeU.jsonl", [leval()]))
 
 
 @pytest.mark.parametrize(
