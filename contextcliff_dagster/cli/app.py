@@ -30,7 +30,7 @@ _COMMANDS = {
     "ledger": ("ledger", "ledger"),
     "doctor": ("doctor", "doctor"),
     "serve": ("serve", "serve"),
-    "ui": ("serve", "ui"),
+    "ui": ("ui", "ui"),
     "export": ("archive", "export"),
     "import": ("archive", "import_"),
 }

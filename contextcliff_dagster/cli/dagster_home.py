@@ -61,7 +61,7 @@ def prepare_home(store: Store) -> Path:
         StoreError: the folder cannot be written.
     """
     home = dagster_home(store)
-    ours = "DAGSTER_HOME" not in os.environ
+    ours = not os.environ.get("DAGSTER_HOME")
     open_umask_to_group()
     writable = "point --store or CONTEXTCLIFF_HOME at a writable folder"
     with _as_store_error(home, writable), private_umask():

@@ -1,6 +1,7 @@
 """Every private part of Dagster that is used here, with the reason and when it may go.
 
-Belongs here: names out of `dagster._*`, which a minor release may move. No other file imports them.
+Belongs here: names out of `dagster._*`, which a minor release may move. Of other files only
+`cli/webserver/services.py`, a process of its own, imports such.
 Does not belong here: anything that `import dagster as dg` offers.
 """
 

@@ -36,7 +36,7 @@ def test_every_option_that_is_named_exists() -> None:
         for command in commands
         if command is not None
         for param in command.params
-        for option in param.opts
+        for option in (*param.opts, *param.secondary_opts)
     }
     named = set(re.findall(r"--[a-z][a-z_-]*", text)) - {"--help"}
     assert named <= there

@@ -41,7 +41,7 @@ def test_no_test_is_imported(folder: str, allowed: tuple[str, ...]) -> None:
                 assert module.startswith(allowed), (path, module)
 
 
-def test_what_is_private_to_dagster_is_imported_in_one_file() -> None:
+def test_what_is_private_to_dagster_is_imported_in_two_files() -> None:
     private = {
         path.relative_to(ROOT).as_posix()
         for folder in ("contextcliff_dagster", "tools", "benchmarks")
@@ -49,7 +49,11 @@ def test_what_is_private_to_dagster_is_imported_in_one_file() -> None:
         if any(re.match(r"dagster(_\w+)?\._", module) for module in imports_of(path))
         or re.search(r"\bdg\._", path.read_text(encoding="utf-8"))
     }
-    assert private == {"contextcliff_dagster/defs/dagster_internals.py"}
+    # The second is a process of its own, and its imports would slow down every step.
+    assert private == {
+        "contextcliff_dagster/defs/dagster_internals.py",
+        "contextcliff_dagster/cli/webserver/services.py",
+    }
 
 
 def test_what_is_private_to_dagster_is_nothing_that_it_exports_and_all_used() -> None:

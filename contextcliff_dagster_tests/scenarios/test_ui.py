@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -16,6 +12,7 @@ import pytest
 
 from contextcliff_dagster.contracts import PREDICTIONS
 from contextcliff_dagster.store import Store, read_table
+from contextcliff_dagster_tests.support.dagster_ui import DagsterUi, running_ui
 
 pytestmark = [
     # Three launches through the daemon take minutes; nothing less shows that the UI's own
@@ -30,32 +27,6 @@ FULL = 10
 TOPPED_UP = {("reference-short", "b01"), ("reference-short", "b02")}
 
 
-@pytest.fixture
-def ui(contextcliff_home: Path, tmp_path: Path) -> Iterator[str]:
-    """`contextcliff ui` as a person starts it; its address."""
-    environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
-    with (tmp_path / "ui.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "contextcliff_dagster.cli", "ui"],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            # As a shell's background job: Ctrl-C ignored by inheritance must not make it immortal.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        )
-        try:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            assert "ContextCliff is open at http://127.0.0.1:" in said, (
-                tmp_path / "ui.log"
-            ).read_text()[-2000:]
-            yield said.split(" at ")[1].split()[0]
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(timeout=120)
-
-
 def rows_and_times(store: Store) -> dict[tuple[str, str], tuple[int, int]]:
     """(model, bin) -> rows of its predictions, and when the file was written."""
     found = {}
@@ -68,7 +39,12 @@ def rows_and_times(store: Store) -> dict[tuple[str, str], tuple[int, int]]:
     return found
 
 
-def test_a_person_measures_from_the_ui(ui: str, contextcliff_home: Path, tmp_path: Path) -> None:
+def test_a_person_measures_from_the_ui(contextcliff_home: Path, tmp_path: Path) -> None:
+    with running_ui(tmp_path) as ui:
+        _measure(ui, contextcliff_home, tmp_path)
+
+
+def _measure(ui: DagsterUi, contextcliff_home: Path, tmp_path: Path) -> None:
     from PIL import Image
 
     from contextcliff_dagster_tests.support.browser import Browser

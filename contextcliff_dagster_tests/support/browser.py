@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from contextcliff_dagster_tests.support.dagster_ui import DagsterUi
 from contextcliff_dagster_tests.support.requirements import chromedriver, chromium
 
 PATIENCE_S = 120
@@ -42,14 +41,15 @@ _FLAGS = (
 
 
 class Browser:
-    """One window on the UI at ``address``."""
+    """One window on the UI, which was opened by its link."""
 
-    def __init__(self, address: str, profile: Path) -> None:
+    def __init__(self, ui: DagsterUi, profile: Path) -> None:
         options = Options()
         options.binary_location = str(chromium())
         for flag in (*_FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
-        self.address = address
+        self.address = ui.address
+        self.ask = ui.ask
         self.driver = webdriver.Chrome(options=options, service=Service(str(chromedriver())))
         # The page redraws itself at will: what vanished under the hand is looked for again.
         self._wait = WebDriverWait(
@@ -61,6 +61,7 @@ class Browser:
                 StaleElementReferenceException,
             ],
         )
+        self.driver.get(ui.link)
 
     def close(self) -> None:
         self.driver.quit()
@@ -117,16 +118,6 @@ class Browser:
                 self.click(f"{menu}//div[@title='{key}']")
             self.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
         self.click_button("Launch backfill", _DIALOG)
-
-    def ask(self, query: str) -> Any:
-        """GraphQL, as the page itself asks."""
-        request = urllib.request.Request(
-            f"{self.address}/graphql",
-            json.dumps({"query": query}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return json.load(response)["data"]
 
     def wait_for_backfills(self, count: int, within_s: float = 600) -> None:
         """Until ``count`` backfills have been asked for and the last is done.

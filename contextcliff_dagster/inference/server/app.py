@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import json
 import os
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ from contextcliff_dagster.inference.server.wire_format import (
 )
 from contextcliff_dagster.private_files import make_file, make_folder
 from contextcliff_dagster.redaction import written_url
+from contextcliff_dagster.web_guard.access_token import AccessToken
+from contextcliff_dagster.web_guard.addresses import AllowedHosts, listen_on, url_of
+from contextcliff_dagster.web_guard.guard import WebGuard
 
 
 class RequestLog:
@@ -174,17 +177,32 @@ def make_app(
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refusal: refused})
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the server listens, and for whom.
+
+    Args:
+        host: the address; ``127.0.0.1`` is for this machine alone.
+        port: 0 takes a free one.
+        allow_hosts: further names by which it is called.
+        token: the API key that clients need; None: none.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    allow_hosts: tuple[str, ...] = ()
+    token: str | None = None
+
+
 def serve(
     model: str | ModelEntry,
-    host: str = "127.0.0.1",
-    port: int = 8000,
+    access: Access = Access(),
     *,
     request_log: Path | None = None,
     delay_ms: float = 0.0,
     on_ready: Callable[[str], None] = print,
 ) -> None:
-    """Serve a model until interrupted. ``port`` 0 takes a free one; ``on_ready`` is given the
-    base URL.
+    """Serve a model until interrupted; ``on_ready`` is given the base URL.
 
     Raises:
         StudyError: there is no such model.
@@ -198,18 +216,14 @@ def serve(
         )
     engine = open_engine(entry.model_copy(update={"concurrency": 2}))
     log = RequestLog(request_log) if request_log else None
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(512)
-    except OSError as error:
-        listener.close()
-        raise EngineError(
-            f"Port {port} of {host} cannot be used ({error.strerror}); choose another with --port."
-        ) from error
-    on_ready(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/v1")
-    config = uvicorn.Config(
-        make_app(entry.name, engine, log, delay_ms), log_level="warning", access_log=False
+    listener = listen_on(access.host, [access.port])
+    on_ready(f"{url_of(access.host, listener.getsockname()[1])}/v1")
+    guarded = WebGuard(
+        make_app(entry.name, engine, log, delay_ms),
+        AllowedHosts(access.host, access.allow_hosts),
+        AccessToken(access.token) if access.token else None,
+        frozenset({"/health"}),
+        "send it as the API key",
     )
+    config = uvicorn.Config(guarded, log_level="warning", access_log=False, proxy_headers=False)
     uvicorn.Server(config).run(sockets=[listener])

@@ -6,17 +6,21 @@ import json
 import signal
 import socket
 import urllib.request
+from pathlib import Path
 
+import httpx
+import openai
 import pytest
 
-from contextcliff_dagster.cli.commands.serve import claim_port
-from contextcliff_dagster_tests.support.terminal import assert_one_sentence, run, served, start
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from contextcliff_dagster_tests.support.dagster_ui import running_ui
+from contextcliff_dagster_tests.support.postgres import free_port
+from contextcliff_dagster_tests.support.terminal import (
+    assert_one_sentence,
+    call,
+    run,
+    served,
+    start,
+)
 
 
 def answers(port: int) -> bool:
@@ -28,36 +32,13 @@ def answers(port: int) -> bool:
 
 
 @pytest.mark.slow
-def test_ui_opens_on_loopback_and_ends_with_ctrl_c() -> None:
-    port = free_port()
-    process = start("ui", "--port", str(port))
-    try:
-        assert process.stdout is not None
-        assert f"http://127.0.0.1:{port}" in process.stdout.readline()
-        query = json.dumps({"query": "{assetNodes {assetKey {path}}}"}).encode()
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/graphql", query, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=60) as response:
-            nodes = json.load(response)["data"]["assetNodes"]
+def test_ui_opens_on_loopback_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    with running_ui(tmp_path, "--port", str(free_port())) as ui:
+        assert ui.address == f"http://127.0.0.1:{ui.port}"
+        nodes = ui.ask("{assetNodes {assetKey {path}}}")["assetNodes"]
         assert {"quick", "reference"} <= {node["assetKey"]["path"][0] for node in nodes}
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert not answers(port), "the webserver outlived the command"
-
-
-def test_two_uis_that_start_at_once_take_two_ports() -> None:
-    port = free_port()
-    first = claim_port("127.0.0.1", port)
-    assert first is not None
-    # Nothing listens there yet, and it is the first one's all the same.
-    assert claim_port("127.0.0.1", port) is None
-    first.close()
-    again = claim_port("127.0.0.1", port)
-    assert again is not None
-    again.close()
+    assert ui.process.returncode == 0
+    assert not answers(ui.port), "the webserver outlived the command"
 
 
 def test_a_taken_port_is_named() -> None:
@@ -92,3 +73,71 @@ def test_the_address_can_be_used_at_once() -> None:
         )
         with urllib.request.urlopen(request, timeout=60) as response:
             assert json.load(response)["choices"]
+
+
+CHAT = {"model": "reference-short", "max_tokens": 4,
+        "messages": [{"role": "user", "content": "Find?"}]}  # fmt: skip
+
+
+def test_pages_of_other_sites_get_no_answer_and_programs_do() -> None:
+    with served("reference-short") as url:
+        port = url.split(":")[2].partition("/")[0]
+        with httpx.Client(timeout=60) as program:
+
+            def status(**headers: str) -> int:
+                return program.post(
+                    f"{url}/chat/completions", json=CHAT, headers=headers
+                ).status_code
+
+            assert status() == 200
+            assert status(Origin=f"http://127.0.0.1:{port}") == 200
+            assert status(Host=f"evil.example:{port}") == 403
+            assert status(Origin="http://evil.example") == 403
+            assert status(Origin=f"http://localhost:{port}") == 403
+            body = json.dumps(CHAT)
+            plain = program.post(
+                f"{url}/chat/completions", content=body, headers={"Content-Type": "text/plain"}
+            )
+            assert plain.status_code == 415
+            assert "application/json" in plain.json()["error"]["message"]
+            foreign = {"Host": "evil.example"}
+            assert program.get(f"{url}/models", headers=foreign).status_code == 403
+        client = openai.OpenAI(base_url=url, api_key="any")
+        assert client.models.list().data[0].id == "reference-short"
+
+
+def test_other_machines_need_the_printed_key_or_ones_own() -> None:
+    own = "0123456789abcdef"
+    for options, environment in (
+        (("--host", "0.0.0.0"), {}),
+        (("--token",), {"CONTEXTCLIFF_TOKEN": own}),
+    ):
+        process = start(
+            "serve", "reference-short", "--port", "0", "--json", *options, env=environment
+        )
+        try:
+            assert process.stdout is not None
+            value = json.loads("".join(process.stdout.readline() for _ in range(5)))
+            key = value["api_key"] if not environment else own
+            assert (value["api_key"] == "<CONTEXTCLIFF_TOKEN>") == bool(environment)
+            right = openai.OpenAI(base_url=value["url"], api_key=key, max_retries=0)
+            assert right.models.list().data
+            wrong = openai.OpenAI(base_url=value["url"], api_key="wrong", max_retries=0)
+            with pytest.raises(openai.AuthenticationError, match="API key"):
+                wrong.models.list()
+            health = value["url"].removesuffix("/v1") + "/health"
+            assert httpx.get(health, timeout=60).status_code == 200
+        finally:
+            process.terminate()
+            process.communicate(timeout=120)
+
+
+def test_a_bad_name_or_token_is_one_sentence() -> None:
+    for command in (("ui",), ("serve", "reference-short")):
+        refused = call(*command, "--allow-host", "http://evil.example/")
+        assert_one_sentence(refused, "http://evil.example/", "NAME:PORT")
+        short = {"CONTEXTCLIFF_TOKEN": "short"}
+        assert_one_sentence(call(*command, "--token", env=short), "CONTEXTCLIFF_TOKEN", "16")
+        # Of the addresses reserved for documentation: no machine has it.
+        assert_one_sentence(call(*command, "--host", "192.0.2.1"), "192.0.2.1")
+    assert_one_sentence(call("ui", "--workspace", "nowhere.yaml"), "nowhere.yaml")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.server.app import serve
+from contextcliff_dagster.inference.server.app import Access, serve
 from contextcliff_dagster_tests.support.records.calls import (
     openai_entry,
     read_log,
@@ -130,6 +130,6 @@ def test_each_request_is_in_the_log_before_it_is_answered(url: str, log: Path) -
 
 def test_a_taken_port_and_a_remote_model_are_one_sentence(url: str) -> None:
     with pytest.raises(EngineError, match="choose another with --port"):
-        serve("reference-short", port=int(url.rsplit(":", 1)[1].split("/")[0]))
+        serve("reference-short", Access(port=int(url.rsplit(":", 1)[1].split("/")[0])))
     with pytest.raises(EngineError, match="engine 'reference'"):
         serve(openai_entry("http://x/v1"))

@@ -1,0 +1,141 @@
+"""`contextcliff ui`: the Dagster UI, for its own user alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from contextcliff_dagster.cli.dagster_home import open_instance, shipped
+from contextcliff_dagster.cli.options import common_options
+from contextcliff_dagster.cli.output import print_either
+from contextcliff_dagster.cli.webserver.options import allow_host_option, host_option
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.web_guard.access_token import PARAMETER, TOKEN_VARIABLE, choose_token
+from contextcliff_dagster.web_guard.addresses import listen_on, url_of
+
+_PORT = 3000
+_STARTS_WITHIN_S = 120
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help=f"Default: {_PORT}, or the next free one.",
+)
+@host_option
+@allow_host_option
+@click.option(
+    "--token/--no-token",
+    default=True,
+    help="Ask for a token, which the printed link holds (default: --token).",
+)
+@click.option(
+    "--workspace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Code locations to show (default: this package's).",
+)
+@click.option("--daemon/--no-daemon", default=True, help="Also run Dagster's daemon.")
+@common_options
+def ui(
+    port: int | None,
+    host: str,
+    allow_hosts: tuple[str, ...],
+    token: bool,
+    workspace: Path | None,
+    daemon: bool,
+    as_json: bool,
+) -> None:
+    """Open the Dagster UI with the assets loaded, until Ctrl-C."""
+    if workspace is not None and not workspace.is_file():
+        raise StudyError(f"There is no file {workspace}; --workspace names a workspace.yaml.")
+    own_token, given = choose_token() if token else (None, False)
+    store = Store.default()
+    listener = listen_on(host, [port] if port else range(_PORT, 65536))
+    # Made before the webserver and the daemon both come upon an empty home.
+    open_instance(store).dispose()
+    os.environ["CONTEXTCLIFF_HOME"] = str(store.root)
+    address = url_of(host, listener.getsockname()[1])
+    click.echo(
+        f"Starting the Dagster UI on {address} (runs in {os.environ['DAGSTER_HOME']}) ...", err=True
+    )
+    settings = {
+        "listener": listener.fileno(),
+        "workspace": str(workspace or shipped("workspace.yaml")),
+        "host": host,
+        "allow_hosts": allow_hosts,
+        "token": own_token,
+        "daemon": daemon,
+    }
+
+    def ready() -> None:
+        # A token that the user chose is known to him; logs are no place for it.
+        shown = f"<{TOKEN_VARIABLE}>" if given else own_token
+        link = f"{address}/?{PARAMETER}={shown}" if own_token else address
+        text = f"ContextCliff is open at {link} (Ctrl-C ends it)."
+        print_either({"url": address, "link": link}, text, as_json=as_json)
+
+    with listener:
+        code = _run_until_stopped(settings, address, ready)
+    raise click.exceptions.Exit(code)
+
+
+def _run_until_stopped(settings: dict[str, Any], address: str, ready: Callable[[], None]) -> int:
+    """Run the webserver's process, call ``ready`` when it answers, end it on Ctrl-C; its exit
+    code."""
+    process: subprocess.Popen[str] | None = None
+
+    def end(*_: object) -> None:
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGINT)
+
+    # Caught before the child starts: one that inherits an ignored SIGINT, as a shell's background
+    # jobs do, could not be ended.
+    previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "contextcliff_dagster.cli.webserver"],
+        # A group of its own: Ctrl-C reaches us alone, and it ends its daemon in good order.
+        start_new_session=True,
+        # By a pipe: a command line is for every user of the machine to read.
+        stdin=subprocess.PIPE,
+        stdout=sys.stderr.fileno(),  # its log: stdout is for the address
+        pass_fds=[settings["listener"]],
+        text=True,
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write(f"{json.dumps(settings)}\n")
+        process.stdin.flush()  # and stays open: its end means that we are gone
+        deadline = time.monotonic() + _STARTS_WITHIN_S
+        while process.poll() is None and time.monotonic() < deadline:
+            if _answers(f"{address}/server_info"):
+                ready()
+                break
+            time.sleep(0.3)
+        code = process.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return 0 if code in (0, -signal.SIGINT, 130) else code
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

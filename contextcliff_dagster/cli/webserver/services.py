@@ -1,0 +1,135 @@
+"""Dagster's code server, daemon and webserver as `dagster dev` runs them, behind our guard.
+
+`dagster dev` has no place for a middleware, so its parts are put together here. Names out of
+`dagster._*` and `dagster_webserver` may move with a minor release.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import uvicorn
+import yaml
+from dagster._cli.proxy_server_manager import ProxyServerManager
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._utils.log import configure_loggers
+from dagster_webserver.app import create_app_from_workspace_process_context
+from dagster_webserver.version import __version__
+
+from contextcliff_dagster.cli.webserver.graphql_reads import check_read
+from contextcliff_dagster.web_guard.access_token import AccessToken
+from contextcliff_dagster.web_guard.addresses import AllowedHosts
+from contextcliff_dagster.web_guard.guard import WebGuard
+
+INFO_PATH = "/server_info"
+"""Versions of Dagster; answers as soon as the UI does, without a token."""
+
+# As `dagster-webserver` and `dagster dev` have them.
+_STATEMENT_TIMEOUT_MS, _POOL_RECYCLE_S, _POOL_OVERFLOW = 15_000, 3_600, 20
+_POLL_RATE_MS = 2_000
+_DAEMON_ENDS_WITHIN_S = 60
+_OPEN_CONNECTIONS_END_WITHIN_S = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to serve.
+
+    Args:
+        workspace: a workspace.yaml.
+        host: where the socket listens.
+        allow_hosts: further names.
+        token: what requests must carry; None: nothing.
+        daemon: also run the code server and the daemon.
+    """
+
+    workspace: str
+    host: str
+    allow_hosts: list[str]
+    token: str | None
+    daemon: bool
+
+
+def serve_ui(settings: Settings, listener: socket.socket) -> bool:
+    """Serve on ``listener`` until interrupted; False where the daemon ended before."""
+    configure_loggers(formatter="colored", log_level="INFO")
+    with ExitStack() as stack:
+        instance = stack.enter_context(dg.DagsterInstance.get())
+        instance.optimize_for_webserver(_STATEMENT_TIMEOUT_MS, _POOL_RECYCLE_S, _POOL_OVERFLOW)
+        workspace, daemon = settings.workspace, None
+        if settings.daemon:
+            os.environ["DAGSTER_IS_DEV_CLI"] = "1"
+            workspace = stack.enter_context(_code_servers(instance, workspace))
+            daemon = stack.enter_context(_daemon(workspace))
+        context = stack.enter_context(
+            WorkspaceProcessContext(instance, WorkspaceFileTarget([workspace]), __version__)
+        )
+        port = listener.getsockname()[1]
+        app = WebGuard(
+            create_app_from_workspace_process_context(context, "", _POLL_RATE_MS),
+            AllowedHosts(settings.host, tuple(settings.allow_hosts)),
+            AccessToken(settings.token, f"contextcliff-{port}") if settings.token else None,
+            frozenset({INFO_PATH}),
+            "open the link that `contextcliff ui` printed when it started, or paste the token here",
+            check_read,
+        )
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,  # addresses hold the token
+                proxy_headers=False,
+                timeout_graceful_shutdown=_OPEN_CONNECTIONS_END_WITHIN_S,
+            )
+        )
+        if daemon is not None:
+            threading.Thread(target=_stop_after, args=(server, daemon), daemon=True).start()
+        server.run(sockets=[listener])
+        return daemon is None
+
+
+def _stop_after(server: uvicorn.Server, daemon: subprocess.Popen[bytes]) -> None:
+    daemon.wait()
+    server.should_exit = True
+
+
+@contextmanager
+def _code_servers(instance: dg.DagsterInstance, workspace: str) -> Iterator[str]:
+    """One code server for webserver and daemon; a workspace file that leads to it."""
+    target = WorkspaceFileTarget([workspace])
+    with (
+        ProxyServerManager(instance, target, code_server_log_level="warning") as servers,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        file = Path(folder) / "workspace.yaml"
+        file.write_text(yaml.dump({"load_from": servers.get_code_server_specs()}))
+        yield str(file)
+
+
+@contextmanager
+def _daemon(workspace: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = ["-m", "dagster._daemon", "run", "--log-level", "info", "--workspace", workspace]
+    process = subprocess.Popen([sys.executable, *command])
+    try:
+        yield process
+    finally:
+        # A second Ctrl-C must not leave one of them behind.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        process.terminate()
+        try:
+            process.wait(_DAEMON_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
