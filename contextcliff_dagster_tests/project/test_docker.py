@@ -10,20 +10,26 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import pytest
 import yaml
 
+from contextcliff_dagster_tests.support.dagster_ui import LAUNCH
+from contextcliff_dagster_tests.support.dagster_ui import ask as ask_ui
 from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 from contextcliff_dagster_tests.support.postgres import PostgresServer, free_port, running_postgres
+from contextcliff_dagster_tests.support.requirements import postgres_bin, require
 
 DOCKER = ROOT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))
 DOCKERFILE = (DOCKER / "Dockerfile").read_text("utf-8")
+SECRETS = {"PASSWORD": "POSTGRES_PASSWORD", "TOKEN": "CONTEXTCLIFF_TOKEN"}
+TOKEN = "a-token-of-the-tests"
 
 
 def test_the_dockerfile_passes_hadolint() -> None:
@@ -62,7 +68,11 @@ def test_the_compose_file_holds_together() -> None:
             assert "healthcheck" in services[other] or "HEALTHCHECK" in DOCKERFILE, name
         for mount in service.get("volumes", []):
             source = re.split(r":(?=/)", mount)[0]
-            assert source in COMPOSE["volumes"] or source.startswith("${CONTEXTCLIFF_")
+            assert (
+                source in COMPOSE["volumes"]
+                or source.startswith("${CONTEXTCLIFF_")
+                or (DOCKER / source).is_file()
+            )
     assert (DOCKER / services["code"]["build"]["context"] / "pyproject.toml").exists()
 
 
@@ -132,8 +142,10 @@ def test_nothing_listens_beyond_loopback_and_no_password_is_written_down() -> No
     for service in COMPOSE["services"].values():
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:")
-    for password in re.findall(r"PASSWORD: (.*)", (DOCKER / "compose.yaml").read_text("utf-8")):
-        assert password.startswith("${POSTGRES_PASSWORD:?")
+    for secret, value in re.findall(
+        r"(PASSWORD|TOKEN): (.*)", (DOCKER / "compose.yaml").read_text("utf-8")
+    ):
+        assert value.startswith(f"${{{SECRETS[secret]}:?")
 
 
 def test_compose_accepts_the_file() -> None:
@@ -146,7 +158,7 @@ def test_compose_accepts_the_file() -> None:
     done = subprocess.run(
         [*command, "-f", "docker/compose.yaml", "config", "--quiet"],
         cwd=ROOT,
-        env=os.environ | {"POSTGRES_PASSWORD": "x"},
+        env=os.environ | {"POSTGRES_PASSWORD": "x", "CONTEXTCLIFF_TOKEN": "x"},
         capture_output=True,
         text=True,
         check=False,
@@ -185,15 +197,7 @@ def started(
 
 
 def ask(port: int, query: str, **variables: Any) -> Any:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/graphql",
-        json.dumps({"query": query, "variables": variables}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as response:
-        answer = json.load(response)
-    assert "errors" not in answer, answer["errors"]
-    return answer["data"]
+    return ask_ui(f"http://127.0.0.1:{port}", query, TOKEN, **variables)
 
 
 def until(seconds: float, question: str, logs: list[Path], check: Any) -> Any:
@@ -208,6 +212,36 @@ def until(seconds: float, question: str, logs: list[Path], check: Any) -> Any:
         time.sleep(1.0)
     said = "\n".join(f"--- {log.name}\n{log.read_text('utf-8', 'replace')[-3000:]}" for log in logs)
     raise AssertionError(f"After {seconds:.0f} s still not so: {question} ({last})\n{said}")
+
+
+@contextlib.contextmanager
+def prepared_postgres() -> Iterator[PostgresServer]:
+    """A server as the compose file's first start leaves it; seen as Dagster's own role."""
+    service = COMPOSE["services"]["postgres"]
+    (script,) = (m.split(":")[0] for m in service["volumes"] if "/docker-entrypoint-initdb.d/" in m)
+    programs = postgres_bin()
+    assert programs is not None
+    with running_postgres("unused", service["environment"]["POSTGRES_USER"]) as server:
+        done = subprocess.run(
+            ["sh", DOCKER / script],
+            env=os.environ
+            | {
+                "PATH": f"{programs}:{os.environ['PATH']}",
+                "PGHOST": server.host,
+                "PGPORT": str(server.port),
+                "PGPASSWORD": server.password,
+                "POSTGRES_USER": server.user,
+                "POSTGRES_PASSWORD": 'it\'s \\ "quoted"',
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "quoted" not in done.stdout
+        dagster = environment_of("code")
+        user, database = dagster["DAGSTER_POSTGRES_USER"], dagster["DAGSTER_POSTGRES_DB"]
+        yield replace(server, user=user, password='it\'s \\ "quoted"', database=database)
 
 
 @pytest.fixture
@@ -226,13 +260,14 @@ def deployment(
         "daemon": COMPOSE["services"]["daemon"]["command"],
     }
     logs = [tmp_path / f"{name}.log" for name in commands]
-    with running_postgres() as postgres, contextlib.ExitStack() as stack:
+    with prepared_postgres() as postgres, contextlib.ExitStack() as stack:
         for (name, words), log in zip(commands.items(), logs, strict=True):
             environment = environment_of(name) | {
                 "DAGSTER_POSTGRES_HOST": postgres.host,
                 "DAGSTER_POSTGRES_PORT": str(postgres.port),
                 "DAGSTER_POSTGRES_PASSWORD": postgres.password,
                 "DAGSTER_LOGS": str(tmp_path / "logs"),
+                "CONTEXTCLIFF_TOKEN": TOKEN,
                 "CONTEXTCLIFF_CODE_HOST": "127.0.0.1",
                 "CONTEXTCLIFF_CODE_PORT": code_port,
             }
@@ -258,14 +293,84 @@ def _wait_for_code_server(port: str, logs: list[Path]) -> None:
     )
 
 
-LAUNCH = """
-mutation ($asset: [String!]!) {
-  launchRun(executionParams: {
-    selector: {repositoryLocationName: "contextcliff_dagster", repositoryName: "__repository__",
-               jobName: "__ASSET_JOB", assetSelection: [{path: $asset}]}
-    runConfigData: {}, mode: "default"
-  }) { __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
-}"""
+@pytest.mark.postgres
+def test_the_database_role_owns_its_database_and_nothing_else() -> None:
+    require("postgres")
+    with prepared_postgres() as dagster:
+        rights = "rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls"
+        (row,) = dagster.execute(f"SELECT {rights} FROM pg_roles WHERE rolname = current_user")
+        assert not any(row)
+        dagster.execute("CREATE TABLE of_dagster (a int)")
+        for refused in (
+            *("COPY of_dagster FROM PROGRAM 'echo 1'", "COPY of_dagster TO '/tmp/stolen'"),
+            *("SELECT pg_read_file('/etc/passwd')", "CREATE DATABASE other", "CREATE ROLE other"),
+            *("ALTER ROLE postgres PASSWORD 'x'", "SELECT rolpassword FROM pg_authid"),
+        ):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                dagster.execute(refused)
+        # The other databases are closed to it, and the superuser has no password any more.
+        for other in (
+            replace(dagster, database="postgres"),
+            replace(dagster, database="template1"),
+            replace(dagster, user="postgres"),
+            replace(dagster, user="postgres", password="s3cret"),
+        ):
+            with pytest.raises(psycopg2.OperationalError):
+                other.execute("SELECT 1")
+
+
+def test_every_image_has_an_exact_tag() -> None:
+    text = DOCKERFILE + (DOCKER / "compose.yaml").read_text("utf-8")
+    images = re.findall(r"^(?:FROM |\s+image: )(\S+:\S+)", text, re.MULTILINE)
+    assert len(images) == 3
+    for image in images:
+        assert re.fullmatch(r"\w+:\d+\.\d+(\.\d+)?(-[a-z]+)+(@sha256:[0-9a-f]{64})?", image)
+
+
+def pin(folder: Path, *options: str, known: str) -> subprocess.CompletedProcess[str]:
+    """`pin_digests.py` on a copy, with a client that knows the images that match ``known``."""
+    for name in ("pin_digests.py", "Dockerfile", "compose.yaml"):
+        if not (folder / name).exists():
+            shutil.copy(DOCKER / name, folder / name)
+    client = folder / "docker"
+    client.write_text(
+        "#!/bin/sh\n"
+        f'case "$4" in {known}) echo sha256:$(echo "$4" | sha256sum | cut -c-64);;\n'
+        "*) echo 'no such host' >&2; exit 1;; esac\n"
+    )
+    client.chmod(0o755)
+    return subprocess.run(
+        [sys.executable, folder / "pin_digests.py", *options],
+        env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_digests_are_pinned_where_a_registry_answers(tmp_path: Path) -> None:
+    before = {name: (DOCKER / name).read_text("utf-8") for name in ("Dockerfile", "compose.yaml")}
+    silent = pin(tmp_path, known="nothing")
+    assert silent.returncode == 2
+    assert silent.stderr.count("left as it is (no such host)") == 2
+    assert (tmp_path / "Dockerfile").read_text("utf-8") == before["Dockerfile"]
+    assert pin(tmp_path, "--check", known="python:*").returncode == 1
+    assert pin(tmp_path, known="python:*").returncode == 0
+    written = (tmp_path / "Dockerfile").read_text("utf-8")
+    assert len(re.findall(r"^FROM python:\S+@sha256:[0-9a-f]{64}\b", written, re.MULTILINE)) == 2
+    assert re.sub(r"@sha256:\w+", "", written) == re.sub(r"@sha256:\w+", "", before["Dockerfile"])
+    assert (tmp_path / "compose.yaml").read_text("utf-8") == before["compose.yaml"]
+    assert pin(tmp_path, "--check", known="python:*").returncode == 0
+    # A tag that moved, or another tag, gets another digest.
+    moved = re.sub(r"sha256:\w{4}", "sha256:0000", written)
+    (tmp_path / "Dockerfile").write_text(moved, "utf-8")
+    assert pin(tmp_path, "--check", known="python:*").returncode == 1
+    pin(tmp_path, known="*")
+    assert (tmp_path / "Dockerfile").read_text("utf-8") == written
+    assert yaml.safe_load((tmp_path / "compose.yaml").read_text("utf-8"))["services"]["postgres"][
+        "image"
+    ].startswith("postgres:16")
+    assert pin(tmp_path, "--check", known="*").returncode == 0
 
 
 @pytest.mark.slow
@@ -308,9 +413,4 @@ def test_the_four_processes_work_together(
     )
     assert ended == "SUCCESS", logs[0].read_text("utf-8", "replace")[-3000:]
 
-    import psycopg2
-
-    with contextlib.closing(psycopg2.connect(postgres.url)) as connection:
-        cursor = connection.cursor()
-        cursor.execute("SELECT run_id FROM event_logs LIMIT 1")
-        assert cursor.fetchone() is not None
+    assert postgres.execute("SELECT run_id FROM event_logs LIMIT 1")

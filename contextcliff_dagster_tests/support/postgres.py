@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from contextcliff_dagster_tests.support.requirements import postgres_bin
 
@@ -30,7 +31,7 @@ class PostgresServer:
     @property
     def url(self) -> str:
         where = f"{self.host}:{self.port}/{self.database}"
-        return f"postgresql://{self.user}:{self.password}@{where}"
+        return f"postgresql://{self.user}:{quote(self.password, safe='')}@{where}"
 
     def stop(self) -> None:
         """End the server at once, as a crash would; what was committed is kept."""
@@ -70,27 +71,35 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_postgres(database: str = "dagster") -> Iterator[PostgresServer]:
-    """A fresh server; needs `require("postgres")`."""
+def running_postgres(
+    database: str = "dagster", user: str = "contextcliff"
+) -> Iterator[PostgresServer]:
+    """A fresh server with a superuser ``user``; needs `require("postgres")`."""
     programs = postgres_bin()
     assert programs is not None
     # PostgreSQL refuses to run as root: Debian's package brings a user for it.
-    user = "postgres" if os.geteuid() == 0 else None
+    runs_as = "postgres" if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="contextcliff-pg-"))
-    server = PostgresServer("127.0.0.1", free_port(), "contextcliff", "s3cret", database)
+    server = PostgresServer("127.0.0.1", free_port(), user, "s3cret", database)
 
     def run(program: str, *arguments: str | Path) -> None:
         command = [str(programs / program), *map(str, arguments)]
         done = subprocess.run(
-            command, user=user, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+            command,
+            user=runs_as,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
 
     try:
         (folder / "password").write_text(server.password)
-        if user:
+        if runs_as:
             for path in (folder, folder / "password"):
-                shutil.chown(path, user)
+                shutil.chown(path, runs_as)
         data = folder / "data"
         run(
             *("initdb", "--no-sync", "--auth=scram-sha-256", f"--username={server.user}"),
