@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StudyError, Table
 from contextcliff_dagster.experiments.common.experiment import Experiment
-from contextcliff_dagster.experiments.common.measurement import planned_keys
+from contextcliff_dagster.experiments.common.measurement import planned_calls
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.experiment_table import (
@@ -78,7 +78,8 @@ def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
         for experiment in [*hosts, *(guest for host in hosts for guest in guests(host))]:
             with suppress(StudyError):
                 for (identity_hash,) in identities:
-                    yield from planned_keys(run, experiment, identity_hash)
+                    for call in planned_calls(run, experiment, identity_hash):
+                        yield call.call_key
 
 
 def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from contextcliff_dagster.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from contextcliff_dagster.experiments.restore import Restored
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.ledger.prune import PrunePlan
 
@@ -136,6 +137,43 @@ def backup(file: Path, as_json: bool) -> None:
     size = file.stat().st_size
     text = f"{file} holds {name} as it is now, {_mb(size)}."
     print_either({"ledger": name, "file": str(file), "bytes": size}, text, as_json=as_json)
+
+
+@ledger.command()
+@click.argument("study", required=False)
+@common_options
+def restore(study: str | None, as_json: bool) -> None:
+    """Take back the answers of STUDY (default: all) that only its tables have; makes no call."""
+    from contextcliff_dagster.cli.dagster_log import dagster_log
+    from contextcliff_dagster.experiments.restore import restore_study
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.studies import find_study, load_studies
+
+    store = Store.default()
+    known = {study: find_study(study)} if study else load_studies()
+    there = [one for one in known.values() if store.study_dir(one.name).is_dir()]
+    done = []
+    with dagster_log(False), Ledger.open(store.ledger) as opened:
+        done = [restore_study(one, store, opened) for one in there]
+    lines = [_restored(one) for one in done if one.campaigns] or ["The ledger has lost no answer."]
+    print_either({"restored": [one.to_dict() for one in done]}, "\n".join(lines), as_json=as_json)
+    if left := sum(one.not_restored for one in done):
+        say(
+            f"contextcliff: {left:,} answers are to another sample or prompt than the study's "
+            "today, and cannot be taken back."
+        )
+        raise click.exceptions.Exit(USER_ERROR)
+
+
+def _restored(done: Restored) -> str:
+    text = (
+        f"Study {done.study}, campaign(s) {', '.join(done.campaigns)}: {done.answers:,} answers, "
+        f"${done.usd:.4f}, taken back."
+    )
+    if done.unidentified:
+        models = ", ".join(done.unidentified)
+        text += f" What serves {models} is noted again by the next `contextcliff profile`."
+    return text
 
 
 @ledger.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
 @controls_option
 @ttft_limit_option
 @compression_options
+@click.option(
+    "--pay-again",
+    is_flag=True,
+    help="Measure although the store has answers that the call ledger has lost.",
+)
 @common_options
 def profile(
     options: StudyOptions,
@@ -67,10 +73,13 @@ def profile(
     verbose: bool,
     kv_policy: str,
     kv_budget: float | None,
+    pay_again: bool,
     as_json: bool,
 ) -> None:
     """Measure what is still missing of STUDY (default: reference) and print its report."""
     check_compression(kv_policy, kv_budget)
+    if pay_again:
+        os.environ["CONTEXTCLIFF_PAY_AGAIN"] = "1"
     store = Store.default()
     if options.data is not None and options.study is None and not options.models:
         # The default study's models are the reference ones: other people's data are beyond them.

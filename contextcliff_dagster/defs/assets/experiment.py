@@ -35,6 +35,7 @@ from contextcliff_dagster.defs.ui import calls, results
 from contextcliff_dagster.defs.ui.progress_log import Narrator
 from contextcliff_dagster.experiments.common.code_version import experiment_version
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
+from contextcliff_dagster.experiments.common.lost_answers import require_known_answers
 from contextcliff_dagster.experiments.common.measurement import (
     Asked,
     measure_cells,
@@ -118,6 +119,7 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         partitions = tagged_partitions(context.run.tags, study, experiment)
         cells_of = cells_by_model(study, partitions or context.partition_keys)
         with StudyRun.open(study, store.open(), config.campaign) as run:
+            require_known_answers(run, experiment, cells_of)
             measuring = _Measuring(context, config, watch, run, experiment, code_version)
             for model, cells in cells_of.items():
                 measuring.measure(model, cells, control)

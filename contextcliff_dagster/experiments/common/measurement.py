@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.common.lost_answers import require_kept
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.inference.requests.call_plan import CallPlan
+from contextcliff_dagster.inference.requests.call_plan import CallPlan, Outcomes, PlannedCall
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import write_table
 
@@ -173,15 +174,19 @@ def models_left(
     ]
 
 
-def planned_keys(run: StudyRun, experiment: Experiment, identity_hash: str) -> Iterator[str]:
-    """Yield the keys of all calls that the experiment may have made of one serving identity.
+def planned_calls(
+    run: StudyRun, experiment: Experiment, identity_hash: str, outcomes: Outcomes | None = None
+) -> Iterator[PlannedCall]:
+    """Yield all calls that the experiment may have made of one serving identity.
+
+    ``outcomes``: those that further calls follow on; the ledger's when None.
 
     Raises:
         StudyError: no sample is drawn, or the study was changed since.
     """
     for source in sources_of(run, experiment, known=True):
         plan = _call_plan(run, experiment, source, experiment.cells(run.study), EVERYTHING)
-        yield from (call.call_key for call in plan.calls(identity_hash, run.ledger.outcomes))
+        yield from plan.calls(identity_hash, outcomes or run.ledger.outcomes)
 
 
 def ledger_rows(
@@ -210,6 +215,7 @@ def write_predictions(run: StudyRun, experiment: Experiment, model: str, cell: s
     if rows:
         table = experiment.predictions
         file = run.store.table_file(table.name, run.study.name, run.campaign, model, cell)
+        require_kept(run, [file] if file.exists() else [])
         write_table(file, rows, table)
     return rows
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import LengthBin, StudyError
+from contextcliff_dagster.experiments.common.lost_answers import require_known_answers
 from contextcliff_dagster.experiments.common.measurement import Asked, measure_cells
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.record_tables import read_records
@@ -111,6 +112,7 @@ def run_sentinel(
         else:
             ensure_campaign(ledger, study.name, campaign)
         run = StudyRun(study, store, ledger, campaign)
+        require_known_answers(run, LENGTH_PROFILE, caps)
         for model in in_order(study, caps):
             asked = Asked(model, [bin_of(caps[model], list(manifest.bins))], n)
             progress = None if on_progress is None else partial(on_progress, model)

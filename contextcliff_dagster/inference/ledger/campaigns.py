@@ -59,9 +59,11 @@ def new_campaign(
     return ledger.write(operation)
 
 
-def ensure_campaign(ledger: Ledger, study: str, campaign: str) -> None:
-    """Note that the campaign has begun; nothing happens where it had."""
-    ledger.write(lambda db: begin(db, study, campaign))
+def ensure_campaign(
+    ledger: Ledger, study: str, campaign: str, *, begun_at: str | None = None
+) -> None:
+    """Note that the campaign has begun (now, when None); nothing happens where it had."""
+    ledger.write(lambda db: begin(db, study, campaign, begun_at))
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")

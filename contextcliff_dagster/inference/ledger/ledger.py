@@ -157,6 +157,23 @@ class Ledger(LedgerReader):
 
         return self._remember(call, self.submit(operation))
 
+    def restore(
+        self, call: PlannedCall, prompt: Prompt, scope: Scope, outcome: Outcome, charge: Spend
+    ) -> Future[bool]:
+        """Keep an outcome that the ledger has lost, and what it was charged; False: it is there."""
+        prompt_hash, zstd = prompt.hash, self._compressed(call)
+
+        def operation(db: Database) -> bool:
+            if (taken := statements.taken(db, call.call_key, "")) and taken.state == "finished":
+                return False
+            statements.describe(db, call, prompt_hash, scope, zstd)
+            statements.keep(db, call.call_key, outcome)
+            if charge.calls:
+                statements.restore_attempt(db, call.call_key, scope, charge, outcome.finished_at)
+            return True
+
+        return self._remember(call, self.submit(operation))
+
     def release(self, call_key: str) -> Future[None]:
         """Give up our claim on a call that will not be sent again."""
         return self.submit(lambda db: statements.release(db, call_key, self.backend.owner))

@@ -48,6 +48,11 @@ class LedgerReader:
         sql = f"SELECT call_key, {', '.join(COLUMNS)} FROM results WHERE call_key IN (?)"
         return {row[0]: from_row(row[1:]) for row in self._rows_of(call_keys, sql)}
 
+    def answered(self, call_keys: Iterable[str]) -> set[str]:
+        """Those of the calls that have an outcome."""
+        sql = "SELECT call_key FROM results WHERE call_key IN (?)"
+        return {row[0] for row in self._rows_of(call_keys, sql)}
+
     def failures(self, call_keys: Iterable[str]) -> dict[str, Failure]:
         """Call key -> last failure; its ``attempts`` are the requests of the run that failed."""
         rows = self._rows_of(

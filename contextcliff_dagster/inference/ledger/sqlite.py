@@ -259,7 +259,10 @@ def store_error(error: BaseException, path: Path) -> StoreError:
     elif "locked" in text or "busy" in text:
         what = f"it was locked for {BUSY_SECONDS:.0f} s; end the other process, then {go_on}"
     elif "not a database" in text or "malformed" in text:
-        what = "it is damaged or no ledger; restore it from a backup, or move it away to start anew"
+        what = (
+            "it is damaged or no ledger; put a backup in its place, or move it away and take back "
+            "what the store's tables have (`contextcliff ledger restore`)"
+        )
     else:
         what = f"{error}; check the disk and {go_on}"
     return StoreError(f"The call ledger {path} failed: {what}.")

@@ -51,24 +51,29 @@ def reserve(db: Database, scope: Scope, most: Spend, budget: Budget, now: str) -
     day = now[:10]
     today = db.execute("SELECT usd FROM spend_days WHERE day = ?", (day,)).fetchone()
     budget.check(Spend(*row) if row else Spend(), most, today[0] if today else 0.0)
+    _add(db, key, most, day)
+
+
+def _add(db: Database, key: tuple[str, str], spent: Spend, day: str) -> None:
+    """Add to what a campaign (study and name) and a day have spent."""
     db.execute(
         "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT (study, campaign) DO UPDATE SET"
         " usd = spend.usd + excluded.usd, tokens = spend.tokens + excluded.tokens,"
         " calls = spend.calls + excluded.calls",
-        (*key, most.usd, most.tokens, most.calls),
+        (*key, spent.usd, spent.tokens, spent.calls),
     )
     db.execute(
         "INSERT INTO spend_days VALUES (?, ?)"
         " ON CONFLICT (day) DO UPDATE SET usd = spend_days.usd + excluded.usd",
-        (day, most.usd),
+        (day, spent.usd),
     )
 
 
-def begin(db: Database, study: str, campaign: str) -> None:
+def begin(db: Database, study: str, campaign: str, at: str | None = None) -> None:
     """Note that the campaign has begun, where it had not."""
     db.execute(
         "INSERT INTO campaigns VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-        (study, campaign, utc_now()),
+        (study, campaign, at or utc_now()),
     )
 
 
@@ -120,6 +125,22 @@ def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend, now
         (call_key, me, scope.study, scope.campaign, scope.model, now, most.usd, most.tokens),
     )
     return int(rows.fetchone()[0])
+
+
+def restore_attempt(
+    db: Database, call_key: str, scope: Scope, charge: Spend, finished_at: str
+) -> None:
+    """Note the request of an outcome that was lost, and what it was charged, as of then."""
+    db.execute(
+        "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, ended_at,"
+        " reserved_usd, reserved_tokens, charged_usd, charged_tokens)"
+        " VALUES (?, 'restored', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(call_key, scope.study, scope.campaign, scope.model, finished_at, finished_at),
+            *(charge.usd, charge.tokens, charge.usd, charge.tokens),
+        ),
+    )
+    _add(db, (scope.study, scope.campaign), charge, finished_at[:10])
 
 
 def keep(db: Database, call_key: str, outcome: Outcome) -> None:

@@ -61,6 +61,16 @@ def test_damage_is_found(sqlite_ledger: Ledger, sql: str, said: str) -> None:
     assert any(said in fault for fault in verified.faults)
 
 
+def test_each_altered_answer_is_named(sqlite_ledger: Ledger) -> None:
+    run(sqlite_ledger)
+    altered = [key for (key,) in sqlite_ledger.read("SELECT call_key FROM results LIMIT 17")]
+    for key in altered:
+        change(sqlite_ledger, f"UPDATE results SET raw_output = 'x' WHERE call_key = '{key}'")
+    faults = verify(sqlite_ledger).faults
+    assert [any(key[:12] in fault for fault in faults) for key in altered] == [True] * 17
+    assert len(faults) == 17
+
+
 def test_answers_that_change_places_are_noticed(ledger: Ledger) -> None:
     """Each is an answer of this ledger, whole: under another call's key it is not vouched for."""
     run(ledger, n=2)

@@ -1,0 +1,81 @@
+"""Answers in the store's tables that the call ledger does not have: it was lost, or another one is
+used now. They are neither paid for again nor overwritten without consent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.store import slug
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.experiment import Experiment
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+
+PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
+"""Set to 1: go on without these answers."""
+
+
+def lost_keys(ledger: Ledger, files: Iterable[Path]) -> set[str]:
+    """Return the calls in files of predictions that have an outcome there and none in the ledger.
+
+    Two columns are read. Damaged files hold nothing that can be lost.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    keys: set[str] = set()
+    for path in files:
+        try:
+            with pq.ParquetFile(path) as file:
+                rows = file.read(columns=["call_key", "no_answer"])
+        except (pa.ArrowException, OSError):
+            continue
+        # Calls that a run gave up are asked again by the next one anyway.
+        given_up = pa.compute.equal(rows["no_answer"], "transport_error").fill_null(False)
+        keys.update(rows["call_key"].filter(pa.compute.invert(given_up)).to_pylist())
+    return keys - ledger.answered(keys)
+
+
+def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterable[str]) -> None:
+    """Refuse to measure, and pay, while the store has answers that the ledger has lost.
+
+    Looked at are the campaign of ``run`` and those that the ledger has never heard of.
+
+    Raises:
+        StoreError: it has such answers of one of ``models``; not where ``CONTEXTCLIFF_PAY_AGAIN``
+            is 1.
+    """
+    from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
+
+    study = run.study.name
+    known = {slug(one.name) for one in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
+    folder = run.store.study_dir(study) / experiment.predictions.name
+    parts = [part for part in folder.glob("campaign=*") if part.name[9:] not in known]
+    wanted = {f"model={slug(model)}" for model in models}
+    require_kept(
+        run,
+        [
+            file
+            for part in parts
+            for file in part.glob("model=*/bin=*/*.parquet")
+            if file.parent.parent.name in wanted
+        ],
+    )
+
+
+def require_kept(run: StudyRun, files: Iterable[Path]) -> None:
+    """Raises StoreError where ``files`` hold answers that the ledger has lost; see above."""
+    if os.environ.get(PAY_AGAIN, "").strip() not in ("", "0"):
+        return
+    if lost := len(lost_keys(run.ledger, files)):
+        study = run.study.name
+        raise StoreError(
+            f"The store holds {lost:,} answers of study {study!r} that the call ledger "
+            f"{run.ledger.name} does not know: `contextcliff ledger restore {study}` takes them "
+            f"back without a call; `profile --pay-again` (or {PAY_AGAIN}=1) measures them again."
+        )

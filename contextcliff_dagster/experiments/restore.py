@@ -1,0 +1,152 @@
+"""Taking answers that the call ledger has lost back into it, from the store's own tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.experiments.common.lost_answers import lost_keys
+from contextcliff_dagster.experiments.common.measurement import planned_calls
+from contextcliff_dagster.experiments.common.preparation import as_drawn
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.lookup import guests, partitioned
+from contextcliff_dagster.store import read_table
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.experiment import Experiment
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.requests.outcome import Outcome
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+Rows = list[dict[str, Any]]
+Place = tuple[str, str, str]
+"""Campaign, model, identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was taken back. ``not_restored``: answers to another sample or prompt than the study's;
+    ``unidentified``: models whose serving identity their next run has to note again."""
+
+    study: str
+    campaigns: tuple[str, ...]
+    answers: int
+    usd: float
+    not_restored: int
+    unidentified: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)
+
+
+def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
+    """Take the answers of ``study`` that only its predictions have back into the ledger.
+
+    Sample, questions and recipe are the study's own: an answer is taken back if the key of its call
+    and the hash of its prompt come out the same. Texts of reasoning and requests without an answer
+    are in no table, and stay lost. Makes no call; doing it again does nothing.
+
+    Raises:
+        StudyError: the sample is gone, or the study was changed since it was drawn.
+        StoreError: ledger or tables cannot be read or written.
+    """
+    if study.has_corpus:
+        study = as_drawn(study, store)
+    hosts = partitioned(study)
+    found = {
+        (one, place): rows
+        for one in [*hosts, *(guest for host in hosts for guest in guests(host))]
+        for place, rows in _lost_rows(study, store, ledger, one).items()
+    }
+    from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
+
+    begun: dict[str, str] = {}
+    for (_, (campaign, _, _)), rows in found.items():
+        first = min(row["finished_at"] for row in rows)
+        begun[campaign] = min(begun.get(campaign, first), first)
+    for campaign, moment in begun.items():
+        # As of then: the newest campaign is the one that goes on.
+        ensure_campaign(ledger, study.name, campaign, begun_at=moment)
+    answers, usd, rest, unidentified = 0, 0.0, 0, set()
+    for (experiment, place), rows in found.items():
+        campaign, model, _ = place
+        run = StudyRun(study, store, ledger, campaign)
+        if not _identify(run, place):
+            unidentified.add(model)
+        kept = _restore(run, experiment, place, rows)
+        answers += len(kept)
+        usd += sum(kept)
+        rest += len(rows) - len(kept)
+    return Restored(study.name, tuple(sorted(begun)), answers, usd, rest, tuple(unidentified))
+
+
+def _lost_rows(
+    study: Study, store: Store, ledger: Ledger, experiment: Experiment
+) -> Mapping[Place, Rows]:
+    folder = store.study_dir(study.name) / experiment.predictions.name
+    places: defaultdict[Place, Rows] = defaultdict(list)
+    for path in sorted(folder.glob("campaign=*/model=*/bin=*/*.parquet")):
+        if lost := lost_keys(ledger, [path]):
+            for row in read_table(path, experiment.predictions).to_pylist():
+                if row["call_key"] in lost:
+                    moment = row["finished_at"].isoformat(timespec="microseconds")
+                    place = (row["campaign"], row["model"], row["identity_hash"])
+                    places[place].append({**row, "finished_at": moment})
+    return places
+
+
+def _identify(run: StudyRun, place: Place) -> bool:
+    """Note the serving identity as the profile has it; False where it has another or none."""
+    from contextcliff_dagster.inference.ledger.campaigns import record_identity, recorded_identity
+    from contextcliff_dagster.inference.models.identity import Identity
+
+    campaign, model, identity_hash = place
+    study = run.study.name
+    if recorded := recorded_identity(run.ledger, study, campaign, model):
+        return recorded.hash == identity_hash
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        file = run.store.profile_dir(study, campaign, model) / "cliffs.json"
+        identity = Identity(json.loads(file.read_bytes())["provenance"]["identity"])
+        if identity.hash == identity_hash:
+            record_identity(run.ledger, study, campaign, model, identity)
+            return True
+    return False
+
+
+def _restore(run: StudyRun, experiment: Experiment, place: Place, rows: Rows) -> list[float]:
+    """Return the charges of the answers that were taken back."""
+    from contextcliff_dagster.inference.ledger.ledger import Scope
+    from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, from_row
+    from contextcliff_dagster.inference.spending.budget import Spend
+
+    campaign, model, identity_hash = place
+    lost = {row["call_key"]: from_row([row.get(name) for name in COLUMNS]) for row in rows}
+
+    def outcomes(keys: Iterable[str]) -> dict[str, Outcome]:
+        wanted = list(keys)
+        return run.ledger.outcomes(wanted) | {key: lost[key] for key in wanted if key in lost}
+
+    calls = {
+        call.call_key: call for call in planned_calls(run, experiment, identity_hash, outcomes)
+    }
+    scope = Scope(run.study.name, campaign, model, identity_hash)
+    noted: list[tuple[float, Future[bool]]] = []
+    for row in rows:
+        call, outcome = calls.get(row["call_key"]), lost[row["call_key"]]
+        if call is None or (prompt := call.prompt()).hash != row["prompt_hash"]:
+            continue
+        usd = outcome.cost_usd or 0.0
+        if not 0 <= usd < math.inf:
+            outcome, usd = replace(outcome, cost_usd=None), 0.0
+        tokens = (outcome.prompt_tokens or 0) + (outcome.completion_tokens or 0)
+        charge = Spend(usd, max(tokens, 0), 1 if outcome.attempts else 0)
+        noted.append((usd, run.ledger.restore(call, prompt, scope, outcome, charge)))
+    return [usd for usd, future in noted if future.result()]
