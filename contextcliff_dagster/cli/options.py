@@ -40,6 +40,7 @@ class StudyOptions:
     allow_synthetic_length: bool = False
     questions: str | None = None
     ttft_limit: float | None = None
+    trust_study: bool = False
 
 
 class Finite(click.FloatRange):
@@ -134,6 +135,11 @@ _STUDY = together(
         type=click.IntRange(min=1),
         metavar="N",
         help="Examples per length bin.",
+    ),
+    click.option(
+        "--trust-study",
+        is_flag=True,
+        help="Let STUDY read files outside of its folder and ask servers not in models.yaml.",
     ),
 )
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from contextcliff_dagster.cli.ad_hoc_study import over_data
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
-from contextcliff_dagster.store import Store, write_atomic
+from contextcliff_dagster.store import Store, store_root, write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
@@ -68,6 +71,40 @@ def choose_study(options: StudyOptions) -> Study:
     return self_contained(study)
 
 
+def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Study:
+    """The study with the user's leave for what it reads and sends; on a terminal the user is asked.
+
+    ``frozen``: its sample is there, so that neither corpus nor tokenizer is opened. Without a
+    terminal, what was not agreed to is refused when it is about to be read.
+
+    Raises:
+        StudyError: the user says no.
+    """
+    from contextcliff_dagster.inference.models.tokenizers import unlisted_server
+    from contextcliff_dagster.studies import kept_in
+    from contextcliff_dagster.studies.study_paths import files_outside, imported_mark
+
+    host = None if frozen else unlisted_server(study.tokenizer)
+    reads = [] if study.origin == "own" else files_outside(study, "prompt" if frozen else "")
+    asked_for = [one for one in reads if options.data and one.startswith("corpus.")]
+    doubtful = [one for one in reads if one not in asked_for and study.origin == "elsewhere"]
+    parts = [f"reads {', '.join(reads)}, outside of its folder"] if reads else []
+    parts += [f"sends its documents to {host}, which models.yaml does not list"] if host else []
+    what = f"study {study.name!r} {' and '.join(parts)}"
+    if not doubtful and not host:
+        if reads:
+            say(f"Note: {what}.")
+        return study.trusted() if asked_for else study
+    if options.trust_study:
+        say(f"Note: {what}.")
+    elif not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return study
+    elif not click.confirm(f"{what[0].upper()}{what[1:]}. Allow that?", err=True):
+        raise StudyError(f"Not allowed, so nothing of study {study.name!r} was read.")
+    imported_mark(kept_in(store_root()) / f"{study.name}.yaml").unlink(missing_ok=True)
+    return study.trusted()
+
+
 def _with_synthetic_length(study: Study) -> Study:
     """The study with manufactured lengths allowed, under a name that says so.
 
@@ -107,8 +144,10 @@ def as_asked(study: Study, options: StudyOptions) -> Study:
     return study.with_models(options.models) if options.models else study
 
 
-def keep_definition(study: Study, store: Store) -> None:
+def keep_definition(study: Study, store: Store, *, imported: bool = False) -> None:
     """Write the study's YAML into the store unless a study folder has the same one.
+
+    ``imported``: with a mark that it came from elsewhere.
 
     Raises:
         StoreError: the store cannot be written.
@@ -116,6 +155,7 @@ def keep_definition(study: Study, store: Store) -> None:
     import yaml
 
     from contextcliff_dagster.studies import kept_in, load_studies
+    from contextcliff_dagster.studies.study_paths import imported_mark
 
     known = load_studies().get(study.name)
     if known is not None and known.model_dump() == study.model_dump():
@@ -123,8 +163,15 @@ def keep_definition(study: Study, store: Store) -> None:
     text = yaml.safe_dump(
         study.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
     )
+    path = kept_in(store.root) / f"{study.name}.yaml"
+    mark = imported_mark(path)
     header = "# Made by contextcliff from the options of a command; edit a copy, not this file.\n"
-    write_atomic(kept_in(store.root) / f"{study.name}.yaml", (header + text).encode())
+    if imported:  # before the definition: it is never there without its mark
+        header = "# Imported by contextcliff from an archive; edit a copy, not this file.\n"
+        write_atomic(mark, b"")
+    write_atomic(path, (header + text).encode())
+    if not imported:
+        mark.unlink(missing_ok=True)
 
 
 def _by_name(options: StudyOptions) -> Study:

@@ -18,7 +18,8 @@ from contextcliff_dagster.studies.files import (
     self_contained,
     study_folders,
 )
-from contextcliff_dagster.studies.study import Study, study_name
+from contextcliff_dagster.studies.sections import study_name
+from contextcliff_dagster.studies.study import Study
 
 __all__ = [
     "BrokenStudy",

@@ -12,6 +12,7 @@ from typing import Any
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import PACKAGE, store_root
 from contextcliff_dagster.studies.study import Study
+from contextcliff_dagster.studies.study_paths import origin_of
 
 
 def load_study(path: Path) -> Study:
@@ -24,6 +25,7 @@ def load_study(path: Path) -> Study:
 
     study = load_validated(path, Study)
     study._folder = path.resolve().parent
+    study._origin = origin_of(path, study_folders(), kept_in(store_root()))
     return study
 
 

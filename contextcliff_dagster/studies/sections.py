@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
@@ -9,6 +10,17 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from contextcliff_dagster.contracts import PrimaryScore, PromptMode
+
+NAME_CHARS = 60
+"""A study's name is a folder, a Dagster group and a part of asset keys."""
+
+
+def study_name(text: str) -> str:
+    """``text`` as a study's name: unchanged where it is short enough, else cut, with a hash."""
+    if len(text) <= NAME_CHARS:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{text[: NAME_CHARS - 9].rstrip('-')}-{digest}"
 
 
 class Section(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from pydantic import (
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies import study_paths
 from contextcliff_dagster.studies.experiment_table import check_sections
 from contextcliff_dagster.studies.sections import (
     AlertsSection,
@@ -38,7 +40,9 @@ from contextcliff_dagster.studies.sections import (
     SentinelSection,
     TargetedSection,
     TargetSection,
+    study_name,
 )
+from contextcliff_dagster.studies.study_paths import PROMPT_FILES, Origin, absolute
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
@@ -48,20 +52,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.draw import SampleSpec
 
 
-NAME_CHARS = 60
-"""A study's name is a folder, a Dagster group and a part of asset keys."""
-
-
-def study_name(text: str) -> str:
-    """``text`` as a study's name: unchanged where it is short enough, else cut, with a hash."""
-    if len(text) <= NAME_CHARS:
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{text[: NAME_CHARS - 9].rstrip('-')}-{digest}"
-
-
-PROMPT_FILES = ("template", "system", "instructions")
-"""The keys of `prompt` that name files."""
 NO_CORPUS = CorpusSection(kind="none")
 """Of a study whose experiments all make their own documents."""
 
@@ -94,7 +84,9 @@ class Study(Section):
     sentinel: SentinelSection | None = None
     alerts: AlertsSection = AlertsSection()
 
+    # Where its file lies, from which its paths go, and whose that is: in Python the user's own.
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
+    _origin: Origin = PrivateAttr(default="own")
 
     @model_validator(mode="wrap")
     @classmethod
@@ -126,8 +118,17 @@ class Study(Section):
 
     @property
     def folder(self) -> Path:
-        """Where the study file lies, from which its paths go."""
         return self._folder
+
+    @property
+    def origin(self) -> Origin:
+        return self._origin
+
+    def trusted(self) -> Study:
+        """The same study with leave to read what it names and to ask the servers it names."""
+        copy = self.model_copy()
+        copy._origin = "trusted"
+        return copy
 
     @property
     def task(self) -> str | None:
@@ -143,29 +144,19 @@ class Study(Section):
     @property
     def corpus_options(self) -> dict[str, Any]:
         """The adapter's options with paths made absolute (relative to the study file)."""
-
-        def with_paths(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-            questions = kind == "folder" and options.get("questions") != "recall"
-            absolute = {
-                name: str(self._folder / Path(path).expanduser())
-                for name in ("path", *(["questions"] if questions else []))
-                if isinstance(path := options.get(name), str) and "://" not in path
-            }
-            return {**options, **absolute}
-
-        return self.corpus.changed_options(with_paths)
+        return self.corpus.changed_options(partial(study_paths.absolute_options, self._folder))
 
     @property
     def tokenizer_name(self) -> str:
         """The tokenizer, a ``file:`` path made absolute (relative to the study file)."""
         if not self.tokenizer.startswith("file:"):
             return self.tokenizer
-        return f"file:{self._folder / Path(self.tokenizer[5:]).expanduser()}"
+        return f"file:{absolute(self._folder, self.tokenizer[5:])}"
 
     def with_absolute_paths(self) -> Study:
         """The same study with its files by absolute paths (relative: to the study file)."""
         files = {
-            key: str(self._folder / Path(file).expanduser())
+            key: absolute(self._folder, file)
             for key in PROMPT_FILES
             if (file := getattr(self.prompt, key))
         }
@@ -199,7 +190,7 @@ class Study(Section):
         replicates = given.pop("replicates")
         for key in PROMPT_FILES:
             if key in given:
-                given[key] = self._text(key, given[key])
+                given[key] = study_paths.prompt_text(self, key, given[key])
         if "system" in given:
             given["system"] = given["system"].strip()
         if "instructions" in given:
@@ -213,19 +204,6 @@ class Study(Section):
                 )
             given["instructions"] = wordings[:replicates]
         return Recipe(**given)
-
-    def _text(self, key: str, file: str) -> str:
-        path = self._folder / Path(file).expanduser()
-        try:
-            return path.read_text(encoding="utf-8")
-        except FileNotFoundError as error:
-            raise StudyError(
-                f"Study {self.name!r} names {path} as prompt.{key}, but there is no such file."
-            ) from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise StudyError(
-                f"Study {self.name!r}: {path} (prompt.{key}) is not readable UTF-8 text: {error}."
-            ) from error
 
     def analysis_settings(self) -> AnalysisSettings:
         from contextcliff_dagster.analysis.records.settings import AnalysisSettings
@@ -315,5 +293,5 @@ class Study(Section):
             raise StudyError(
                 f"Study {self.name!r} cannot be changed as asked: {key}: {what}; correct that."
             ) from None
-        copy._folder = self._folder
+        copy._folder, copy._origin = self._folder, self._origin
         return copy

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -79,6 +80,22 @@ def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[
         text=True,
         env={**os.environ, **(env or {})},
     )
+
+
+def on_terminal(*args: str, typed: str) -> Ended:
+    """`contextcliff ARGS` on a terminal at which ``typed`` was entered; ``err`` is its screen."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *args], stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL
+    )
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    screen = b""
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(ours, 4096):
+            screen += part
+    os.close(ours)
+    return Ended(process.wait(60), "", screen.decode())
 
 
 @contextmanager

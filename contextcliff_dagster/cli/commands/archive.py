@@ -47,7 +47,7 @@ def import_(file: Path, as_json: bool) -> None:
     store = Store.default()
     study, summary = import_study(store, file)
     before = load_studies().get(study.name)
-    keep_definition(study, store)
+    keep_definition(study, store, imported=True)
     if before is not None and measures(before) != measures(study):
         say(
             f"Note: study {study.name!r} differs from the imported one; in this store the "

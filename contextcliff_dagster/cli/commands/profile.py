@@ -29,7 +29,12 @@ from contextcliff_dagster.cli.options import (
 )
 from contextcliff_dagster.cli.print_sample import estimate_sentence, print_prepared
 from contextcliff_dagster.cli.progress import ProgressBar, money
-from contextcliff_dagster.cli.study_selection import as_asked, choose_study, keep_definition
+from contextcliff_dagster.cli.study_selection import (
+    agreed,
+    as_asked,
+    choose_study,
+    keep_definition,
+)
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.store import Store
 
@@ -120,6 +125,10 @@ def profile(
             print_profiled(kept, as_json=as_json)
             return
 
+        from contextcliff_dagster.experiments.common.preparation import find_frozen
+
+        asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
+
         from contextcliff_dagster.defs.in_process import LocalRuns
         from contextcliff_dagster.defs.resources import Watch
         from contextcliff_dagster.defs.run import prepare_study, profile_study
@@ -185,7 +194,7 @@ def prepare(options: StudyOptions, verbose: bool, as_json: bool) -> None:
         from contextcliff_dagster.defs.run import prepare_study
 
         prepared = prepare_study(
-            as_asked(chosen, options),
+            agreed(as_asked(chosen, options), options),
             # Preparing is where a person expects a changed file to be noticed.
             reread=True,
             store=store,

@@ -23,7 +23,7 @@ from contextcliff_dagster.corpora.materialize import (
 )
 from contextcliff_dagster.experiments.common.file_list import keep_file_list
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
+from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer, unlisted_server
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins
 from contextcliff_dagster.sampling.manifest import (
     Manifest,
@@ -33,11 +33,13 @@ from contextcliff_dagster.sampling.manifest import (
 )
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.study_paths import refuse_outside
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.sampling.length_map import LengthMapSummary
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 
 def find_frozen(study: Study, store: Store) -> Manifest | None:
@@ -120,6 +122,7 @@ def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> Corpu
 
     if not reread and (frozen := find_frozen(study, store)) is not None:
         return CorpusSummary(**frozen.header["corpus"])
+    refuse_outside(study, "corpus")
     folder = corpus_dir(study, store)
     corpus = open_corpus(study.corpus.kind, study.corpus_options)
     summary: CorpusSummary | None = None
@@ -144,7 +147,7 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
 
     if (frozen := find_frozen(study, store)) is not None:
         return LengthMapSummary(**frozen.header["lengths"])
-    tokenizer = open_any_tokenizer(study.tokenizer_name)
+    tokenizer = _tokenizer(study)
     corpus = read_summary(corpus_dir(study, store)).fingerprint
     path = length_map_file(study, store)
     note = path.with_suffix(".json")
@@ -225,7 +228,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         make_bins(*_columns(lengths), study.bin_spec()),
         study.sample_spec(),
         header,
-        lambda: open_any_tokenizer(study.tokenizer_name),
+        lambda: _tokenizer(study),
     )
     folder = store.manifest_dir(study.name)
     # Next to the manifest, not in it: its windows are the models', and the sample is not.
@@ -270,6 +273,17 @@ def _lengths(study: Study, store: Store) -> pa.Table:
     from contextcliff_dagster.sampling.length_map import read_length_map
 
     return read_length_map(length_map_file(study, store), study.sampling.min_tokens)
+
+
+def _tokenizer(study: Study) -> Tokenizer:
+    refuse_outside(study, "tokenizer")
+    if study.origin != "trusted" and (host := unlisted_server(study.tokenizer)):
+        raise StudyError(
+            f"Study {study.name!r} would send its documents to {host}, which models.yaml does not "
+            "list, to count their tokens: add that server there (engine openai, base_url), or run "
+            "`contextcliff prepare` with --trust-study."
+        )
+    return open_any_tokenizer(study.tokenizer_name)
 
 
 def _columns(lengths: pa.Table) -> tuple[list[int], list[str]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.models.base_url import request_headers
 from contextcliff_dagster.inference.models.models_file import load_models
 
@@ -58,3 +59,24 @@ def open_any_tokenizer(name: str) -> Tokenizer:
 def served_models() -> list[str]:
     """Models of models.yaml that are reached at an address, which may count tokens."""
     return [name for name, entry in load_models().items() if entry.spec.remote]
+
+
+def unlisted_server(name: str) -> str | None:
+    """Host and port of the tokenizer ``server:<URL>`` where models.yaml has no server there."""
+    kind, _, url = name.partition(":")
+    if kind != "server" or not url.startswith(("http://", "https://")):
+        return None
+    listed = set()
+    for entry in load_models().values():
+        with suppress(EngineError, ValueError):  # an address whose variable is not set
+            if entry.spec.remote:
+                listed.add(_server(entry.resolved_base_url()))
+    with suppress(ValueError):
+        return None if _server(url) in listed else urlsplit(url).netloc.rpartition("@")[2]
+    return None  # no address: opening it says so
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, port

@@ -1,0 +1,133 @@
+"""The files that a study names: where they are, and whether they are those of its own folder.
+
+A study may come from another person. What it names outside of its folder is read only once the user
+knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from contextcliff_dagster.contracts import StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies.study import Study
+
+PROMPT_FILES = ("template", "system", "instructions")
+"""The keys of `prompt` that name files."""
+
+Origin = Literal["own", "project", "elsewhere", "trusted"]
+"""Of a study file: the user's folders of studies, the working folder, or anywhere else; or trusted
+on request."""
+
+
+def absolute(folder: Path, file: str) -> str:
+    """``file``, from ``folder`` where it is relative; an address stays as it is.
+
+    Raises:
+        StudyError: it begins with the home of a user that there is not.
+    """
+    if "://" in file:
+        return file
+    try:
+        return str(folder / Path(file).expanduser())
+    except RuntimeError as error:
+        raise StudyError(f"There is no home folder for {file!r}; write the whole path.") from error
+
+
+def absolute_options(folder: Path, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a corpus with paths made absolute."""
+    return {
+        **options,
+        **{key: absolute(folder, options[key]) for key in _path_keys(kind, options)},
+    }
+
+
+def _path_keys(kind: str, options: Mapping[str, Any]) -> list[str]:
+    questions = kind == "folder" and options.get("questions") != "recall"
+    keys = ("path", *(["questions"] if questions else []))
+    return [key for key in keys if isinstance(options.get(key), str)]
+
+
+def files_outside(study: Study, part: str = "") -> list[str]:
+    """Keys and paths of what the study reads outside of its folder, links followed.
+
+    ``part``: of the files under this key alone (corpus, tokenizer or prompt).
+    """
+    home = study.folder.resolve()
+    files = [(key, file) for key, file in _files(study) if key.startswith(part)]
+    return [f"{key} {file}" for key, file in files if not _is_within(file, home)]
+
+
+def _files(study: Study) -> Iterator[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+
+    def note(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        found.extend((f"corpus.{key}", options[key]) for key in _path_keys(kind, options))
+        return dict(options)
+
+    study.corpus.changed_options(note)
+    if study.tokenizer.startswith("file:"):
+        found.append(("tokenizer", study.tokenizer[5:]))
+    prompt = {key: getattr(study.prompt, key) for key in PROMPT_FILES}
+    found.extend((f"prompt.{key}", file) for key, file in prompt.items() if file)
+    for key, file in found:
+        yield key, absolute(study.folder, file)
+
+
+def _is_within(file: str, home: Path) -> bool:
+    try:
+        return "://" not in file and Path(file).resolve().is_relative_to(home)
+    except (OSError, RuntimeError, ValueError):  # too long, a loop of links, a NUL
+        return False
+
+
+def origin_of(file: Path, folders: list[Path], kept: Path) -> Origin:
+    """Whose the study file is; ``folders`` are those of the user, ``kept`` the store's."""
+    path = file.resolve()
+    if path.parent == kept.resolve():
+        return "elsewhere" if imported_mark(path).exists() else "own"
+    if path.parent in [folder.resolve() for folder in folders]:
+        return "own"
+    here = Path.cwd().resolve()
+    # From the home folder everything would be within: downloads, too.
+    wide = here in (Path.home().resolve(), Path(here.anchor))
+    within = path.parent == here if wide else path.is_relative_to(here)
+    return "project" if within else "elsewhere"
+
+
+def imported_mark(definition: Path) -> Path:
+    """The file next to a definition in the store that came in an archive."""
+    return definition.with_suffix(".imported")
+
+
+def refuse_outside(study: Study, part: str) -> None:
+    """Raise StudyError where a study from elsewhere reads outside of its folder."""
+    if study.origin == "elsewhere" and (outside := files_outside(study, part)):
+        raise StudyError(
+            f"Study {study.name!r} is not from your own folder of studies and reads "
+            f"{', '.join(outside)}, outside of its folder; if you want that, run `contextcliff "
+            "prepare` with --trust-study, or move its file into CONTEXTCLIFF_STUDIES."
+        )
+
+
+def prompt_text(study: Study, key: str, file: str) -> str:
+    """The text of a file of the study's prompt.
+
+    Raises:
+        StudyError: it is missing, no text, or outside the folder of a study from elsewhere.
+    """
+    refuse_outside(study, "prompt")
+    path = Path(absolute(study.folder, file))
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise StudyError(
+            f"Study {study.name!r} names {path} as prompt.{key}, but there is no such file."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise StudyError(
+            f"Study {study.name!r}: {path} (prompt.{key}) is not readable UTF-8 text: {error}."
+        ) from error
