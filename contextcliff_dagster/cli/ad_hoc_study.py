@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.cli.data_sets import corpus_kind, named_corpus, with_questions, with_tasks
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import CorpusError, StudyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,18 +23,19 @@ _SCORING = {
     "quality": {"scorer": "choice", "primary": "em"},
     "longbench-v2": {"scorer": "choice", "primary": "em"},
     "longbench-pro": {"primary": "contained"},  # replies begin with [Answer]
+    "python-source": {"primary": "contained"},
 }
 _QUESTIONS_PER_DOCUMENT = 5
 """Of documents as they lie in a folder: there are fewer of them than of a benchmark's, and several
 questions on each. Those of one document count together in every interval."""
 
 
-_FILES_PER_BIN = 6
+_DOCUMENTS_PER_BIN = 6
 """One more than a bin needs: some files turn out empty, or the same as another."""
 
 
 def over_data(options: StudyOptions) -> Study:
-    """The base study's bins and sampling over what ``options.data`` names.
+    """The base study's bins and sampling over what ``options.data`` or ``dataset`` names.
 
     Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
     token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones;
@@ -47,8 +51,8 @@ def over_data(options: StudyOptions) -> Study:
     from contextcliff_dagster.inference.models.models_file import load_models
     from contextcliff_dagster.studies import find_study
 
-    assert options.data is not None
-    if options.dataset is not None:
+    kind = corpus_kind(options.dataset)
+    if options.dataset is not None and kind is None:
         raise StudyError("--data and --dataset both name the corpus; leave one of the two out.")
     base = find_study(options.study or DEFAULT_STUDY)
     models = options.models or (base.models if options.study else ())
@@ -56,22 +60,33 @@ def over_data(options: StudyOptions) -> Study:
     tokenizer = "tiktoken:o200k_base"
     for name in models[:1]:
         tokenizer = entries[name].tokenizer or tokenizer
-    data = str(options.data)
-    path = local_copy(data) if is_url(data) else Path(data).expanduser().absolute()
-    questions = _questions(options.questions, path)
-    source = recognise(path, questions)
+    path = questions = None
+    if options.data is not None:
+        data = str(options.data)
+        path = local_copy(data) if is_url(data) else Path(data).expanduser().absolute()
+        questions = _questions(options.questions, path)
+    if kind is not None:
+        source = named_corpus(kind, path, questions)
+    else:
+        assert path is not None
+        source = recognise(path, questions)
+    path = path or Path(source.options.get("path", source.kind))
     recall = questions == "recall"
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:30] or "file"
-    task = TASK_ALIASES.get(options.task, options.task) if options.task else None
-    label = re.sub(r"[^a-z0-9]+", "-", (task or "").lower())[:16].strip("-")
+    tasks = sorted({TASK_ALIASES.get(task, task) for task in options.tasks})
+    label = re.sub(r"[^a-z0-9]+", "-", "-".join(tasks).lower())[:16].strip("-")
     label = "recall" if recall else label
     lengths = tokenizer if base.corpus.kind == "reference" else base.tokenizer
     # All that the sample depends on: what differs in one of these never shares a manifest.
-    parts = [str(path), task, lengths, base.name, *([questions] if questions else [])]
+    task = tasks[0] if len(tasks) == 1 else tasks or None
+    parts: list[Any] = [str(path), task, lengths, base.name, *([questions] if questions else [])]
+    several = source.kind == "folder" and base.sampling.questions_per_document == 1
+    usual = _QUESTIONS_PER_DOCUMENT if several else base.sampling.questions_per_document
+    most = options.questions_per_document or usual
+    parts += [most] if most != usual else []
+    parts += [kind] if kind is not None and options.data is not None else []
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]
-    corpus: dict[str, Any] = {"kind": source.kind, **source.options}
-    if task:
-        corpus["task"] = task
+    corpus = {"kind": source.kind, **with_tasks(source.kind, source.options, options.tasks)}
     # A prompt that begins the answer with the question wants the bare beginning of the statement.
     if recall and "{question}" in (base.prompt.answer_prefix or ""):
         corpus["recall_question"] = "beginning"
@@ -83,11 +98,9 @@ def over_data(options: StudyOptions) -> Study:
         "target": None,
         "models": models or tuple(base.models),
     }
-    if source.kind == "folder" and base.sampling.questions_per_document == 1:
-        several = {"questions_per_document": _QUESTIONS_PER_DOCUMENT}
-        changes["sampling"] = {**dict(base.sampling), **several}
-    if source.kind == "folder" and base.bins.kind == "quantile":
-        count = _bins(name, corpus, base.bins.count)
+    changes["sampling"] = {**dict(base.sampling), "questions_per_document": most}
+    if base.bins.kind == "quantile":
+        count = _bins(name, source.kind, corpus, base.bins.count)
         changes["bins"] = {**dict(base.bins), "count": count}
     if base.corpus.kind == "reference":
         changes["tokenizer"] = tokenizer
@@ -96,12 +109,13 @@ def over_data(options: StudyOptions) -> Study:
         if tokenizer != "reference":
             output = 96 if recall else 64
             changes["prompt"] = {**base.prompt.model_dump(), "max_output_tokens": output}
-    return base.changed(**changes)
+    return with_questions(base.changed(**changes), most if most != usual else None)
 
 
-def _bins(name: str, corpus: Mapping[str, Any], most: int) -> int:
-    """As many bins as the files support, ``most`` at most; of a study in the store its own."""
+def _bins(name: str, kind: str, corpus: Mapping[str, Any], most: int) -> int:
+    """As many bins as the documents support, ``most`` at most; of a study in the store its own."""
     from contextcliff_dagster.corpora.folder import FolderCorpus
+    from contextcliff_dagster.corpora.registry import open_corpus
     from contextcliff_dagster.store import store_root
     from contextcliff_dagster.studies import kept_in, load_study
 
@@ -109,7 +123,13 @@ def _bins(name: str, corpus: Mapping[str, Any], most: int) -> int:
     if kept.is_file():  # a few more files are no reason to measure everything in other bins
         return load_study(kept).bins.count
     options = {key: value for key, value in corpus.items() if key != "kind"}
-    return min(most, max(2, FolderCorpus(options).count_to_read() // _FILES_PER_BIN))
+    documents = enough = most * _DOCUMENTS_PER_BIN
+    if kind == "folder":
+        documents = FolderCorpus(options).count_to_read()  # without reading them
+    else:
+        with suppress(CorpusError):  # the sentence comes with the sample
+            documents = sum(1 for _ in islice(open_corpus(kind, options).documents(), enough))
+    return min(most, max(2, documents // _DOCUMENTS_PER_BIN))
 
 
 def _questions(name: str | None, path: Path) -> str | None:

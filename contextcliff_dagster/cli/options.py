@@ -33,10 +33,11 @@ class StudyOptions:
     study: str | None
     data: str | Path | None = None
     dataset: str | None = None
-    task: str | None = None
+    tasks: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     seed: int | None = None
     samples_per_bin: int | None = None
+    questions_per_document: int | None = None
     allow_synthetic_length: bool = False
     questions: str | None = None
     ttft_limit: float | None = None
@@ -126,8 +127,19 @@ _STUDY = together(
         metavar="FILE|recall",
         help="Questions on the documents of --data: a table, or verbatim recall made from them.",
     ),
-    click.option("--dataset", metavar="NAME", help="A corpus by name (default: reference)."),
-    click.option("--task", metavar="TASK", help="Kind of question, e.g. lookup, two_hop."),
+    click.option(
+        "--dataset",
+        metavar="NAME",
+        help="A corpus by name: python-source, or a public benchmark, from data/corpora/NAME or "
+        "--data (default: reference).",
+    ),
+    click.option(
+        "--task",
+        "tasks",
+        multiple=True,
+        metavar="TASK",
+        help="Kind of question, e.g. lookup, two_hop; repeat it for several.",
+    ),
     click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the sample."),
     click.option(
         "--samples-per-bin",
@@ -140,6 +152,12 @@ _STUDY = together(
         "--trust-study",
         is_flag=True,
         help="Let STUDY read files outside of its folder and ask servers not in models.yaml.",
+    ),
+    click.option(
+        "--questions-per-document",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="At most this many questions on each document.",
     ),
 )
 
@@ -199,43 +217,6 @@ spending_options = together(
     click.option("--campaign", metavar="NAME", help="Go on with this campaign (default: newest)."),
     click.option("--yes", is_flag=True, help="Do not ask before spending money."),
     verbose_option,
-)
-
-
-def _half_width(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """``5%`` or ``5``: a percentage, as a share."""
-    if value is None:
-        return None
-    try:
-        share = float(value.strip().removesuffix("%")) / 100.0
-    except ValueError:
-        problem = f"{value!r} is not a percentage; write e.g. 5%."
-        raise click.BadParameter(problem, ctx, param) from None
-    if not 0.01 <= share <= 0.25:
-        raise click.BadParameter(f"{value} is not between 1% and 25%.", ctx, param)
-    return share
-
-
-targeted_options = together(
-    click.option(
-        "--pilot",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Measure N examples a bin, then more only where they best locate the drop.",
-    ),
-    click.option(
-        "--until",
-        callback=_half_width,
-        metavar="W%",
-        help="Stop when it is located to ± W% of the lengths (default with --pilot: 5%).",
-    ),
-    click.option(
-        "--round",
-        "batch",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Examples of one round after the pilot (default: 20).",
-    ),
 )
 
 

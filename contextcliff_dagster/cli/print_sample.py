@@ -15,6 +15,7 @@ from contextcliff_dagster.store import Store
 if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Prepared
     from contextcliff_dagster.sampling.manifest import Manifest
+    from contextcliff_dagster.studies import Study
 
 _SOURCES_SHOWN, _MOST_SOURCES = 3, 12
 
@@ -72,19 +73,34 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
         )
     if prepared.kept and (files := file_list(study, store, account)):
         click.echo(f"Outcome of each file: {files}")
-    bins = [b.bin for b in manifest.bins if b.merged_into is None]
-    asked = study.sampling.samples_per_bin
-    if few := sum(drawn[name] < asked for name in bins):
-        click.echo(
-            f"\n{few:,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for; "
-            "IN SAMPLE is all they hold."
-        )
+    if few := _few(manifest, drawn, study):
+        click.echo(f"\n{few}")
     click.echo(f"\n{estimate_sentence(prepared)}")
     digest = f"sha256 {manifest.sha256[:16]}..."
     if prepared.kept:
         click.echo(f"Manifest: {path} ({digest})")
     else:
         click.echo(f"This sample ({digest}) is not kept: `prepare` and `profile` freeze it.")
+
+
+def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
+    """Which bins have fewer examples than were asked for, and why; "" where none has."""
+    asked, most = study.sampling.samples_per_bin, study.sampling.questions_per_document
+    bins = [one for one in manifest.bins if one.merged_into is None]
+    few = [one for one in bins if drawn[one.bin] < asked]
+    if not few:
+        return ""
+    sentence = (
+        f"{len(few):,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for"
+    )
+    held_back = sum(drawn[one.bin] < one.n for one in few)
+    if not held_back:
+        return f"{sentence}; IN SAMPLE is all they hold."
+    each = "one question" if most == 1 else f"{most:,} questions"
+    return (
+        f"{sentence}; {held_back:,} of them hold more, but at most {each} a document "
+        f"{'is' if most == 1 else 'are'} asked (--questions-per-document N)."
+    )
 
 
 def _sources(manifest: Manifest) -> dict[str, str]:

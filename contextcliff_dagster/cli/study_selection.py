@@ -8,6 +8,7 @@ without repeating the options, also where the store was copied to.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextcliff_dagster.cli.ad_hoc_study import over_data
+from contextcliff_dagster.cli.data_sets import (
+    corpus_kind,
+    no_such_data_set,
+    with_questions,
+    with_tasks,
+)
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
@@ -36,14 +43,14 @@ def choose_study(options: StudyOptions) -> Study:
 
     given = {
         "STUDY": options.study,
-        "--task": options.task,
         "--dataset": options.dataset,
         "--questions": options.questions,
     }
-    for name, value in given.items():
+    for name, value in [*given.items(), *(("--task", task) for task in options.tasks)]:
         # An unset variable of a script's must not come to mean the default.
         if value is not None and not value.strip():
             raise StudyError(f"{name} is empty; write a value, or leave it out.")
+    kind = corpus_kind(options.dataset)
     if options.questions is not None and options.data is None:
         raise StudyError(
             "--questions goes with --data PATH, the folder of the documents; add that, or leave it "
@@ -63,7 +70,8 @@ def choose_study(options: StudyOptions) -> Study:
                 f"Note: study {options.study!r} is {files[0]}, not {files[1]} of this store, which "
                 "measures something else; rename your file to use the other."
             )
-    study = over_data(options) if options.data is not None else _by_name(options)
+    made = options.data is not None or kind is not None
+    study = over_data(options) if made else _by_name(options)
     if options.seed is not None:
         study = study.with_seed(options.seed)
     if options.allow_synthetic_length:
@@ -182,10 +190,7 @@ def _by_name(options: StudyOptions) -> Study:
         studies = load_studies()
         own = [key for key, study in studies.items() if study.corpus.kind != "reference"]
         if dataset not in own:
-            raise CorpusError(
-                f"There is no corpus {dataset!r}; there are {', '.join([DEFAULT_STUDY, *own])}, "
-                "and --data PATH reads your own documents."
-            )
+            raise no_such_data_set(dataset, [DEFAULT_STUDY, *own])
     study = find_study(options.study or dataset or DEFAULT_STUDY)
     fits = study.corpus.kind == "reference" if dataset == DEFAULT_STUDY else study.name == dataset
     if dataset is not None and not fits:
@@ -193,20 +198,36 @@ def _by_name(options: StudyOptions) -> Study:
             f"Study {study.name!r} has a corpus of its own, so --dataset {dataset} does not fit "
             "it; leave one of the two out."
         )
-    return _for_task(study, options.task)
+    return _with_more_questions(_for_tasks(study, options.tasks), options.questions_per_document)
 
 
-def _for_task(study: Study, task: str | None) -> Study:
+def _with_more_questions(study: Study, most: int | None) -> Study:
+    """The study with up to ``most`` questions on a document, under a name that says so."""
+    from contextcliff_dagster.studies import study_name
+
+    if most in (None, study.sampling.questions_per_document):
+        return study
+    copy = _copy(study, name=study_name(f"{study.name}-{most}-questions"))
+    return with_questions(copy, most)
+
+
+def _for_tasks(study: Study, tasks: tuple[str, ...]) -> Study:
     from contextcliff_dagster.studies import load_studies, study_name
 
-    if task is None:
+    if not tasks:
         return study
-    task = TASK_ALIASES.get(task, task)
-    if study.corpus.kind == "reference" and task not in REFERENCE_TASKS:
-        raise StudyError(
-            f"The reference corpus has no task {task!r}; it has {', '.join(REFERENCE_TASKS)} "
-            "(multi_hop_qa means two_hop)."
-        )
+    named = sorted({TASK_ALIASES.get(task, task) for task in tasks})
+    for task in named:
+        if study.corpus.kind == "reference" and task not in REFERENCE_TASKS:
+            raise StudyError(
+                f"The reference corpus has no task {task!r}; it has {', '.join(REFERENCE_TASKS)} "
+                "(multi_hop_qa means two_hop)."
+            )
+    if len(named) > 1:
+        plain = re.sub(r"[^a-z0-9]+", "-", "-".join(named).lower()).strip("-")[:40]
+        digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:6]
+        return _asking(study, study_name(f"{study.name}-{plain}-{digest}"), tasks)
+    task = named[0]
     default = "lookup" if study.corpus.kind == "reference" else task
     if task == (study.task or default):
         return study
@@ -218,9 +239,13 @@ def _for_task(study: Study, task: str | None) -> Study:
     same = load_studies().get(name)
     if same is not None and same.corpus.kind == study.corpus.kind and same.task == task:
         return same
-    return _copy(
-        study, name=name, corpus={"kind": study.corpus.kind, **study.corpus_options, "task": task}
-    )
+    return _asking(study, name, tasks)
+
+
+def _asking(study: Study, name: str, tasks: tuple[str, ...]) -> Study:
+    """The study over ``tasks`` alone, under another name."""
+    options = with_tasks(study.corpus.kind, study.corpus_options, tasks)
+    return _copy(study, name=name, corpus={"kind": study.corpus.kind, **options})
 
 
 def _copy(study: Study, **changes: Any) -> Study:

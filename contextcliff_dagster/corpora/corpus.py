@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,6 +127,14 @@ def file_sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def no_such_tasks(path: Path, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
+    """The error that no row of ``path`` is of the tasks asked for."""
+    known = ", ".join(sorted(there)[:40]) or "none"
+    return CorpusError(
+        f"{path} holds no question of the task {' or '.join(wanted)}; its tasks are {known}."
+    )
 
 
 def unreadable(path: Path, error: OSError) -> CorpusError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from contextcliff_dagster.corpora.corpus import (
     StreamedCorpus,
     file_sha256,
     given_path,
+    no_such_tasks,
     options_hash,
     take_options,
     unreadable,
@@ -31,34 +33,53 @@ class FileCorpus(StreamedCorpus):
     carried along as metadata. Several rows may share a context: it is one document.
 
     Options: ``path``; ``format`` (by the file's ending when absent); ``task`` of rows that
-    name none (``question_answering``); ``columns``, a mapping of these names to the file's own.
+    name none (``question_answering``); ``tasks``: rows of others are left out; ``columns``, a
+    mapping of these names to the file's own.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        types = {"path": PATH, "format": str, "task": str, "columns": Mapping}
+        types = {"path": PATH, "format": str, "task": str, "tasks": list, "columns": Mapping}
         given = take_options("file", options, types)
         self.path = given_path("file", given)
         self.name = self.path.name
         self._task = given.get("task", "question_answering")
+        self._tasks = given.get("tasks")
         self._columns = _checked_columns(given.get("columns", {}))
         self._format = _checked_format(self.path, given.get("format"))
 
     def fingerprint(self) -> str:
-        options = {"format": self._format, "task": self._task, "columns": self._columns}
+        options: dict[str, Any] = {
+            "format": self._format,
+            "task": self._task,
+            "columns": self._columns,
+        }
+        if self._tasks is not None:
+            options["tasks"] = self._tasks
         return options_hash("file", options, file_sha256(self.path))
 
     def entries(self) -> Iterator[Entry]:
         """Raises:
-        CorpusError: a row cannot be used, with file and line; or there is none at all.
+        CorpusError: a row cannot be used, with file and line; or there is none at all, or none of
+            the tasks asked for.
         """
         untyped = self._format in ("csv", "tsv")
         reader = RowReader(self._columns, self._task, untyped=untyped)
-        empty = True
+        used = 0
+        others: Counter[str] = Counter()
         for place, row in READERS[self._format](self.path):
-            yield reader.entry(row, place)
-            empty = False
-        if empty:
+            entry = reader.entry(row, place)
+            if self._tasks is None or entry.example.task in self._tasks:
+                used += 1
+                yield entry
+            else:
+                others[entry.example.task] += 1
+        if not used and self._tasks is not None and others:
+            raise no_such_tasks(self.path, self._tasks, others)
+        if not used:
             raise CorpusError(f"{self.path} holds no example; give at least one row.")
+        if others:
+            summary = f"{used:,} examples used; left out: {others.total():,} of other tasks."
+            self._account = {"summary": summary, "left_out": dict(sorted(others.items()))}
 
 
 def _checked_columns(columns: Mapping[Any, Any]) -> dict[str, str]:

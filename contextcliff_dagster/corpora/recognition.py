@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS, benchmarks_of
+from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS, KNOWN, benchmarks_of
 from contextcliff_dagster.corpora.folder.questions import find_table, is_table_of_questions
 from contextcliff_dagster.corpora.folder.walk import walk
+from contextcliff_dagster.corpora.readers.row_to_example import FIELDS
 from contextcliff_dagster.corpora.readers.tables import ENDINGS as TABLE_ENDINGS
+from contextcliff_dagster.corpora.readers.tables import READERS
 
 _TABLES = (*TABLE_ENDINGS, ".pq")
 _PACKED = (".gz", ".zip", ".zst", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
@@ -51,10 +55,28 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
         if ending not in _TABLES and not benchmarks:
             return Recognised("folder", {"path": str(path)})
     if not benchmarks:
+        _refuse_other_fields(path)
         return Recognised("file", {"path": str(path)})
     # NarrativeQA's table is nothing without the stories next to it.
     whole = benchmarks == {"narrativeqa"} and ending == ".csv"
     return _benchmark(benchmarks, path, path.parent if whole else path)
+
+
+def _refuse_other_fields(path: Path) -> None:
+    """Raises:
+    CorpusError: the first record has neither a text nor a question by any name that is known.
+    """
+    kind = ENDINGS.get(path.suffix.lower())
+    first: object = None
+    with suppress(CorpusError, OSError):  # the reader of the file says what is wrong
+        first = next((row for _, row in READERS[kind](path)), None) if kind else None
+    known = (*FIELDS["context"], *FIELDS["question"])
+    if isinstance(first, Mapping) and first and not any(name in first for name in known):
+        names = ", ".join(repr(str(name)[:40]) for name in islice(first, 8))
+        raise CorpusError(
+            f"{path} is no table of examples (it has {names}; it would need 'context', 'question', "
+            f"'answers') and no benchmark that is known; readable are {', '.join(KNOWN)}."
+        )
 
 
 def _folder(path: Path) -> Recognised:
@@ -64,6 +86,11 @@ def _folder(path: Path) -> Recognised:
     files = [file for file in walk(path).found if not _comes_along(file.name)]
     if any(file.path.name == "qaps.csv" and benchmarks_of(file.path) for file in files):
         return Recognised("narrativeqa", {"path": str(path)})
+    if stories := sum(file.path.suffix == ".content" for file in files):
+        raise CorpusError(
+            f"{path} holds {stories:,} stories of NarrativeQA (.content) and not their table "
+            "qaps.csv; put that next to them, or name the folder that holds both."
+        )
     records = [file for file in files if file.path.suffix.lower() in ENDINGS]
     if not records or 2 * len(records) < len(files):
         return documents
@@ -84,7 +111,7 @@ def _benchmark(kinds: set[str], named: Path, path: Path) -> Recognised:
     if len(kinds) > 1:
         raise CorpusError(
             f"{named} may be of {' or '.join(sorted(kinds))}, whose formats are the same: say "
-            f"which in a study with corpus: {{kind: {min(kinds)}, path: {named}}}."
+            f"which with --dataset {min(kinds)} (in a study: corpus.kind)."
         )
     return Recognised(min(kinds), {"path": str(path)})
 

@@ -29,7 +29,8 @@ class ReferenceCorpus(StreamedCorpus):
 
     Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens
     of the reference tokenizer; all lengths that ledgers have), ``task`` (``lookup``, ``two_hop`` or
-    its alias ``multi_hop_qa``; both when absent) and ``questions`` (per document and task, 1).
+    its alias ``multi_hop_qa``) or ``tasks`` (both when absent) and ``questions`` (per document and
+    task, 1).
     """
 
     name = "reference"
@@ -37,11 +38,12 @@ class ReferenceCorpus(StreamedCorpus):
     def __init__(self, options: Mapping[str, Any]) -> None:
         from contextcliff_dagster.reference import warehouse_documents as ledgers
 
-        types = {"task": str, "min_tokens": int, "max_tokens": int}
+        types = {"task": str, "tasks": list, "min_tokens": int, "max_tokens": int}
         numbers = {"documents": (1_000, 1), "seed": (0, 0), "questions": (1, 1)}
         given = take_options(self.name, options, types, numbers)
         self._n_documents, self._seed, self._questions = (given[name] for name in numbers)
-        self._task = TASKS[one_of("task", given["task"], list(TASKS))] if "task" in given else None
+        named = [given["task"]] if "task" in given else given.get("tasks", list(TASKS))
+        self._tasks = {TASKS[one_of("task", task, list(TASKS))] for task in named}
         self._range = (
             given.get("min_tokens", ledgers.ledger_tokens(ledgers.MIN_RECORDS)),
             given.get("max_tokens", ledgers.ledger_tokens(ledgers.MAX_RECORDS)),
@@ -68,7 +70,7 @@ class ReferenceCorpus(StreamedCorpus):
             "documents": self._n_documents,
             "seed": self._seed,
             "range": self._range,
-            "task": self._task,
+            "task": next(iter(self._tasks)) if len(self._tasks) == 1 else None,
             "questions": self._questions,
         }
         return options_hash("reference", options, content.hexdigest())
@@ -78,7 +80,7 @@ class ReferenceCorpus(StreamedCorpus):
             identity = hashlib.sha256(ledger.text.encode()).hexdigest()
             document = Document(identity, ledger.text)
             for place, asked in enumerate(ledger.questions):
-                if self._task not in (None, asked.task):
+                if asked.task not in self._tasks:
                     continue
                 metadata = {
                     "level": asked.level,

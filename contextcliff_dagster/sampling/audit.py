@@ -213,7 +213,8 @@ def _warnings(audit: DistributionAudit) -> tuple[list[str], list[str]]:
         )
     if audit.duplicates:
         counts.append(
-            f"{audit.duplicates} examples repeat a question about the same document: drop the "
+            f"{audit.duplicates} example{'s repeat' if audit.duplicates > 1 else ' repeats'} a "
+            "question about the same document: drop the "
             "repeats"
         )
     return lengths, counts

@@ -277,3 +277,17 @@ def test_a_benchmark_is_read_by_its_adapter_and_manufactured_lengths_are_refused
     ended = call("prepare", "--data", str(made.parent), *MODEL, "--allow-synthetic-length")
     assert ended.code == 0, ended
     assert "12 questions of babilong used" in ended.out
+
+
+def test_what_holds_a_bin_back_is_named(tmp_path: Path) -> None:
+    rows = [
+        {"context": row["context"], "question": f"{row['question']} ({n})", "answers": "a"}
+        for row in warehouse_files.rows(12)
+        for n in range(3)
+    ]
+    data = ("prepare", "--data", str(write_lines(tmp_path / "x.jsonl", rows)), *MODEL)
+    once = call(*data)
+    assert (
+        "2 of them hold more, but at most one question a document is asked (--questions" in once.out
+    )
+    assert "IN SAMPLE is all they hold" in call(*data, "--questions-per-document", "3").out

@@ -29,7 +29,14 @@ def test_without_arguments_shows_help() -> None:
     ("line", "words"),
     [
         # The three command lines of the plan that the product grew from, as far as they refuse.
-        ("prepare --dataset narrativeqa --samples-per-bin 20", ["narrativeqa", "reference"]),
+        (
+            "prepare --dataset narrativeqa --samples-per-bin 20",
+            ["data/corpora/narrativeqa", "published at https://", "--data PATH"],
+        ),
+        ("prepare --dataset squd", ["Did you mean squad?", "python-source", "l-eval"]),
+        ("profile --dataset python-source", ["--dataset python-source needs --model"]),
+        ("prepare --dataset reference --data x.jsonl", ["both name the corpus"]),
+        ("prepare --questions-per-document 0", ["--questions-per-document"]),
         (
             "--data nowhere.jsonl --model m --kv_policy none --kv_budget 1 --task t",
             ["'m'", "reference-long"],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from contextcliff_dagster.cli.options import StudyOptions
 from contextcliff_dagster.cli.study_selection import as_asked, choose_study, keep_definition
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import CorpusError, StudyError
+from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, load_studies
 
@@ -26,13 +28,101 @@ def test_nothing_said_is_the_reference_study() -> None:
 
 @pytest.mark.parametrize("task", ["two_hop", "multi_hop_qa"])
 def test_the_harder_task_is_the_study_of_its_own(task: str) -> None:
-    assert chosen(task=task).name == "reference-two-hop"
-    assert chosen(study="reference-two-hop", task=task).name == "reference-two-hop"
+    assert chosen(tasks=(task,)).name == "reference-two-hop"
+    assert chosen(study="reference-two-hop", tasks=(task,)).name == "reference-two-hop"
 
 
 def test_a_task_of_another_study_makes_a_study_of_its_own() -> None:
-    study = chosen(study="quick", task="two_hop")
+    study = chosen(study="quick", tasks=("two_hop",))
     assert (study.name, study.task, study.bins.count) == ("quick-two-hop", "two_hop", 5)
+
+
+def test_several_tasks_are_asked_together_whatever_their_order(tmp_path: Path) -> None:
+    both = chosen(study="quick", tasks=("two_hop", "lookup", "two_hop"))
+    assert both.corpus_options["tasks"] == ["lookup", "two_hop"]
+    assert both.name == chosen(study="quick", tasks=("lookup", "multi_hop_qa")).name
+    assert both.name.startswith("quick-lookup-two-hop-")
+    path = tmp_path / "x.jsonl"
+    rows = [
+        {"context": f"text {n}", "question": "q", "answers": "a", "task": "abc"[n % 3]}
+        for n in range(30)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    def asked(*tasks: str) -> list[str]:
+        study = chosen(data=path, models=("reference-long",), tasks=tasks)
+        return [e.task for e in open_corpus(study.corpus.kind, study.corpus_options).examples()]
+
+    assert set(asked()) == {"a", "b", "c"}
+    assert set(asked("a", "b")) == {"a", "b"}
+    assert len(asked("c")) == 10
+    with pytest.raises(CorpusError, match=r"no question of the task d; its tasks are a, b, c\."):
+        asked("d")
+
+
+def test_questions_per_document_are_asked_and_made() -> None:
+    study = chosen(study="quick", questions_per_document=3)
+    assert study.name == "quick-3-questions"
+    assert study.sampling.questions_per_document == study.corpus_options["questions"] == 3
+    assert chosen(study="quick", questions_per_document=1).name == "quick"
+    source = chosen(dataset="python-source", questions_per_document=8)
+    assert source.corpus_options["questions_per_document"] == 8
+    assert "questions_per_document" not in chosen(dataset="python-source").corpus_options
+
+
+def test_a_benchmark_by_name_is_read_from_its_folder_or_from_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line of the plan, with the files that it needs: `prepare --dataset narrativeqa`."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CorpusError, match=r"published at https://github\.com/google-deepmind"):
+        chosen(dataset="narrativeqa")
+    folder = tmp_path / "data" / "corpora" / "narrativeqa"
+    folder.mkdir(parents=True)
+    (folder / "d1.content").write_text("Once upon a time.", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"not their table\s+qaps.csv"):
+        chosen(data=folder, models=("reference-long",))
+    table = "document_id,set,question,answer1,answer2\nd1,test,When?,Once,Once upon a time\n"
+    (folder / "qaps.csv").write_text(table, encoding="utf-8")
+    study = chosen(dataset="NarrativeQA")
+    assert study.corpus.kind == "narrativeqa"
+    (example,) = open_corpus(study.corpus.kind, study.corpus_options).examples()
+    assert example.answers == ("Once", "Once upon a time")
+    elsewhere = folder.rename(tmp_path / "elsewhere")
+    named = chosen(dataset="narrativeqa", data=elsewhere)
+    assert named.corpus_options["path"] == str(elsewhere)
+    assert named.name != chosen(data=elsewhere).name
+
+
+def test_two_benchmarks_of_one_format_are_distinguished_by_name(tmp_path: Path) -> None:
+    row = {
+        "_id": "1",
+        "question": "q",
+        "answer": "a",
+        "context": [["T", ["a."]]],
+        "supporting_facts": [["T", 0]],
+    }
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([row]), encoding="utf-8")
+    with pytest.raises(CorpusError, match="say which with --dataset 2wikimultihopqa"):
+        chosen(data=path)
+    assert chosen(data=path, dataset="hotpotqa").corpus.kind == "hotpotqa"
+
+
+def test_a_table_of_other_fields_names_what_is_readable(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"prompt": "p", "completion": "c"}\n', encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"it has 'prompt', 'completion'.*readable are squad, "):
+        chosen(data=path)
+
+
+def test_few_documents_make_few_bins(tmp_path: Path) -> None:
+    row = {"question": "q", "answers": "a"}
+    for documents, bins in ((13, 2), (30, 5), (80, 10)):
+        path = tmp_path / f"{documents}.jsonl"
+        rows = [json.dumps({"context": f"text {n}", **row}) for n in range(documents)]
+        path.write_text("\n".join(rows * 2), encoding="utf-8")
+        assert chosen(data=path).bins.count == bins
 
 
 def test_a_seed_makes_a_study_of_its_own() -> None:
@@ -53,7 +143,7 @@ def test_a_limit_on_the_first_token_changes_what_is_asked_and_not_what_is_kept()
 def test_data_makes_a_study_that_is_found_again_by_name(tmp_path: Path) -> None:
     path = tmp_path / "My data (1).jsonl"
     path.write_text("{}\n")
-    study = chosen(data=path, models=("reference-long",), task="multi_hop_qa")
+    study = chosen(data=path, models=("reference-long",), tasks=("multi_hop_qa",))
     assert study.name.startswith("data-my-data-1-")
     assert (study.tokenizer, study.task, study.models) == (
         "reference",
@@ -102,8 +192,9 @@ def test_a_study_file_is_kept_with_its_prompt_where_the_file_is(tmp_path: Path) 
 
 def test_no_two_tasks_share_a_study(tmp_path: Path) -> None:
     tasks = (None, "日本", "中国", "a b", "a_b", "a-b", "A-b", "x" * 20, "x" * 21)
+    asked = [() if task is None else (task,) for task in tasks]
     names = [
-        chosen(data=tmp_path / "x.csv", models=("gpt-4o-mini",), task=task).name for task in tasks
+        chosen(data=tmp_path / "x.csv", models=("gpt-4o-mini",), tasks=one).name for one in asked
     ]
     assert len(set(names)) == len(tasks), names
 
@@ -121,10 +212,10 @@ def test_lengths_of_another_tokenizer_and_bins_of_another_study_are_another_samp
     assert studies[1].name == chosen(data=path, models=("reference-short",)).name
 
 
-@pytest.mark.parametrize("option", ["study", "task", "dataset"])
-def test_what_is_empty_is_not_the_default(option: str) -> None:
+@pytest.mark.parametrize("given", [{"study": ""}, {"tasks": ("a", "")}, {"dataset": ""}])
+def test_what_is_empty_is_not_the_default(given: dict[str, object]) -> None:
     with pytest.raises(StudyError, match="is empty"):
-        chosen(**{option: ""})
+        chosen(**given)
 
 
 def test_long_names_are_cut_and_stay_apart() -> None:

@@ -62,7 +62,7 @@ def test_two_benchmarks_of_one_format_are_asked_about(tmp_path: Path) -> None:
     path = write_json(tmp_path / "dev.json", [hotpot(type="comparison", level=...)])
     with pytest.raises(CorpusError) as caught:
         recognise(path)
-    for word in ("2wikimultihopqa or hotpotqa", "corpus: {kind:", str(path)):
+    for word in ("2wikimultihopqa or hotpotqa", "--dataset ", str(path)):
         assert word in str(caught.value)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import click
+
 from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.options import together
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
@@ -17,6 +20,43 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 20
 """Times the pilot: what a bin may give in the end, unless options or study say otherwise."""
+
+
+def _half_width(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """``5%`` or ``5``: a percentage, as a share."""
+    if value is None:
+        return None
+    try:
+        share = float(value.strip().removesuffix("%")) / 100.0
+    except ValueError:
+        problem = f"{value!r} is not a percentage; write e.g. 5%."
+        raise click.BadParameter(problem, ctx, param) from None
+    if not 0.01 <= share <= 0.25:
+        raise click.BadParameter(f"{value} is not between 1% and 25%.", ctx, param)
+    return share
+
+
+targeted_options = together(
+    click.option(
+        "--pilot",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Measure N examples a bin, then more only where they best locate the drop.",
+    ),
+    click.option(
+        "--until",
+        callback=_half_width,
+        metavar="W%",
+        help="Stop when it is located to ± W% of the lengths (default with --pilot: 5%).",
+    ),
+    click.option(
+        "--round",
+        "batch",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Examples of one round after the pilot (default: 20).",
+    ),
+)
 
 
 def rounds_of(

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.commands.adaptive import measure_in_rounds, rounds_of
+from contextcliff_dagster.cli.commands.adaptive import (
+    measure_in_rounds,
+    rounds_of,
+    targeted_options,
+)
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.dagster_log import dagster_log
+from contextcliff_dagster.cli.data_sets import corpus_kind
 from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say
 from contextcliff_dagster.cli.options import (
     StudyOptions,
@@ -23,7 +28,6 @@ from contextcliff_dagster.cli.options import (
     spending_options,
     study_options,
     synthetic_option,
-    targeted_options,
     ttft_limit_option,
     verbose_option,
 )
@@ -86,9 +90,13 @@ def profile(
     if pay_again:
         os.environ["CONTEXTCLIFF_PAY_AGAIN"] = "1"
     store = Store.default()
-    if options.data is not None and options.study is None and not options.models:
+    given = "--data" if options.data is not None else f"--dataset {options.dataset}"
+    own = options.data is not None or corpus_kind(options.dataset) is not None
+    if own and options.study is None and not options.models:
         # The default study's models are the reference ones: other people's data are beyond them.
-        raise StudyError("--data needs --model: name the model to measure (`contextcliff models`).")
+        raise StudyError(
+            f"{given} needs --model: name the model to measure (`contextcliff models`)."
+        )
     chosen = choose_study(options)
     in_rounds = (pilot, until, batch) != (None, None, None)
     if sentinel and in_rounds:

@@ -35,3 +35,20 @@ BENCHMARKS: dict[str, type[BenchmarkCorpus]] = {
     )
 }
 """By the name that a study gives as ``corpus.kind``."""
+
+PUBLISHED = {
+    "squad": "https://rajpurkar.github.io/SQuAD-explorer",
+    "hotpotqa": "https://hotpotqa.github.io",
+    "2wikimultihopqa": "https://github.com/Alab-NII/2wikimultihop",
+    "musique": "https://github.com/StonyBrookNLP/musique",
+    "narrativeqa": "https://github.com/google-deepmind/narrativeqa (whose download_stories.sh "
+    "fetches the stories)",
+    "quality": "https://github.com/nyu-mll/quality",
+    "qasper": "https://allenai.org/data/qasper",
+    "longbench": "https://huggingface.co/datasets/zai-org/LongBench",
+    "longbench-v2": "https://huggingface.co/datasets/zai-org/LongBench-v2",
+    "longbench-pro": "https://huggingface.co/datasets/caskcsg/LongBench-Pro",
+    "babilong": "https://huggingface.co/datasets/RMT-team/babilong",
+    "l-eval": "https://github.com/OpenLMLab/LEval",
+}
+"""Where the makers of each publish it, for the sentence that there is no copy."""

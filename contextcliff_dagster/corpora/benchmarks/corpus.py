@@ -28,6 +28,7 @@ from contextcliff_dagster.corpora.corpus import (
     entry_about,
     file_sha256,
     given_path,
+    no_such_tasks,
     one_of,
     options_hash,
     take_options,
@@ -141,12 +142,15 @@ class BenchmarkCorpus(StreamedCorpus):
         """
         left_out: Counter[str] = Counter()
         used: Counter[str] = Counter()
+        seen: set[str] = set()
         made: dict[str, str] = {}
         refused: CorpusError | None = None
         derived: set[bytes] = set()
         for file in self.files:
             for place, value in self.records(file):
                 for asked in self.asked(Item(value, place), file):
+                    if not isinstance(asked, LeftOut):
+                        seen.add(asked.task)
                     if isinstance(asked, LeftOut):
                         left_out[asked.reason] += 1
                     elif self._tasks is not None and asked.task not in self._tasks:
@@ -167,6 +171,9 @@ class BenchmarkCorpus(StreamedCorpus):
                         yield entry
         if refused is not None and not used:
             raise refused
+        unknown = [str(task) for task in self._tasks or () if task not in seen]
+        if seen and unknown:
+            raise no_such_tasks(self.path, unknown, seen)
         if not used:
             raise CorpusError(
                 f"{self.path} gives no question of {self.name} ({_listed(left_out) or 'none'} "

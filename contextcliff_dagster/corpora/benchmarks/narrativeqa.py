@@ -46,7 +46,8 @@ class NarrativeQACorpus(BenchmarkCorpus):
         rows = any(file.name == "qaps.csv" or file.suffix in _ROWS for file in files)
         if not rows or self.path.suffix == ".csv":
             raise CorpusError(
-                f"{self.path} is neither a folder with NarrativeQA's 'qaps.csv' nor rows of it."
+                f"{self.path} is neither a folder with NarrativeQA's 'qaps.csv' (next to its "
+                "stories, .content) nor rows of it (.jsonl, .parquet); name one of these."
             )
         return files
 

@@ -119,3 +119,5 @@ _SIGNS: dict[str, Callable[[Record], bool]] = {
     "babilong": _has("input", "question", "target"),
     "l-eval": _has("instructions", "outputs", "input"),
 }
+KNOWN = tuple(_SIGNS)
+"""The benchmarks that are recognised."""

@@ -32,7 +32,7 @@ class SquadCorpus(BenchmarkCorpus):
     """
 
     name = "squad"
-    lengths = "paragraphs as in Wikipedia, mostly of 100 to 300 tokens"
+    lengths = "paragraphs as in Wikipedia"
     own_options: ClassVar = {"text": ("paragraph", "article")}
 
     def __init__(self, options: Mapping[str, Any]) -> None:

@@ -62,8 +62,8 @@ class FolderCorpus(StreamedCorpus):
 
     Options: ``path``, a folder or one file; ``questions``, a table (CSV, TSV, JSONL, JSON, Parquet)
     with ``document``, ``question``, ``answers``, or ``recall`` for questions of verbatim recall;
-    without it the table is looked for in the folder. ``columns`` and ``task`` as in the corpus
-    ``file``. For recall: ``questions_per_document`` (5), ``seed`` (0), ``recall_question``
+    without it the table is looked for in the folder. ``columns``, ``task``, ``tasks`` as in the
+    corpus ``file``. For recall: ``questions_per_document`` (5), ``seed`` (0), ``recall_question``
     (``sentence``, or ``beginning``: the bare beginning, for prompts that begin the answer with it).
     ``min_characters``: shorter documents are left out. ``limits``: what reading one file may cost,
     by the names of `extraction.Limits`.
@@ -79,6 +79,7 @@ class FolderCorpus(StreamedCorpus):
             **dict.fromkeys(("path", "questions"), PATH),
             **dict.fromkeys(("columns", "limits"), Mapping),
             **dict.fromkeys(("task", "recall_question"), str),
+            "tasks": list,
         }
         given = take_options(self.name, options, types, _NUMBERS)
         self.path = given_path(self.name, given)
@@ -92,7 +93,7 @@ class FolderCorpus(StreamedCorpus):
         self._limits = _checked_limits(given.get("limits", {}))
         self._recall = given.get("questions") == RECALL
         self._wording = one_of("recall_question", given.get("recall_question"), WORDINGS)
-        self._task = given.get("task")
+        self._task, self._tasks = given.get("task"), given.get("tasks")
         self._columns = dict(given.get("columns", {}))
         self._table = None if self._recall else self._open_table(given.get("questions"))
         if self._recall and self._task not in (None, TASK):
@@ -116,7 +117,7 @@ class FolderCorpus(StreamedCorpus):
         options = {
             **self._numbers,
             "recall": self._wording if self._recall else None,
-            "task": self._task,
+            "task": [self._task, self._tasks],
             "columns": self._columns,
             "limits": limits,
             "extraction": extractor_version(),
@@ -153,7 +154,7 @@ class FolderCorpus(StreamedCorpus):
             used += len(entries)
             yield from entries
         self._fates = sorted(fates, key=lambda fate: fate.file)
-        source = None if self._table is None else self._table.path.name
+        source = None if self._table is None else self._table.described()
         account = file_report.account_of(self._fates, used, lost, source)
         self._account = account | {"extraction": extractor_version()}
         if not used:
@@ -194,7 +195,8 @@ class FolderCorpus(StreamedCorpus):
                 "let verbatim recall be asked for with --questions recall (in a study: "
                 "corpus.questions)."
             )
-        return QuestionTable(path, self._columns, self._task or "question_answering")
+        task = self._task or "question_answering"
+        return QuestionTable(path, self._columns, task, self._tasks)
 
     def _refuse_nothing(self, walked: Walked) -> None:
         if not walked.found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.corpus import Entry
+from contextcliff_dagster.corpora.corpus import Entry, no_such_tasks
 from contextcliff_dagster.corpora.folder.walk import Found, Walked
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
 from contextcliff_dagster.corpora.readers.tables import ENDINGS, READERS, delimited
@@ -39,11 +39,16 @@ class QuestionTable:
     """A CSV, TSV, JSON Lines, JSON or Parquet file with a row per question.
 
     ``columns`` maps ``document``, ``question``, ``answers`` and the optional fields of the corpus
-    kind ``file`` to the table's own names. A CSV may be parted by semicolons or tabs.
+    kind ``file`` to the table's own names. A CSV may be parted by semicolons or tabs. ``tasks``:
+    rows of other tasks are left out.
     """
 
-    def __init__(self, path: Path, columns: Mapping[str, str], task: str) -> None:
+    def __init__(
+        self, path: Path, columns: Mapping[str, str], task: str, tasks: Sequence[str] | None = None
+    ) -> None:
         self.path = path
+        self._tasks = tasks
+        self._others: Counter[str] = Counter()  # rows left out, by their task
         self._columns = {k: v for k, v in columns.items() if k != "document"}
         self._document = columns.get("document")
         self._task = task
@@ -63,6 +68,8 @@ class QuestionTable:
         """
         reader: RowReader | None = None
         column = ""
+        self._others.clear()
+        used = False
         for place, row in _read(self.path):
             if not isinstance(row, Mapping):
                 raise CorpusError(f"{place} is no row with document, question and answers.")
@@ -79,10 +86,21 @@ class QuestionTable:
                     f"{place} has {len(name):,} characters in {column!r}, which names a file here; "
                     "a table with whole texts in it is read by --data alone."
                 )
-            reader.entry(row, place)
-            yield _Row(place, column, row)
+            task = reader.entry(row, place).example.task
+            if self._tasks is None or task in self._tasks:
+                used = True
+                yield _Row(place, column, row)
+            else:
+                self._others[task] += 1
         if reader is None:
             raise CorpusError(f"{self.path} holds no question; give at least one row.")
+        if self._tasks is not None and not used:
+            raise no_such_tasks(self.path, self._tasks, self._others)
+
+    def described(self) -> str:
+        """The table's name, and what was left out at the last reading."""
+        others = f" ({self._others.total():,} of other tasks left out)" if self._others else ""
+        return f"{self.path.name}{others}"
 
     def entry(self, row: _Row, text: str) -> Entry:
         """The row as an example about ``text``."""
