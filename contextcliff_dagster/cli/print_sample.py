@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 _SOURCES_SHOWN, _MOST_SOURCES = 3, 12
+_QUESTION_SHOWN = 80
 
 
 def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
@@ -39,6 +41,7 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
                 "bins": [asdict(b) for b in manifest.bins],
                 "corpus": manifest.header["corpus"],
                 "audit": prepared.audit,
+                "answers_not_in_text": _answers_not_in_text(manifest),
                 **estimate,
             }
         )
@@ -71,6 +74,8 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
         click.echo(
             f"Too long for {model}, so not sent: {calls:,} calls, by the study's token count."
         )
+    if lost := _answers_not_in_text(manifest):
+        click.echo(lost["sentence"])
     if prepared.kept and (files := file_list(study, store, account)):
         click.echo(f"Outcome of each file: {files}")
     if few := _few(manifest, drawn, study):
@@ -101,6 +106,27 @@ def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
         f"{sentence}; {held_back:,} of them hold more, but at most {each} a document "
         f"{'is' if most == 1 else 'are'} asked (--questions-per-document N)."
     )
+
+
+def _answers_not_in_text(manifest: Manifest) -> dict[str, Any] | None:
+    """How many questions of the sample have no accepted answer in the user's own document; None
+    where all have."""
+    from contextcliff_dagster.experiments.common.measurement import EVERYTHING
+    from contextcliff_dagster.scoring.containment import not_in_text
+
+    if manifest.header["corpus"]["name"] != "folder":
+        return None  # benchmarks accept answers in other words
+    planned = [s.example for b in manifest.bins for s in manifest.planned(b.bin, EVERYTHING)]
+    missing, asked = not_in_text(planned, manifest.document_text)
+    if not missing:
+        return None
+    first = shorten(missing[0].question, _QUESTION_SHOWN, placeholder=" ...")
+    sentence = (
+        f"In {len(missing):,} of {asked:,} questions of the sample no accepted answer occurs in "
+        f"the text of the document, the first: {first!r}. Unless these answers are in other words, "
+        "check how the files were read."
+    )
+    return {"questions": len(missing), "of": asked, "sentence": sentence}
 
 
 def _sources(manifest: Manifest) -> dict[str, str]:

@@ -73,6 +73,11 @@ def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
                 f"{path} and {other} have lengths that are not alike ({'; '.join(kinds)}): pool "
                 "files of one measure, or count all with --tokenizer."
             )
+        if records.tokenizer != first.tokenizer and records.tokenizer and first.tokenizer:
+            raise ScoreFileError(
+                f"{path} counts tokens with {first.tokenizer}, {other} with {records.tokenizer}: "
+                "pool files of one tokenizer, or count all with --tokenizer."
+            )
         if records.score_name != first.score_name:
             raise ScoreFileError(
                 f"{path} and {other} have other scores ({first.score_name}; {records.score_name}): "

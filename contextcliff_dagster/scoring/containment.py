@@ -13,15 +13,17 @@ containment is never below exact match.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
+from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.scoring.normalize import answer_tokens, is_unspaced
 from contextcliff_dagster.scoring.squad import bare
 
 LEAST_QUESTIONS, MOST_QUESTIONS, MOST_CHARACTERS = 20, 60, 200_000
 """Questions that `copied_share` looks at, and the longest document that it does, in characters:
 whether answers are copied does not depend on the length."""
+_YES_NO = frozenset(("yes", "no", "true", "false"))
 _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
 
@@ -46,6 +48,22 @@ def copied_share(questions: Sequence[tuple[str, bool]]) -> float | None:
     if len(questions) < LEAST_QUESTIONS or 2 * len(answers) < len(questions):
         return None
     return sum(held for _, held in questions) / len(questions)
+
+
+def not_in_text(
+    examples: Iterable[Example], document_text: Callable[[str], str]
+) -> tuple[list[Example], int]:
+    """The examples of which no accepted answer occurs in the document, and how many were looked at:
+    all whose answers are no yes or no."""
+    by_document: dict[str, list[Example]] = {}
+    for example in examples:
+        if not any(answer.strip(" .").lower() in _YES_NO for answer in example.answers):
+            by_document.setdefault(example.document_id, []).append(example)
+    missing: list[Example] = []
+    for document, asked in by_document.items():
+        haystack = Haystack(document_text(document))
+        missing += [one for one in asked if not any(map(haystack.holds, one.answers))]
+    return missing, sum(map(len, by_document.values()))
 
 
 class Haystack:

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.scoring.containment import (
     LEAST_QUESTIONS,
     Haystack,
     contained,
     copied_share,
+    not_in_text,
 )
 from contextcliff_dagster.scoring.squad import bare
 
@@ -85,3 +87,21 @@ def test_copied_answers_are_a_share_of_the_questions() -> None:
 
 def test_choices_and_counts_stand_in_any_text_and_are_no_copies() -> None:
     assert copied_share([("ABCD"[i % 4], True) for i in range(40)]) is None
+
+
+def test_questions_without_an_answer_in_their_document_are_counted() -> None:
+    texts = {"a": "Anna was born in Uppsala.", "b": "大会在厦门大学举办。"}
+    examples = [
+        Example(str(n), document, "?", answers, "t")
+        for n, (document, answers) in enumerate(
+            [
+                ("a", ("Boston", "Uppsala")),
+                ("a", ("Boston",)),
+                ("b", ("厦门大学",)),
+                ("b", ("北京大学",)),
+                ("a", ("Yes.",)),
+            ]
+        )
+    ]
+    missing, asked = not_in_text(examples, texts.__getitem__)
+    assert ([one.example_id for one in missing], asked) == (["1", "3"], 4)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
@@ -36,6 +37,17 @@ _LABELS = {
 """Answers of each task, of which a right reply names the accepted one alone (Kuratov et al.)."""
 
 
+def published_rule(task: str, question: str) -> dict[str, Any] | None:
+    """The rule of a task for `scoring.published_rules`; None where the task has no labels.
+
+    What the question names is no answer, and a reply may repeat it.
+    """
+    if task not in _LABELS:
+        return None
+    labels = [one for one in _LABELS[task].split() if one.lower() not in question.lower()]
+    return {"name": "only_label", "labels": labels}
+
+
 class BabiLongCorpus(BenchmarkCorpus):
     """``task`` is bAbI's (``qa1``), by the name of file or folder; all are manufactured."""
 
@@ -50,12 +62,10 @@ class BabiLongCorpus(BenchmarkCorpus):
         named = _TASK.search(file.stem) or _TASK.fullmatch(file.parent.name)
         task = named.group() if named else self.name
         question = record.text("question")
-        # What the question names is no answer, and a reply may repeat it.
-        labels = [one for one in _LABELS.get(task, "").split() if one not in question]
         yield Asked(
             text=record.text("input"),
             question=question,
-            rule={"name": "only_label", "labels": labels} if task in _LABELS else None,
+            rule=published_rule(task, question),
             answers=(record.text("target"),),
             task=task,
             level=_FACTS.get(task),

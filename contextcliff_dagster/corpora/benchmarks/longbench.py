@@ -38,7 +38,7 @@ MANUFACTURED = {
     "passage_retrieval_zh": _PASSAGES,
 }
 NATURAL = ("narrativeqa", "qasper", "multifieldqa_en", "multifieldqa_zh")
-_NOT_SCORED = {
+NOT_SCORED = {
     **dict.fromkeys(
         ("gov_report", "qmsum", "multi_news", "vcsum", "samsum", "dureader"),
         "of data sets published with ROUGE",
@@ -91,8 +91,8 @@ class LongBenchCorpus(BenchmarkCorpus):
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         task = (record.label("dataset") or file.stem).removesuffix("_e")  # LongBench-E
-        if task in _NOT_SCORED:
-            yield LeftOut(_NOT_SCORED[task])
+        if task in NOT_SCORED:
+            yield LeftOut(NOT_SCORED[task])
             return
         # A set that is not known may be of any making: better asked about than measured.
         if task not in NATURAL and task not in MANUFACTURED:
@@ -114,11 +114,12 @@ class LongBenchCorpus(BenchmarkCorpus):
             identity=record.label("_id"),
             domain=record.label("language"),
             source=task,
-            rule=_rule(task, record),
+            rule=published_rule(task, record),
         )
 
 
-def _rule(task: str, record: Item) -> dict[str, Any] | None:
+def published_rule(task: str, record: Item) -> dict[str, Any] | None:
+    """The rule of a data set for `scoring.published_rules`; None: token F1 of the whole answer."""
     if task not in _RULES:
         return None
     labels = {"labels": record.texts("all_classes")} if "all_classes" in record else {}

@@ -54,6 +54,7 @@ class Answer:
         scores: by the names the log gives them; one that is no number is left out.
         variant: rows that score one answer in several ways differ in it (filters of lm-eval).
         output, accepted: the answer and the accepted ones, for scoring here.
+        rule: the benchmark's own way to score (`scoring.published_rules`); None: as text.
         text: the document, or the whole prompt where ``of_prompt``.
         document: the document's name where the log has one.
         length: what the log says of the length; ``Log.length_kind`` says what it counts.
@@ -66,6 +67,7 @@ class Answer:
     variant: str = ""
     output: str | None = None
     accepted: Sequence[str] = ()
+    rule: Mapping[str, Any] | None = None
     text: str | None = None
     of_prompt: bool = False
     document: str | None = None
@@ -82,7 +84,9 @@ class Log:
 
     Attributes:
         tool: what wrote it, as people call it.
-        length_kind: what ``Answer.length`` counts: ``prompt tokens``, ``words`` or ``sizes``.
+        length_kind: what ``Answer.length`` counts: ``prompt tokens``, ``words``, ``characters`` or
+            ``sizes``.
+        own_rule: F1 scored here is the tool's own score of this task.
         score_names: the names that are scores, where the log lists them apart.
         default_score: which of ours is nearest to the tool's own, where the log has no scores.
         notes: sentences about the log that bear on the result.
@@ -95,6 +99,7 @@ class Log:
     model: str | None = None
     task: str | None = None
     length_kind: str = "prompt tokens"
+    own_rule: bool = False
     score_names: set[str] | None = None
     default_score: OwnScore = "f1"
     notes: list[str] = field(default_factory=list)

@@ -12,26 +12,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from contextcliff_dagster.corpora.benchmarks.babilong import published_rule
 from contextcliff_dagster.score_files.column_values import texts
 from contextcliff_dagster.score_files.columns import Columns, read_columns, stem
 from contextcliff_dagster.score_files.logs.answers import Answer, Log
+from contextcliff_dagster.scoring.parse import parse_answer
+from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
 
 TOOL = "BABILong"
 
 _COLUMNS = ("target", "output", "question")
 _NAME = re.compile(r"(?P<task>qa\d{1,2})_(?P<size>\d+)(?P<unit>[kM])(?:_|$)")
 _UNITS = {"k": 1 << 10, "M": 1 << 20}
-_PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
-_YES_NO = ("yes", "no")
-_LABELS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("qa1", "qa2", "qa3", "qa4"), _PLACES),
-    "qa5": ("bill", "fred", "jeff", "mary", "apple", "football", "milk"),
-    "qa6": _YES_NO,
-    "qa7": ("none", "one", "two"),
-    "qa9": _YES_NO,
-    "qa10": (*_YES_NO, "maybe"),
-}
-"""What the answers of a task can be; of the other tasks BABILong has no score."""
 _SCORE = "babilong"
 _FOLDER = "babilong_evals"
 
@@ -70,12 +62,11 @@ def read_results(path: Path) -> Log:
 
 def _answers(columns: Columns, task: str, size: int) -> Iterator[Answer]:
     values = [texts(columns, name).to_pylist() for name in _COLUMNS]
-    labels = _LABELS.get(task)
     for row, (target, output, question) in enumerate(zip(*values, strict=True)):
         answer = output or ""
         scores = {}
-        if labels and target:
-            scores[_SCORE] = float(_right(target, answer, question or "", labels))
+        if target and (rule := published_rule(task, question or "")) is not None:
+            scores[_SCORE] = scorer_of({RULE: rule})(parse_answer(answer), [target]).f1
         name = f"{size}/{row}"  # every size has texts of its own
         yield Answer(
             example=name,
@@ -86,11 +77,3 @@ def _answers(columns: Columns, task: str, size: int) -> Iterator[Answer]:
             length=size or None,
             error=None if size else "at 0k, the facts without filler, whose length is not given",
         )
-
-
-def _right(target: str, output: str, question: str, labels: tuple[str, ...]) -> bool:
-    """Whether the first sentence names the target and no other label that the question lacks."""
-    said = re.split(r"\.|<context>|<example>", output.lower(), maxsplit=1)[0]
-    asked = question.lower()
-    named = {label for label in labels if label in said and label not in asked}
-    return named == {target.lower()}

@@ -138,9 +138,9 @@ def _scored_here(answer: Answer, options: LogOptions) -> tuple[float, float, flo
     if not wanted or answer.output is None or not answer.accepted or answer.error:
         return (np.nan,) * 3
     from contextcliff_dagster.scoring.parse import parse_answer
-    from contextcliff_dagster.scoring.scorers import score_text
+    from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
 
-    return score_text(parse_answer(answer.output), answer.accepted)
+    return scorer_of({RULE: answer.rule})(parse_answer(answer.output), answer.accepted)
 
 
 def _chosen(
@@ -225,10 +225,11 @@ _LOGGED = {
         "Lengths are the prompt tokens in the log, by the model's own tokenizer and with "
         "instructions and question, not tokens of the document alone."
     ),
-    "words": (
-        "Lengths are the words in the log (characters where the text is Chinese), not tokens: read "
-        "every number of tokens here, the cap too, as so many words."
-    ),
+    **{
+        unit: f"Lengths are the {unit} in the log, not tokens: read every number of tokens here, "
+        f"the cap too, as so many {unit}."
+        for unit in ("words", "characters")
+    },
     "sizes": (
         "Lengths are the sizes in the files' names, in tokens as the benchmark's authors count "
         "them, the same for all answers of a file."
@@ -262,9 +263,11 @@ def _notes(
             "included, not of the document alone."
         )
     if scored_here is not None:
+        own = f"by {log.tool}'s rule for this task"
+        other = f"not the score that {log.tool} would print"
         yield (
-            f"Scored here: {scored_here} of each answer against the accepted ones, not the score "
-            f"that {log.tool} would print."
+            f"Scored here: {scored_here} of each answer against the accepted ones, "
+            f"{own if log.own_rule and scored_here == 'f1' else other}."
         )
     if "document_id" not in frame:
         yield (

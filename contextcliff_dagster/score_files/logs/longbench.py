@@ -13,6 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.benchmarks.longbench import (
+    MANUFACTURED,
+    NATURAL,
+    NOT_SCORED,
+    published_rule,
+)
 from contextcliff_dagster.score_files.columns import stem
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
@@ -23,11 +30,13 @@ from contextcliff_dagster.score_files.logs.answers import (
     texts_of,
 )
 from contextcliff_dagster.score_files.logs.json_walk import rows
+from contextcliff_dagster.scoring.normalize import is_unspaced
 
 TOOL_1, TOOL_2 = "LongBench", "LongBench v2"
 
 _KEPT_CHARACTERS = 1_000
 _FIRST_LINE_ONLY = ("trec", "triviaqa", "samsum", "lsht")
+_CHINESE = ("multifieldqa_zh", "dureader", "vcsum", "lsht", "passage_retrieval_zh")
 _CUT = (
     "LongBench cuts prompts beyond a model's limit in the middle and does not say which: a fall "
     "at the longest ones may be the cut."
@@ -36,16 +45,17 @@ _CUT = (
 
 def read_predictions(path: Path) -> Log:
     """The log in a file of predictions of version 1, whose name is its task."""
-    task = stem(path)
+    task = stem(path).removesuffix("_e")  # LongBench-E
+    counted = _counted(next(rows(path)), task)
     return Log(
         path,
         TOOL_1,
-        (_prediction(row, task) for row in rows(path)),
+        (_prediction(row, task, counted) for row in rows(path)),
         model=path.parent.name if path.parent.parent.name in ("pred", "pred_e") else None,
         task=task,
-        length_kind="words",
-        # As its own score for classes, by name.
-        default_score="contained" if next(rows(path)).get("all_classes") else "f1",
+        length_kind=counted,
+        # LongBench cuts Chinese into words, here characters are compared.
+        own_rule=task not in NOT_SCORED and task != "multifieldqa_zh",
         notes=[_CUT],
         no_text="LongBench leaves the documents out of its predictions",
     )
@@ -63,7 +73,20 @@ def read_results(path: Path) -> Log:
     )
 
 
-def _prediction(row: Mapping[str, Any], task: str) -> Answer:
+def _counted(row: Mapping[str, Any], task: str) -> str:
+    """What ``length`` counts: characters of Chinese, else words."""
+    if task in _CHINESE:
+        return "characters"
+    known = task in NATURAL or task in MANUFACTURED or task in NOT_SCORED
+    text = "".join(texts_of(row.get("answers")))
+    return "characters" if not known and any(map(is_unspaced, text)) else "words"
+
+
+def _prediction(row: Mapping[str, Any], task: str, counted: str) -> Answer:
+    if (own := str(row.get("dataset") or task).removesuffix("_e")) != task:
+        if _counted(row, own) != counted:
+            return Answer(error=f"whose lengths do not count {counted} as the first one's does")
+        task = own
     output = row["pred"] if isinstance(row.get("pred"), str) else None
     if output is not None and task in _FIRST_LINE_ONLY:
         output = output.lstrip("\n").split("\n")[0]
@@ -73,6 +96,7 @@ def _prediction(row: Mapping[str, Any], task: str) -> Answer:
         accepted=texts_of(row.get("answers")),
         text=longest_text(row),
         length=number(row.get("length")),
+        rule=published_rule(task, Item(row, task)),
     )
 
 

@@ -312,7 +312,8 @@ def test_classes_of_longbench_are_looked_for_in_the_output(tmp_path: Path) -> No
         for n in (10, 20)
     ]
     records = read(write_lines(tmp_path / "trec.jsonl", rows))
-    assert (records.score_name, set(records.frame["score"])) == ("contained", {1.0})
+    assert (records.score_name, set(records.frame["score"])) == ("f1", {1.0})
+    assert "by LongBench's rule for this task" in said(records)
 
 
 def test_longbench_2_needs_its_documents(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_sizes_of_babilong_pool_to_one_model_and_0k_is_left_out(tmp_path: Path) 
 
 def test_a_task_of_babilong_without_a_rule_is_scored_here(tmp_path: Path) -> None:
     rows = [("apple,milk", "apple, milk", "What is John carrying?", 1.0)] * 2
-    records = read(write_babilong(tmp_path / "qa8_4k.csv", rows))
+    records = read(write_babilong(tmp_path / "qa21_4k.csv", rows))
     assert records.score_name == "contained"
     assert any(note.startswith("Scored here") for note in records.notes)
 
