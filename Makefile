@@ -15,12 +15,17 @@ JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 # may not write caches, which cost twice the CPU.
 # It reads no pip.conf: with a package mirror configured there, or INSTALLER=pip, pip is used.
 INSTALLER ?= uv
+# The versions that are installed, with hashes: those that continuous integration tests. LOCK= (empty)
+# takes the newest that pyproject.toml allows. It names no index: any mirror serves it.
+LOCK   ?= requirements.lock
 
 BIN     := $(VENV)/bin
-SOURCES := pyproject.toml
+SOURCES := pyproject.toml $(LOCK)
+# pip takes a hash for the wish to see one for everything, which a checkout has not: versions alone.
+PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test test-durations ui lint types layers check local-model reference-models schemas install install-dev install-reference install-log-tools clean
+.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model reference-models schemas install install-dev install-reference install-log-tools clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -60,6 +65,25 @@ layers: $(BIN)/.dev  ## no import against the order of the rooms
 
 check: lint types layers  ## lint, types and layers
 
+audit: $(BIN)/.base  ## known vulnerabilities of the locked packages (pip-audit), where a service answers
+	@. $(BIN)/.python; test -x $(VENV)-audit/bin/pip-audit || { \
+		$(BIN)/python -m venv $(VENV)-audit && \
+		if [ "$$installer" = uv ]; then \
+			$(BIN)/uv pip install --quiet --python $(VENV)-audit/bin/python pip-audit; \
+		else \
+			$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; \
+		fi; }
+	@$(BIN)/python .ci/audit.py $(VENV)-audit/bin/pip-audit requirements.lock
+
+# Without torch and what it brings: the index's build is for GPUs, and CI takes the one for CPUs.
+# The extras that are left out (vllm, ray, logs, ...) bound versions of what others need.
+lock: $(BIN)/.python  ## write requirements.lock anew for pyproject.toml (ARGS=--upgrade: the newest versions)
+	@echo "torch ; python_version < '3'" > $(BIN)/.without-torch
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--no-emit-index-url --custom-compile-command "make lock" --overrides $(BIN)/.without-torch \
+		$(foreach extra,dev test local postgres prices docker k8s celery reference,--extra $(extra)) \
+		--output-file requirements.lock pyproject.toml $(ARGS)
+
 local-model: $(BIN)/.local  ## fetch a small real language model (98 MB) into data/models, and what runs it
 	@$(BIN)/python -m tools.fetch_local_model
 
@@ -86,7 +110,7 @@ install-log-tools: $(BIN)/.base  ## .venv-logs with the tools whose logs the tes
 	fi && echo "Installed $$tools into $(VENV)-logs."
 
 clean:  ## remove .venv, caches and coverage; data/ stays
-	rm -rf $(VENV) $(VENV)-logs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-logs $(VENV)-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -104,11 +128,14 @@ $(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local: $(SOURCES
 	echo "Installing contextcliff-dagster$(extra) into $(VENV) ..."; \
 	. $(BIN)/.python; \
 	if [ "$$installer" = uv ] && \
-	   $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.$(extra)'; then :; \
+	   $(BIN)/uv pip install --quiet --compile-bytecode $(if $(LOCK),--constraints $(LOCK)) \
+		--python $(BIN)/python --editable '.$(extra)'; then :; \
 	else \
 		[ "$$installer" != uv ] || echo "uv could not install it: trying again with pip." >&2; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(extra)'; \
-	fi || { echo "The installation failed: see above." >&2; exit 1; }; \
+		$(if $(LOCK),sed -e 's/ *\\$$//' -e '/^ *--hash/d' $(LOCK) > $(BIN)/.pinned &&) \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PINNED) --editable '.$(extra)'; \
+	fi || { echo "The installation failed: see above." \
+		"Without the locked versions: make LOCK= install" >&2; exit 1; }; \
 	touch $@; echo "Installed in $$(( $$(date +%s) - start )) s."
 
 # Some "python3.13" are version-manager shims that exist and fail: ask each what it really is.
