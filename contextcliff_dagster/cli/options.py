@@ -25,10 +25,7 @@ DEFAULT_STUDY = "reference"
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """What the person asked to be measured; None means the study's own value.
-
-    ``data``: a path, or the address of a file.
-    """
+    """What the person asked to be measured (``data``: path or URL); None: the study's own value."""
 
     study: str | None
     data: str | Path | None = None
@@ -223,9 +220,7 @@ spending_options = together(
 _CONTROLS = ("no_context", "oracle")
 
 
-def _controls(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> tuple[str, ...] | None:
+def _controls(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """``no_context,oracle``: controls by name, each once."""
     if value is None:
         return None

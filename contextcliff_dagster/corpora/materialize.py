@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -115,22 +116,40 @@ def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows of the same columns as CSV (UTF-8, RFC 4180).
 
+    Text that a spreadsheet would take for a formula gets an apostrophe before it (OWASP, "CSV
+    injection"); numbers stay numbers.
+
     Raises:
         StoreError: it cannot be written.
     """
     text = StringIO(newline="")
     if rows:
-        writer = csv.DictWriter(text, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(text)
+        writer.writerow(map(_guarded, rows[0]))
+        writer.writerows(map(_guarded, row.values()) for row in rows)
     write_atomic(path, text.getvalue().encode())
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Rows as :func:`write_rows` wrote them; none where the file is gone."""
     with suppress(FileNotFoundError), path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        names, *rows = [list(map(_unguarded, row)) for row in csv.reader(file)] or [[]]
+        return [dict(zip(names, row, strict=False)) for row in rows]
     return []
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+
+
+def _guarded(value: Any) -> Any:
+    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
+
+
+def _unguarded(value: str) -> str:
+    return value[1:] if value.startswith("'") and _FORMULA.match(value) else value
 
 
 def read_summary(directory: Path) -> CorpusSummary:

@@ -72,10 +72,17 @@ def _channels(study: Study) -> dict[str, Callable[[bytes], None]]:
                 host = urlsplit(url).hostname
             channels[f"the webhook of {variable} ({host or 'no host'})"] = partial(_post, url)
         elif variable and variable != WEBHOOK:
-            channels[f"the webhook of {variable}"] = partial(_refuse, variable)
+            why = f"the environment variable {variable} is not set"
+            channels[f"the webhook of {variable}"] = partial(_refuse, why)
     # Not from the study: a study may come from another person, and would run what it likes here.
-    if command := shlex.split(os.environ.get(COMMAND, "")):
-        channels[f"the command {command[0]}"] = partial(_run, command)
+    if written := os.environ.get(COMMAND, "").strip():
+        try:
+            command = shlex.split(written)
+            channels[f"the command {command[0]}"] = partial(_run, command)
+        except ValueError as error:
+            # Not quoted: it may hold a secret.
+            why = f"it cannot be split into words ({str(error).lower()}); correct its quotes"
+            channels[f"the command of {COMMAND}"] = partial(_refuse, why)
     return channels
 
 
@@ -95,8 +102,8 @@ def _run(command: list[str], body: bytes) -> None:
         raise ValueError(f"it ended with exit code {done.returncode}")
 
 
-def _refuse(variable: str, _: bytes) -> None:
-    raise ValueError(f"the environment variable {variable} is not set")
+def _refuse(why: str, _: bytes) -> None:
+    raise ValueError(why)
 
 
 def _why(error: Exception) -> str:

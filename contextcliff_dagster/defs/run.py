@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.contracts import EVAL_RECORDS
 from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import (
@@ -58,6 +59,8 @@ class Profiled:
 
     ``cliffs``: of the length profile, one a model. ``sections``: what the report says of the other
     experiments of the study. ``notes``: those of the report: who is left out of it, and why.
+    ``unchecked``: answers of the measured models in the whole campaign whose prompts could not be
+    checked for a silent cut, as the report counts them; None where there is no length profile.
     """
 
     study: Study
@@ -67,6 +70,7 @@ class Profiled:
     calls: Mapping[str, RunSummary] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     sections: Sequence[Section] = ()
+    unchecked: int | None = None
 
 
 def prepare_study(
@@ -238,12 +242,14 @@ def read_profiled(
     Raises:
         StoreError: there are none.
     """
+    from contextcliff_dagster.experiments.common.record_tables import read_record_table
     from contextcliff_dagster.experiments.length_profile.profile_files import (
         read_cliffs,
         read_notes,
     )
     from contextcliff_dagster.experiments.study_report import study_sections
     from contextcliff_dagster.reporting.report_files import ReportFiles
+    from contextcliff_dagster.scoring.truncation import COLUMNS, truncations
 
     folder = store.report_dir(study.name, campaign)
     page, machine = folder / "report.md", folder / "report.json"
@@ -253,4 +259,10 @@ def read_profiled(
     if any(one.name != "length_profile" for one in partitioned(study)):
         with StudyRun.open(study, store, campaign) as run:
             sections = study_sections(run)
-    return Profiled(study, campaign, cliffs, files, calls, read_notes(files.json), sections)
+    unchecked = None
+    if study.has_corpus and calls:
+        table = read_record_table(EVAL_RECORDS, study, store, campaign)
+        rows = [row for row in table.select(COLUMNS).to_pylist() if row["model"] in calls]
+        unchecked = sum(cut.unchecked for cut in truncations(rows))
+    notes = read_notes(files.json)
+    return Profiled(study, campaign, cliffs, files, calls, notes, sections, unchecked)

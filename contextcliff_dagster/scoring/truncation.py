@@ -51,6 +51,11 @@ class Truncation:
     without_own_count: int = 0
 
     @property
+    def unchecked(self) -> int:
+        """Answers without two counts of the prompt's tokens to compare."""
+        return self.without_usage + self.without_own_count
+
+    @property
     def share(self) -> float:
         """Calls cut silently, of all that were answered."""
         return (self.marked + self.at_ceiling) / self.calls if self.calls else 0.0

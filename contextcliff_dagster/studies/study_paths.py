@@ -6,6 +6,7 @@ knows of it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 PROMPT_FILES = ("template", "system", "instructions")
 """The keys of `prompt` that name files."""
 
+_MOST_NAMED = 8
 Origin = Literal["own", "project", "elsewhere", "trusted"]
 """Of a study file: the user's folders of studies, the working folder, or anywhere else; or trusted
 on request."""
@@ -58,14 +60,19 @@ def files_outside(study: Study, part: str = "") -> list[str]:
     """
     home = study.folder.resolve()
     files = [(key, file) for key, file in _files(study) if key.startswith(part)]
-    return [f"{key} {file}" for key, file in files if not _is_within(file, home)]
+    outside = [f"{key} {file}" for key, file in files if not _is_within(file, home)]
+    return [*outside[:_MOST_NAMED], *(["and others"] if len(outside) > _MOST_NAMED else [])]
 
 
 def _files(study: Study) -> Iterator[tuple[str, str]]:
     found: list[tuple[str, str]] = []
 
     def note(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        found.extend((f"corpus.{key}", options[key]) for key in _path_keys(kind, options))
+        for key in _path_keys(kind, options):
+            file = absolute(study.folder, options[key])
+            found.append((f"corpus.{key}", file))
+            if kind not in ("folder", "python-source"):  # which follow no link out of theirs
+                found.extend((f"corpus.{key}", link) for link in _links_below(file))
         return dict(options)
 
     study.corpus.changed_options(note)
@@ -75,6 +82,12 @@ def _files(study: Study) -> Iterator[tuple[str, str]]:
     found.extend((f"prompt.{key}", file) for key, file in prompt.items() if file)
     for key, file in found:
         yield key, absolute(study.folder, file)
+
+
+def _links_below(folder: str) -> list[str]:
+    walked = os.walk(folder) if "://" not in folder and "\0" not in folder else ()
+    paths = (Path(above) / name for above, dirs, files in walked for name in dirs + files)
+    return [str(path) for path in paths if path.is_symlink()]
 
 
 def _is_within(file: str, home: Path) -> bool:

@@ -266,6 +266,20 @@ def test_a_command_gets_the_alert_on_stdin(
     assert "exit code 1" in said[0]
 
 
+@pytest.mark.parametrize("command", ["it's broken --token T0KEN", "a 'b", 'x "'])
+def test_a_command_with_broken_quotes_stops_no_webhook(
+    study: Study, store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv(COMMAND, command)
+    said: list[str] = []
+    assert len(alert(study, store, shrink_alarm(shrunk()), said.append)) == 1
+    assert len(webhook.got) == 1
+    (sentence,) = said
+    assert COMMAND in sentence
+    assert "quot" in sentence
+    assert "T0KEN" not in sentence
+
+
 def test_a_missed_tick_makes_the_report_stale_after_the_grace(study: Study) -> None:
     policy = report_freshness(study)
     assert policy is not None

@@ -141,6 +141,14 @@ def test_a_part_of_a_mixed_corpus_is_no_way_out(theirs: Path) -> None:
     assert_one_sentence(call("prepare", file), "corpus.path", "outside")
 
 
+def test_a_link_in_a_benchmarks_folder_is_no_way_out(theirs: Path) -> None:
+    (theirs / "squad").mkdir()
+    (theirs / "squad" / "dev.json").symlink_to(theirs.parent / "private" / "data.jsonl")
+    file = _study(theirs, "squad")
+    Path(file).write_text(Path(file).read_text().replace("kind: file", "kind: squad"))
+    assert_one_sentence(call("prepare", file), "corpus.path", "dev.json", "outside")
+
+
 def test_its_own_files_need_no_leave(theirs: Path) -> None:
     (theirs / "data.jsonl").write_bytes((theirs.parent / "private" / "data.jsonl").read_bytes())
     assert call("prepare", _study(theirs, "data.jsonl")).code == 0

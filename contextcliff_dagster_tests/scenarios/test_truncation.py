@@ -7,6 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from contextcliff_dagster.cli.commands.report import spent_lines
 from contextcliff_dagster.contracts import EVAL_RECORDS, EngineError
 from contextcliff_dagster.defs.run import profile_study, rebuild_report
 from contextcliff_dagster.store import Store, read_table
@@ -108,6 +109,26 @@ def test_a_server_that_reports_no_usage_is_named_in_the_report(
     assert any(said in warning for warning in done.cliffs[0].warnings)
     assert said in done.report.md.read_text(encoding="utf-8")
     assert done.calls["served"].unchecked_truncation == 12
+
+
+def test_terminal_and_report_count_the_same_answers(
+    study: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = study.with_samples(2).changed(controls=["no_context"])
+    with unreliable_server(usage=False, reads_at_most=AT_MOST, delay_ms=1) as url:
+        point_at(tmp_path, url, monkeypatch)
+        profile_study(few, models=SERVED, store=store)
+        # Six answers are known before, and controls are no part of the curve.
+        done = profile_study(study.changed(controls=["no_context"]), models=SERVED, store=store)
+    assert done.calls["served"].unchecked_truncation == 12
+    assert "reported no prompt tokens for 12 of 12 answers" in done.report.md.read_text()
+    assert done.unchecked == 12
+    (line,) = [
+        line
+        for line in spent_lines(done.calls, "tiny", done.unchecked)
+        if "could not be checked" in line
+    ]
+    assert line.startswith("12 answers ")
 
 
 def test_a_server_that_reads_everything_passes_and_nothing_is_said(

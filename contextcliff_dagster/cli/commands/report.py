@@ -121,15 +121,20 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
         click.echo("\n".join(as_text(done.sections)) + "\n")
     for note in done.notes:
         click.echo(f"{note}\n")
-    for line in spent_lines(done.calls, done.study.name):
+    for line in spent_lines(done.calls, done.study.name, done.unchecked):
         click.echo(line)
     click.echo(f"Report:  {paths['md']}")
     if "png" in paths:
         click.echo(f"Picture: {paths['png']}")
 
 
-def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
-    """What this run measured, and what a person should know about calls without an answer."""
+def spent_lines(
+    calls: Mapping[str, RunSummary], study: str, unchecked: int | None = None
+) -> list[str]:
+    """What this run measured, and what a person should know about calls without an answer.
+
+    ``unchecked``: as of `Profiled`; None: of this run's calls.
+    """
     if not calls:
         return []
     from contextcliff_dagster.reporting.wording.number_format import count
@@ -157,7 +162,7 @@ def spent_lines(calls: Mapping[str, RunSummary], study: str) -> list[str]:
             f"{empty:,} answers are empty, because reasoning used up the output limit; raise "
             f"`prompt: max_output_tokens` of study {study!r}."
         )
-    if unchecked := total("unchecked_truncation"):
+    if unchecked := total("unchecked_truncation") if unchecked is None else unchecked:
         lines.append(
             f"{unchecked:,} answers could not be checked for a silently truncated prompt; give "
             "the models' `tokenizer` in models.yaml, and make sure that their servers report usage."

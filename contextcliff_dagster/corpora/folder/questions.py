@@ -125,8 +125,11 @@ class QuestionTable:
 def find_table(folder: Path, path: Path | None = None) -> Path | None:
     """The table of questions in ``folder`` itself, by its name ``questions.*`` or its columns.
 
+    A link out of the folder is not followed.
+
     Raises:
-        CorpusError: there are several and none of them alone is called so.
+        CorpusError: there are several and none of them alone is called so, or the one that is
+            called so leads out of the folder.
     """
     try:
         files = sorted(folder.iterdir())
@@ -137,7 +140,16 @@ def find_table(folder: Path, path: Path | None = None) -> Path | None:
         for file in files
         if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
     ]
+    home = folder.resolve()
+    out = [file for file in there if not file.resolve().is_relative_to(home)]
+    there = [file for file in there if file not in out]
     named = [file for file in there if file.stem.lower() == _NAMED]
+    for file in out:
+        if not named and file.stem.lower() == _NAMED:
+            raise CorpusError(
+                f"{file} is a link out of the folder, which is not followed; if you mean that "
+                "table, name it with --questions FILE (in a study: corpus.questions)."
+            )
     tables = named or [file for file in there if file != path and is_table_of_questions(file)]
     if len(tables) > 1:
         names = ", ".join(file.name for file in tables)

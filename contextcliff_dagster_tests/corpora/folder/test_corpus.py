@@ -46,6 +46,25 @@ def test_no_file_ends_the_reading_and_every_one_is_named(tmp_path: Path) -> None
     assert "dot" in reasons[".git/"]
 
 
+def test_a_table_of_questions_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Some words.")
+    private = tmp_path / "private.csv"
+    private.write_text("document,question,answers\na.txt,Which?,words\n")
+    link = tmp_path / "docs" / "questions.csv"
+    link.symlink_to(private)
+    with pytest.raises(CorpusError, match=r"questions\.csv is a link out of the folder"):
+        FolderCorpus({"path": str(tmp_path / "docs")})
+    named = FolderCorpus({"path": str(tmp_path / "docs"), "questions": str(private)})
+    assert named.count_to_read() == 1
+    link.rename(tmp_path / "docs" / "others.csv")
+    with pytest.raises(CorpusError, match="comes without questions"):
+        FolderCorpus({"path": str(tmp_path / "docs")})
+    link.symlink_to(tmp_path / "docs" / "inside.csv")
+    (tmp_path / "docs" / "inside.csv").write_text(private.read_text())
+    assert FolderCorpus({"path": str(tmp_path / "docs")}).count_to_read() == 1
+
+
 def test_nothing_outside_the_folder_and_nothing_hidden_is_read(tmp_path: Path) -> None:
     hostile(tmp_path)
     entries = list(recall_of(tmp_path / "docs").entries())
