@@ -6,7 +6,7 @@ import re
 
 from contextcliff_dagster.scoring.normalize import fold_forms
 
-_OPEN, _CLOSE = r"[\s\"'*_`(\[{$「【]*(?:\\boxed\{)?", r"[)\]}*_`\"'.,:;!?。、」】]"
+_OPEN, _CLOSE = r"[\s\"'*_`(\[{$「【]*(?:\\boxed\{)?", r"[)\]}*_`\"'.,:;!?，。、」】]"
 _END = r"(?!['A-Za-z0-9_])"
 _ALONE = re.compile(rf"{_OPEN}([A-Za-z])(?:{_CLOSE}|\$|\s)*")
 _LEADING = re.compile(rf"{_OPEN}([A-Z])(?:{_CLOSE}|\s*[\n\u2013\u2014-]|\s*$)")
@@ -19,11 +19,11 @@ _ANNOUNCED = (
 """A word that announces a choice. "A" and "I" are words as well: see `_is_word`."""
 _STATED = re.compile(rf"{_ANNOUNCED}([A-Z]){_END}")
 _ANOTHER = re.compile(
-    r"[)\]}*_`\"'.]*\s*(?:,|/|&|、|\bor\b|\band\b|[或和与])[\s\"'*_(\[]*[A-Z]" + _END
+    r"[)\]}*_`\"'.]*\s*(?:,|/|&|，|、|\bor\b|\band\b|[或和与])[\s\"'*_(\[]*[A-Z]" + _END
 )
 _GOES_ON = re.compile(r"\s+(?!because\b|since\b|as\b|for\b|due\b|\()[a-z]")
 
-_BETWEEN = r"(?:[\s,;/&+、和与及)\](\[*_.]|\band\b)*"
+_BETWEEN = r"(?:[\s,;/&+，、和与及)\](\[*_.]|\band\b)*"
 _SEVERAL = rf"[A-H](?:{_BETWEEN}[A-H]{_END}|[A-H])*"
 _ONLY_LETTERS = re.compile(rf"{_OPEN}({_SEVERAL})(?:{_CLOSE}|\$|\s)*")
 _STATED_LETTERS = re.compile(rf"{_ANNOUNCED}({_SEVERAL}){_END}")

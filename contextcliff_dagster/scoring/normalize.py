@@ -65,7 +65,8 @@ _FOLDED: dict[int, int | None] = {
     **{
         code: int(form[1], 16)
         for code in (0x3000, *range(0xFF00, 0xFFF0))
-        if len(form := unicodedata.decomposition(chr(code)).split()) == 2
+        if code != 0xFF0C  # a comma that stands between two numbers, never within one
+        and len(form := unicodedata.decomposition(chr(code)).split()) == 2
     },
 }
 

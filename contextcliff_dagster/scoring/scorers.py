@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.scoring.answer_letter import chosen_letter, chosen_letters
 from contextcliff_dagster.scoring.containment import contained
+from contextcliff_dagster.scoring.normalize import spaced_text
 from contextcliff_dagster.scoring.parse import ParsedAnswer, canonical_json, load_json
 from contextcliff_dagster.scoring.squad import exact_match, token_f1
 
@@ -185,7 +186,8 @@ def numbers(text: str) -> list[Decimal]:
     >>> numbers("from -3 to 1,250.5, or 2e3")
     [Decimal('-3'), Decimal('1250.5'), Decimal('2E+3')]
     """
-    return [Decimal(m[0].replace(",", "").replace("\u2212", "-")) for m in _NUMBER.finditer(text)]
+    found = _NUMBER.finditer(spaced_text(text))  # a Chinese word may touch its number
+    return [Decimal(m[0].replace(",", "").replace("\u2212", "-")) for m in found]
 
 
 def _same_number(given: Decimal, gold: Decimal) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.corpora.benchmarks.answers import choice_answers
-from contextcliff_dagster.scoring.answer_letter import chosen_letter
+from contextcliff_dagster.scoring.answer_letter import chosen_letter, chosen_letters
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.scorers import Scores, open_scorer
 
@@ -55,6 +55,57 @@ def test_articles_and_pronouns_are_no_letters() -> None:
     assert chosen_letter("The answer is A because of it") == "A"
     assert score("a small island", right=3) == (1.0, 1.0, 1.0)
     assert score("It is a town on a hill", right=0) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "答案是B。",
+        "选B",
+        "我选择B，因为文中说了。",
+        "Ｂ",
+        "B、Paris",
+        "正解はB",
+        "答案：B",
+        "答案是B选项",
+        "정답은 B",
+    ],
+)
+def test_a_choice_is_read_in_other_languages(raw: str) -> None:
+    assert score(raw) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "letters"),
+    [
+        ("BD", "BD"), ("B, D", "BD"), ("B and D", "BD"), ("(B) and (D)", "BD"), ("B;D.", "BD"),
+        ("Both B and D", "BD"), ("The answers are B and D because of it.", "BD"), ("选BD", "BD"),
+        ("B，D", "BD"), ("答案是B和D", "BD"), ("B. one\n\nD) another", "BD"), ("**B, D**", "BD"),
+        ("I choose A, B, D", "ABD"), ("B", "B"), ("b", "B"), ("The answer is D.", "D"),
+        ("B or D", ""), ("The answer is B or D", ""), ("A man walks in", "")
+    ],
+)  # fmt: skip
+def test_several_letters_are_read(raw: str, letters: str) -> None:
+    assert "".join(sorted(chosen_letters(raw))) == letters
+
+
+@pytest.mark.parametrize("gold", ["BD", "B, D", "B and D", "B/D"])
+def test_several_right_options_are_all_needed(gold: str) -> None:
+    scorer = open_scorer("choice")
+    for raw, em, f1 in (
+        ("BD", 1, 1),
+        ("D and B", 1, 1),
+        ("B", 0, 0.25),
+        ("BCD", 0, 0),
+        ("A", 0, 0),
+    ):
+        scores = scorer(parse_answer(raw), [gold])
+        assert (scores.em, scores.f1) == (em, f1), raw
+
+
+def test_a_word_of_capitals_is_no_set_of_letters() -> None:
+    assert open_scorer("choice")(parse_answer("BED"), ["BED"]).em == 1.0
+    assert open_scorer("choice")(parse_answer("BDE"), ["BED"]).em == 0.0
 
 
 def test_without_letters_the_text_is_scored() -> None:

@@ -49,6 +49,7 @@ def test_text_scores_the_answer_and_finds_it_in_the_output() -> None:
         ("1,2000", ["1", "2000"]),
         ("In 1899.", ["1899"]),
         ("none", []),
+        ("共１２００元，１２．５％", ["1200", "12.5"]),
     ],
 )
 def test_numbers_are_read_as_people_write_them(text: str, found: list[str]) -> None:

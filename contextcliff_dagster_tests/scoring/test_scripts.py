@@ -145,6 +145,8 @@ def test_tokens_are_what_normalising_leaves(text: str) -> None:
 def test_a_mark_belongs_to_its_letter_where_an_answer_is_looked_up() -> None:
     assert contained("ตอบ: กิน", ["กิน"]) == 1.0
     assert contained("กิน", ["ก"]) == 0.0
+    assert contained("２０１２，2013年", ["2012"]) == 1.0
+    assert contained("12．5", ["12"]) == 0.0
     assert contained("大会在厦门大学举办。", ["厦门大学。"]) == 1.0
     assert contained("大会在北京大学举办。", ["厦门大学。"]) == 0.0
 
