@@ -70,11 +70,16 @@ def make_file(path: Path) -> None:
         os.close(handle)
 
 
-def open_umask_to_group() -> None:
-    """Where a group shares the store, let it use what other programs' libraries write from now on;
-    raises StoreError as `file_mode`."""
-    if _shared():
-        os.umask(os.umask(0o077) & ~0o070)
+def share_with_group(folder: Path) -> None:
+    """Where a group shares the store, let it use what is ours in ``folder`` and below.
+
+    SQLite gives no group the right to write, whatever the umask. Raises StoreError as `file_mode`.
+    """
+    for path in folder.rglob("*") if _shared() else ():
+        with suppress(OSError):
+            status = path.lstat()
+            if status.st_uid == os.getuid() and not path.is_symlink():
+                path.chmod(status.st_mode | (0o2070 if path.is_dir() else 0o060))
 
 
 @contextmanager

@@ -11,7 +11,13 @@ import pytest
 
 from contextcliff_dagster.contracts import LENGTH_MAP, StoreError
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.private_files import GROUP, file_mode, make_folder, private_umask
+from contextcliff_dagster.private_files import (
+    GROUP,
+    file_mode,
+    make_folder,
+    private_umask,
+    share_with_group,
+)
 from contextcliff_dagster.store import write_atomic, write_table
 from contextcliff_dagster_tests.support.measured_stores import FEW
 from contextcliff_dagster_tests.support.terminal import call
@@ -62,6 +68,19 @@ def test_files_and_folders_are_the_users_or_by_a_setting_the_groups(
     with private_umask():
         (tmp_path / "other").write_text("")
     assert mode(tmp_path / "other") == file
+
+
+@pytest.mark.parametrize(("shared", "modes"), [("", [0o700, 0o640]), ("1", [0o2770, 0o660])])
+def test_a_group_gets_what_other_libraries_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: str, modes: list[int]
+) -> None:
+    """As SQLite does, whose files no group may write."""
+    monkeypatch.setenv(GROUP, shared)
+    (tmp_path / "history").mkdir(mode=0o700)
+    (tmp_path / "history" / "runs.db").touch(0o640)
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    share_with_group(tmp_path)
+    assert [mode(tmp_path / "history"), mode(tmp_path / "history" / "runs.db")] == modes
 
 
 def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:

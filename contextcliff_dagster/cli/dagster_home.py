@@ -7,6 +7,7 @@ worth it.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.private_files import make_folder, open_umask_to_group, private_umask
+from contextcliff_dagster.private_files import make_folder, private_umask, share_with_group
 from contextcliff_dagster.store import PACKAGE, Store, checkout_root
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def prepare_home(store: Store) -> Path:
     """
     home = dagster_home(store)
     ours = not os.environ.get("DAGSTER_HOME")
-    open_umask_to_group()
+    atexit.register(share_with_group, home)
     writable = "point --store or CONTEXTCLIFF_HOME at a writable folder"
     with _as_store_error(home, writable), private_umask():
         if ours:

@@ -157,11 +157,14 @@ def restore(study: str | None, as_json: bool) -> None:
         done = [restore_study(one, store, opened) for one in there]
     lines = [_restored(one) for one in done if one.campaigns] or ["The ledger has lost no answer."]
     print_either({"restored": [one.to_dict() for one in done]}, "\n".join(lines), as_json=as_json)
-    if left := sum(one.not_restored for one in done):
-        say(
-            f"contextcliff: {left:,} answers are to another sample or prompt than the study's "
-            "today, and cannot be taken back."
-        )
+    for one in done:
+        if one.not_restored:
+            say(
+                f"contextcliff: {one.not_restored:,} answers of study {one.study!r} are to another "
+                "sample or prompt than today's, and cannot be taken back; to give them up, delete "
+                f"the folders of their campaigns in {store.study_dir(one.study) / 'predictions'}."
+            )
+    if any(one.not_restored for one in done):
         raise click.exceptions.Exit(USER_ERROR)
 
 
