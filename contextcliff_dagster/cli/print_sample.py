@@ -101,9 +101,10 @@ def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
     held_back = sum(drawn[one.bin] < one.n for one in few)
     if not held_back:
         return f"{sentence}; IN SAMPLE is all they hold."
+    who = "they hold" if held_back == len(few) else f"{held_back:,} of them hold"
     each = "one question" if most == 1 else f"{most:,} questions"
     return (
-        f"{sentence}; {held_back:,} of them hold more, but at most {each} a document "
+        f"{sentence}; {who} more, but at most {each} a document "
         f"{'is' if most == 1 else 'are'} asked (--questions-per-document N)."
     )
 

@@ -20,7 +20,7 @@ from contextcliff_dagster.scoring.normalize import answer_tokens, normalize_answ
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.squad import exact_match, token_f1
 from contextcliff_dagster.scoring.taxonomy import tag_failure
-from contextcliff_dagster_tests.support.requirements import require_real_data
+from contextcliff_dagster_tests.support.requirements import published_file
 
 HAN = "厦门大学在年月日的是元法院公司不了人中国"
 MARKS = list("。，、；：？！「」（）《》.,-")
@@ -218,7 +218,7 @@ def test_failure_tags_in_scripts_without_spaces(raw: str, tag: FailureTag) -> No
 
 
 def test_every_published_chinese_answer_is_right_without_its_full_stop() -> None:
-    file = require_real_data() / "longbench-multifieldqa_zh.first25.jsonl"
+    file = published_file("longbench-multifieldqa_zh.first25.jsonl")
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert len(rows) == 25
     for row in rows:

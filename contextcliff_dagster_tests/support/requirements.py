@@ -146,6 +146,15 @@ def require_real_data() -> Path:
     return Path(folder)
 
 
+def published_file(name: str) -> Path:
+    """The published file of this name in that folder or its ``published``; skips without it."""
+    folder = require_real_data()
+    for path in (folder / name, folder / "published" / name):
+        if path.is_file():
+            return path
+    pytest.skip(f"{folder} has no published {name}")
+
+
 def _leave(name: str, reason: str) -> NoReturn:
     if required(name):
         pytest.fail(f"{name} is required here ({REQUIRE_VARIABLE}) but {reason}", pytrace=False)

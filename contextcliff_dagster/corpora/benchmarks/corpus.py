@@ -84,7 +84,7 @@ class BenchmarkCorpus(StreamedCorpus):
     """
 
     lengths: str
-    """How the lengths of its documents came about, as half a sentence."""
+    """How the lengths of its documents came about, except `made_up_lengths`, as half a sentence."""
     made_up_lengths: ClassVar[Mapping[str, str]] = {}
     """Task -> how the lengths of its documents were made, as half a sentence; others: natural."""
     endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
@@ -182,9 +182,12 @@ class BenchmarkCorpus(StreamedCorpus):
         summary = f"{used.total():,} questions of {self.name} used"
         if left_out:
             summary += f"; left out: {_listed(left_out)}"
+        lengths = self.lengths
+        if made and self.made_up_lengths:
+            lengths += f"; manufactured in {', '.join(sorted(made))}"
         account = {
-            "summary": f"{summary}. Lengths: {self.lengths}.",
-            "lengths": self.lengths,
+            "summary": f"{summary}. Lengths: {lengths}.",
+            "lengths": lengths,
             "used": dict(sorted(used.items())),
             "left_out": dict(sorted(left_out.items())),
         }

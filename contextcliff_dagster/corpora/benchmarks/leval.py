@@ -44,7 +44,7 @@ class LEvalCorpus(BenchmarkCorpus):
     """
 
     name = "l-eval"
-    lengths = "whole documents, except for the data sets that its authors put together"
+    lengths = "whole documents"
     made_up_lengths = MANUFACTURED
     endings = (".jsonl",)
     reader_version = 2

@@ -81,10 +81,7 @@ class LongBenchCorpus(BenchmarkCorpus):
     """
 
     name = "longbench"
-    lengths = (
-        "natural for narrativeqa, qasper and multifieldqa; manufactured for the others that are "
-        "scored here"
-    )
+    lengths = "documents as they are"
     made_up_lengths = MANUFACTURED
     endings = (".jsonl", ".parquet")
     reader_version = 2

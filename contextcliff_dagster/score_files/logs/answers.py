@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -108,9 +109,10 @@ class Log:
 
 def number(value: Any) -> float | None:
     """``value`` as a float where it is a number or true or false, and finite."""
-    if isinstance(value, int | float) and abs(value) < float("inf"):
-        return float(value)
-    return None
+    try:
+        return float(value) if isinstance(value, int | float) and isfinite(value) else None
+    except OverflowError:  # an integer that no float holds
+        return None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -92,11 +92,15 @@ def _stats(path: Path) -> dict[tuple[_Key, bool], _Stats]:
     for row in rows(path):
         key = (_key(row.get("instance_id"), row), bool(row.get("perturbation")))
         of_answer = known.setdefault(key, {})
-        for stat in row["stats"] if isinstance(row.get("stats"), list) else []:
+        for stat in _listed(row.get("stats")):
             name = name_of(mapping(mapping(stat).get("name")).get("name"))
             if name is not None and (mean := number(mapping(stat).get("mean"))) is not None:
                 of_answer[name] = mean
     return known
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _key(instance: Any, row: Mapping[str, Any]) -> _Key:
@@ -142,13 +146,12 @@ def _add_texts(answer: Answer, state: Mapping[str, Any], instance: Mapping[str, 
     request, result = mapping(state.get("request")), mapping(state.get("result"))
     answer.text = name_of(request.get("prompt")) or chat_text(request.get("messages")) or None
     answer.of_prompt = True
-    completions = result.get("completions")
-    first = mapping(completions[0]) if isinstance(completions, list) and completions else {}
+    first = mapping(next(iter(_listed(result.get("completions"))), None))
     if isinstance(text := first.get("text"), str):
         answer.output = name_of(mapping(state.get("output_mapping")).get(text.strip())) or text
-    references = instance.get("references")
-    right = [one for one in references or [] if "correct" in (mapping(one).get("tags") or ())]
-    accepted = (name_of(mapping(mapping(one).get("output")).get("text")) for one in right)
+    references = [mapping(one) for one in _listed(instance.get("references"))]
+    right = [one for one in references if "correct" in _listed(one.get("tags"))]
+    accepted = (name_of(mapping(one.get("output")).get("text")) for one in right)
     answer.accepted = [text for text in accepted if text is not None]
     if result.get("success") is False:
         answer.error = "that ended in an error"

@@ -151,7 +151,7 @@ def _accepted(value: Any) -> list[str]:
     if isinstance(value, str) and value.startswith("[") and len(value) <= _LONGEST_LIST:
         try:
             return texts_of(ast.literal_eval(value))
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             return [value]
     return texts_of(value)
 

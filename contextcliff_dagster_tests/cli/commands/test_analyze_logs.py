@@ -13,7 +13,7 @@ from contextcliff_dagster_tests.support.files.log_files import (
     write_inspect,
 )
 from contextcliff_dagster_tests.support.files.score_tables import answers, conforming, write
-from contextcliff_dagster_tests.support.requirements import require_real_data
+from contextcliff_dagster_tests.support.requirements import published_file
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 
@@ -109,7 +109,7 @@ def test_columns_of_other_names_are_named_on_the_command_line(tmp_path: Path) ->
 @pytest.mark.parametrize(("file", "n"), [("full", 306), ("focused", 306)])
 def test_published_answers_of_a_judge_are_read(file: str, n: int, tmp_path: Path) -> None:
     """Context Rot's published results (Hong, Troynikov and Huber 2025), as they are."""
-    path = require_real_data() / "published" / f"gpt_4_1_longmemeval_{file}_evaluated.csv"
+    path = published_file(f"gpt_4_1_longmemeval_{file}_evaluated.csv")
     to = tmp_path / "result.json"
     columns = "length_tokens=token_count,score=llm_judge_output"
     ended = call("analyze", str(path), "--quick", "--columns", columns, "--json", str(to))

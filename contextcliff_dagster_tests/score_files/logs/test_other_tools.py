@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, analyze_files
 from contextcliff_dagster.contracts import ContextCliffError
@@ -259,6 +262,50 @@ def test_prompts_of_helm_are_counted_and_scored_here_where_asked(tmp_path: Path)
 def test_other_files_of_a_helm_run_name_the_one_to_read(name: str, tmp_path: Path) -> None:
     write_helm(tmp_path, range(1, 3))
     assert "name the per_instance_stats.json next to it" in refused(tmp_path / name)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.text(max_size=5)
+    | st.sampled_from(["[{[]: 1}]", "[1j]", "[" * 500, "0"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["0", "text", "name", "prompt", "stats"]), inner, max_size=3),
+    max_leaves=4,
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value inside ``value``."""
+    inside = value.items() if isinstance(value, dict) else []
+    inside = enumerate(value) if isinstance(value, list) else inside
+    return [path, *(place for key, one in inside for place in places(one, (*path, key)))]
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_any_json_in_any_place_of_these_logs_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Never an error of another kind, wherever the tools, or others, put something odd."""
+    folder = tmp_path_factory.mktemp("run")
+    helm = write_helm(folder, range(1, 4))
+    runs = [{"example_abbr": "a_0", "pred": ["a"], "correct": [True]}]
+    results, answers = folder / "results/m/d.json", folder / "predictions/m/d.json"
+    written(results, {"accuracy": 50.0, "details": runs})
+    written(answers, predictions(range(1, 4)))
+    named = data.draw(
+        st.sampled_from([helm, helm.with_name("scenario_state.json"), results, answers])
+    )
+    spoiled = data.draw(st.sampled_from([*folder.glob("*.json"), results, answers]))
+    value = json.loads(spoiled.read_text("utf-8"))
+    *way, last = data.draw(st.sampled_from(places(value)[1:]))
+    inner = value
+    for key in way:
+        inner = inner[key]
+    inner[last] = data.draw(ANY_JSON)
+    written(spoiled, value)
+    options = data.draw(st.sampled_from([{}, {"own_score": "em"}, {"tokenizer": "reference"}]))
+    with suppress(ScoreFileError):
+        read_log(named, LogOptions(open_tokenizer=small_tokenizer, **options))
 
 
 # Columns of other names
