@@ -26,7 +26,8 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
@@ -50,11 +51,21 @@ def _of_category(initial: str) -> str:
     return "".join(c for c in map(chr, codes) if unicodedata.category(c).startswith(initial))
 
 
-_LETTERS = _HAN_AND_KANA + _of_category("L")
-_CHARACTER = re.compile(f"[{_LETTERS}][{_of_category('M')}\u0300-\u036f\u3099\u309a]*")
-"""A letter of a script without spaces, with the marks on it."""
-_TOKEN = re.compile(rf"{_CHARACTER.pattern}|[^\s{_LETTERS}]+")
-_RUN = re.compile(f"(?:{_CHARACTER.pattern})+")
+class _Patterns(NamedTuple):
+    character: re.Pattern[str]
+    """A letter of a script without spaces, with the marks on it."""
+    token: re.Pattern[str]
+    run: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """Compiled where a text needs them: most texts are ASCII."""
+    letters = _HAN_AND_KANA + _of_category("L")
+    character = f"[{letters}][{_of_category('M')}\u0300-\u036f\u3099\u309a]*"
+    every = (character, rf"{character}|[^\s{letters}]+", f"(?:{character})+")
+    return _Patterns(*map(re.compile, every))
+
 
 _INVISIBLE = (
     *(0x00AD, 0x061C, 0x180E, 0xFEFF, *range(0x200B, 0x2010), *range(0x202A, 0x202F)),
@@ -94,11 +105,13 @@ def answer_tokens(text: str) -> list[str]:
     >>> answer_tokens("The  Red-Crate!"), answer_tokens("於 2013年。")
     (['redcrate'], ['於', '2013', '年'])
     """
-    lowered = remove_punctuation(fold_forms(text).lower())
-    if not lowered.isascii():
+    if text.isascii():
+        lowered = text.lower().translate(_ASCII_DELETIONS)
+    else:
+        lowered = remove_punctuation(fold_forms(text).lower())
         lowered = unicodedata.normalize("NFC", lowered)  # a mark may have come to its letter
-        if _CHARACTER.search(lowered):
-            return _TOKEN.findall(lowered)
+        if _patterns().character.search(lowered):
+            return _patterns().token.findall(lowered)
     return _ARTICLES.sub(" ", lowered).split()
 
 
@@ -113,19 +126,20 @@ def normalize_answer(text: str) -> str:
 
 def is_unspaced(character: str) -> bool:
     """Whether the script of this letter writes no spaces between words."""
-    return not character.isascii() and _CHARACTER.match(character) is not None
+    return not character.isascii() and _patterns().character.match(character) is not None
 
 
 def unspaced_runs(text: str) -> list[list[str]]:
     """The stretches of characters of scripts without spaces, character by character."""
     if text.isascii():
         return []
-    return [_CHARACTER.findall(run[0]) for run in _RUN.finditer(fold_forms(text))]
+    character, _, run = _patterns()
+    return [character.findall(found[0]) for found in run.finditer(fold_forms(text))]
 
 
 def spaced_text(text: str) -> str:
     """`text` with a space for every character of a script without spaces."""
-    return text if text.isascii() else _CHARACTER.sub(" ", fold_forms(text))
+    return text if text.isascii() else _patterns().character.sub(" ", fold_forms(text))
 
 
 def word_count(text: str) -> int:
@@ -134,7 +148,7 @@ def word_count(text: str) -> int:
     >>> word_count("the red house"), word_count("厦门大学")
     (3, 2)
     """
-    characters = sum(map(len, unspaced_runs(text)))
+    characters = 0 if text.isascii() else sum(map(len, unspaced_runs(text)))
     if not characters:
         return len(text.split())
     return (characters + 1) // 2 + len(remove_punctuation(spaced_text(text)).split())

@@ -45,7 +45,7 @@ def scorer_of(metadata: Mapping[str, Any]) -> Scorer:
     that is unknown here counts as none: a newer version, or a user's own field, may name it.
     """
     rule = metadata.get(RULE)
-    if isinstance(rule, Mapping) and (scorer := _RULES.get(str(rule.get("name")))) is not None:
+    if isinstance(rule, dict) and (scorer := _RULES.get(str(rule.get("name")))) is not None:
         labels = rule.get("labels")
         known = tuple(map(str, labels)) if isinstance(labels, list | tuple) else ()
         return partial(_where_answered, scorer, known)

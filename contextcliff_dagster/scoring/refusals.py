@@ -6,6 +6,7 @@ A refusal in another language falls through to a later tag of the taxonomy.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _FIND = (
     r"(?:find|answer|determine|locate|identify|help|assist|provide|see|access|comply|tell|say|read|"
@@ -54,7 +55,7 @@ _KOREAN = (
     r"|(?:대답|답변)할 수 없|제공되지 않"
 )
 _THAI = r"ขออภัย|ขอโทษ|ไม่ทราบ|ไม่มีข้อมูล|ไม่ได้(?:ระบุ|กล่าวถึง|บอก)|ไม่สามารถ(?:ตอบ|ระบุ|หา)"
-_PHRASES = re.compile("|".join((_ENGLISH, _CHINESE, _JAPANESE, _KOREAN, _THAI)), re.IGNORECASE)
+_ENGLISH_PHRASES = re.compile(_ENGLISH, re.IGNORECASE)
 _WHOLE = re.compile(
     r"(?:unknown|none|n/?a|null|no answer|not sure|unclear|undefined|nothing|missing|nil"
     r"|不知道|不清楚|未知|不详|不詳|不明|不确定|不確定|无答案|無答案|ไม่รู้|모름|알 수 없음)",
@@ -71,4 +72,11 @@ def is_only_a_refusal(answer: str) -> bool:
 def has_refusing_phrase(answer: str, window: int) -> bool:
     """Whether a refusing phrase is in the first or last `window` characters of `answer`."""
     straight = answer.translate(_STRAIGHT)
-    return any(map(_PHRASES.search, (straight[:window], straight[-window:])))
+    phrases = _ENGLISH_PHRASES if straight.isascii() else _phrases()
+    return any(map(phrases.search, (straight[:window], straight[-window:])))
+
+
+@cache
+def _phrases() -> re.Pattern[str]:
+    every = (_ENGLISH, _CHINESE, _JAPANESE, _KOREAN, _THAI)
+    return re.compile("|".join(every), re.IGNORECASE)

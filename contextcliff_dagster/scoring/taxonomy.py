@@ -50,7 +50,9 @@ _LENGTH_REASONS = frozenset({"length", "max_tokens", "max_output_tokens"})
 _FILTER_REASONS = frozenset({"content_filter", "refusal", "safety"})
 
 _HANGING_SIGNS = ",;:([{<=-\u2013\u2014/&\uff0c\u3001\uff1b\uff1a\uff08\u300a\u300c\u300e\u3010"
-_OPENING, _CLOSING = "([\uff08\u300a\u300c\u300e\u3010", ")]\uff09\u300b\u300d\u300f\u3011"
+_BRACKETS = tuple(
+    zip("([\uff08\u300a\u300c\u300e\u3010", ")]\uff09\u300b\u300d\u300f\u3011", strict=True)
+)
 _HANGING_WORDS = frozenset(
     "a an the and or but nor of to in on at by for from with into than that which who whose is are "
     "was were be been has have had will would as if because while when".split()
@@ -109,7 +111,7 @@ def _stops_short(
     last = answer.rstrip()[-1]
     if finish_reason in _LENGTH_REASONS or parsed.text is None or last in _HANGING_SIGNS:
         return True
-    pairs = zip(_OPENING, _CLOSING, strict=True)
+    pairs = _BRACKETS[:2] if answer.isascii() else _BRACKETS
     if any(answer.count(left) > answer.count(right) for left, right in pairs):
         return True
     tokens = answer_tokens(answer)
