@@ -9,7 +9,11 @@ import click
 
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.cli.output import print_either
-from contextcliff_dagster.cli.webserver.options import allow_host_option, host_option
+from contextcliff_dagster.cli.webserver.options import (
+    allow_host_option,
+    host_option,
+    note_open_server,
+)
 from contextcliff_dagster.web_guard.access_token import TOKEN_VARIABLE, choose_token
 from contextcliff_dagster.web_guard.addresses import is_loopback
 
@@ -57,6 +61,7 @@ def serve(
     if token is None:
         token = not is_loopback(host)
     key, given = choose_token() if token else (None, False)
+    note_open_server(host, key)
 
     def ready(url: str) -> None:
         # A token that the user chose is known to him; logs are no place for it.

@@ -19,7 +19,11 @@ import click
 from contextcliff_dagster.cli.dagster_home import open_instance, shipped
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.cli.output import print_either
-from contextcliff_dagster.cli.webserver.options import allow_host_option, host_option
+from contextcliff_dagster.cli.webserver.options import (
+    allow_host_option,
+    host_option,
+    note_open_server,
+)
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.web_guard.access_token import PARAMETER, TOKEN_VARIABLE, choose_token
@@ -64,6 +68,7 @@ def ui(
     if workspace is not None and not workspace.is_file():
         raise StudyError(f"There is no file {workspace}; --workspace names a workspace.yaml.")
     own_token, given = choose_token() if token else (None, False)
+    note_open_server(host, own_token)
     store = Store.default()
     listener = listen_on(host, [port] if port else range(_PORT, 65536))
     # Made before the webserver and the daemon both come upon an empty home.
@@ -134,8 +139,10 @@ def _run_until_stopped(settings: dict[str, Any], address: str, ready: Callable[[
 
 
 def _answers(url: str) -> bool:
+    # Straight there: a proxy of the environment knows no address of this machine.
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with urllib.request.urlopen(url, timeout=2) as response:
+        with direct.open(url, timeout=2) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from contextcliff_dagster.web_guard.addresses import read_address
+from contextcliff_dagster.web_guard.addresses import is_loopback, read_address
 
 
 def _allowed_hosts(
@@ -29,3 +29,9 @@ allow_host_option = click.option(
     metavar="NAME",
     help="Another name by which the server is called, e.g. a proxy's; repeat it for several.",
 )
+
+
+def note_open_server(host: str, token: str | None) -> None:
+    """A note on stderr where other machines reach a server without a token."""
+    if token is None and not is_loopback(host):
+        click.echo(f"Note: without a token, whoever reaches {host} may use this server.", err=True)

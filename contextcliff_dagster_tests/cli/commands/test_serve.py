@@ -141,3 +141,20 @@ def test_a_bad_name_or_token_is_one_sentence() -> None:
         # Of the addresses reserved for documentation: no machine has it.
         assert_one_sentence(call(*command, "--host", "192.0.2.1"), "192.0.2.1")
     assert_one_sentence(call("ui", "--workspace", "nowhere.yaml"), "nowhere.yaml")
+
+
+def test_a_server_open_to_other_machines_is_noted() -> None:
+    # The port is taken, so that the command ends after its note.
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for command in (("ui",), ("serve", "reference-short")):
+            for options, noted in (
+                (("--host", "0.0.0.0", "--no-token"), True),
+                (("--host", "0.0.0.0"), False),
+                (("--no-token",), False),
+            ):
+                ended = call(*command, "--port", port, *options)
+                assert_one_sentence(ended, port)
+                assert ("Note: without a token" in ended.err) == noted

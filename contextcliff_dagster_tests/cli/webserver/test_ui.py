@@ -197,7 +197,8 @@ def test_on_ipv6_behind_a_proxy_with_a_token_of_ones_own(tmp_path: Path) -> None
 def test_without_a_token_only_browsers_are_kept_out(tmp_path: Path) -> None:
     """And what it has started ends with it, even where it is killed."""
     port = str(free_port())
-    with running_ui(tmp_path, "--no-token", "--no-daemon", "--port", port) as ui:
+    proxy = {"http_proxy": "http://127.0.0.1:9"}  # for other machines: it knows no port of this one
+    with running_ui(tmp_path, "--no-token", "--no-daemon", "--port", port, env=proxy) as ui:
         assert ui.link == ui.address
         with httpx.Client(base_url=ui.address, timeout=60) as program:
             assert program.get("/").status_code == 200
