@@ -123,7 +123,7 @@ def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], 
             place, node = inner[step]
             line = place.start_mark.line + 1
             parts.append(step)
-        elif isinstance(node, yaml.MappingNode) and depth == len(steps):
+        elif isinstance(node, yaml.MappingNode) and depth == len(steps) and "[" not in step:
             parts.append(step)  # missing; what the validator made up (union tags) is none
     return parts, line
 

@@ -21,7 +21,7 @@ from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.models.base_url import resolved
 from contextcliff_dagster.inference.models.engine_table import EngineSpec, engine_names, engine_spec
-from contextcliff_dagster.inference.models.vllm_options import VllmOptions
+from contextcliff_dagster.inference.models.vllm_options import Amount, Count, VllmOptions, finite
 from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster.yaml_config import load_validated
 
@@ -29,19 +29,23 @@ SHIPPED_MODELS = PACKAGE / "models.yaml"
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
 _EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_MOST_USD, _MOST_TOKENS, _MOST_SECONDS, _MOST_A_MINUTE = 1e6, 1 << 32, 7 * 86_400, 1e9
+"""A dollar a token, four billion tokens, a week, and a rate that is as good as none."""
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 
 
 class _Strict(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = pydantic.ConfigDict(
+        extra="forbid", frozen=True, strict=False, allow_inf_nan=False
+    )
 
 
 class Price(_Strict):
     """US dollars per million tokens. ``as_of``: when they were last checked, ``source`` where."""
 
-    input_usd_per_mtok: float = Field(ge=0)
-    output_usd_per_mtok: float = Field(ge=0)
-    cached_input_usd_per_mtok: float | None = Field(default=None, ge=0)
+    input_usd_per_mtok: Amount = Field(ge=0, le=_MOST_USD)
+    output_usd_per_mtok: Amount = Field(ge=0, le=_MOST_USD)
+    cached_input_usd_per_mtok: Amount | None = Field(default=None, ge=0, le=_MOST_USD)
     as_of: str | None = None
     source: str | None = None
 
@@ -112,24 +116,24 @@ class ModelEntry(_Strict):
     headers_env: dict[_HeaderName, _EnvName] = Field(default_factory=dict)
     revision: str | None = None
     tokenizer: str | None = None
-    window_tokens: int | None = Field(default=None, gt=0)
+    window_tokens: Count | None = Field(default=None, gt=0, le=_MOST_TOKENS)
     dtype: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str | None = None
     rope_scaling: dict[str, Any] | None = None
     attention: Literal["sdpa", "eager", "flash_attention_2"] | None = None
-    threads: int | None = Field(default=None, ge=1, le=1024)
-    gpus: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] | None = None
+    threads: Count | None = Field(default=None, ge=1, le=1024)
+    gpus: Annotated[Count, Field(ge=0, le=1024)] | Literal["auto"] | None = None
     price: Price | None = None
     quirks: Quirks = Quirks()
     vllm: VllmOptions = VllmOptions()
-    concurrency: int = Field(default=4, ge=1, le=512)
-    timeout_s: float = Field(default=600.0, gt=0)
-    call_deadline_s: float | None = Field(default=None, gt=0)
-    requests_per_minute: float | None = Field(default=None, gt=0)
-    tokens_per_minute: float | None = Field(default=None, gt=0)
-    max_attempts: int = Field(default=5, ge=1, le=20)
-    breaker_failures: int = Field(default=12, ge=1)
+    concurrency: Count = Field(default=4, ge=1, le=512)
+    timeout_s: Amount = Field(default=600.0, gt=0, le=_MOST_SECONDS)
+    call_deadline_s: Amount | None = Field(default=None, gt=0, le=_MOST_SECONDS)
+    requests_per_minute: Amount | None = Field(default=None, ge=0.01, le=_MOST_A_MINUTE)
+    tokens_per_minute: Amount | None = Field(default=None, ge=100, le=_MOST_A_MINUTE)
+    max_attempts: Count = Field(default=5, ge=1, le=20)
+    breaker_failures: Count = Field(default=12, ge=1, le=1_000_000)
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -154,6 +158,8 @@ class ModelEntry(_Strict):
                 raise ValueError(str(error)) from error
         *first, last = map(repr, names)
         raise ValueError(f"should be {', '.join(first)} or {last}, not {value!r}")
+
+    _finite = pydantic.field_validator("rope_scaling")(finite)
 
     @pydantic.model_validator(mode="after")
     def _belongs_together(self) -> ModelEntry:

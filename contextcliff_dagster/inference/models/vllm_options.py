@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Annotated, Any, TypeVar
 
 import pydantic
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+
+T = TypeVar("T")
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(f"should be a number, not {str(value).lower()}")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_no_bool)]
+Amount = Annotated[float, BeforeValidator(_no_bool)]
+"""Numbers, for which pydantic would also take true and false."""
+
+
+def finite(given: T) -> T:
+    """``given``, a JSON value, as it is. Raises ValueError where NaN or an infinity is in it."""
+    inner = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
+    for value in (given, *inner):
+        if value is not given:
+            finite(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"should hold finite numbers, not {value}")
+    return given
+
 
 _OURS = {
     "model": "weights` or `model_id",
@@ -39,21 +65,21 @@ class VllmOptions(pydantic.BaseModel):
     often it is started again after it died (``vllm_server`` only).
     """
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    tensor_parallel: int = Field(default=1, ge=1, le=64)
+    tensor_parallel: Count = Field(default=1, ge=1, le=64)
     prefix_caching: bool = True
     eager: bool | None = None
-    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
-    kv_cache_gib: float | None = Field(default=None, gt=0)
-    start_timeout_s: float = Field(default=900.0, gt=0)
-    restarts: int = Field(default=3, ge=0, le=100)
+    gpu_memory_utilization: Amount | None = Field(default=None, gt=0, le=1)
+    kv_cache_gib: Amount | None = Field(default=None, gt=0, le=1 << 20)
+    start_timeout_s: Amount = Field(default=900.0, gt=0, le=7 * 86_400)
+    restarts: Count = Field(default=3, ge=0, le=100)
     engine_args: dict[str, Any] = Field(default_factory=dict)
 
     @pydantic.field_validator("engine_args")
     @classmethod
     def _not_ours(cls, given: dict[str, Any]) -> dict[str, Any]:
-        for name in given:
+        for name in finite(given):
             argument = name.removeprefix("--").replace("-", "_")
             if key := _OURS.get(argument):
                 raise ValueError(f"{name} is set by `{key}`")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pydantic
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
@@ -17,6 +19,7 @@ from contextcliff_dagster.inference.models.models_file import (
     get_model,
     load_models,
 )
+from contextcliff_dagster.inference.models.vllm_options import VllmOptions
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, plan_of
 
 
@@ -112,6 +115,74 @@ def test_a_fault_names_file_line_and_key(tmp_path: Path, text: str, line: int, s
     assert str(caught.value).startswith(f"{path}, line {line}")
     assert "hunter2" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+NUMBERS = {
+    "window_tokens": (-1, 0, 2**40, 0.5),
+    "threads": (0, 1025),
+    "gpus": (-1, 1025),
+    "concurrency": (0, 513, 1.5),
+    "timeout_s": (-1, 0, 1e300),
+    "call_deadline_s": (-1, 0, 1e300),
+    "requests_per_minute": (-1, 0, "1e-7", 1e300),
+    "tokens_per_minute": (-1, 0, "1e-7", 1e300),
+    "max_attempts": (0, 21),
+    "breaker_failures": (0, 2**70),
+    "price.input_usd_per_mtok": (-1, 1e9),
+    "price.output_usd_per_mtok": (-1, 1e9),
+    "price.cached_input_usd_per_mtok": (-1, 1e9),
+    "vllm.tensor_parallel": (0, 65),
+    "vllm.gpu_memory_utilization": (0, 1.1),
+    "vllm.kv_cache_gib": (0, 1e300),
+    "vllm.start_timeout_s": (0, 1e300),
+    "vllm.restarts": (-1, 101),
+}
+NO_NUMBERS = ("true", "no", ".nan", ".inf", "-.inf", "nan", "many", "[1]", "{a: 1}")
+
+
+def numbers_of(model: type[pydantic.BaseModel], before: str = "") -> set[str]:
+    """The dotted names of all keys of ``model`` that take a number."""
+    names = set()
+    for name, field in model.model_fields.items():
+        text = str(field.annotation)
+        for inner in (Price, VllmOptions):
+            if inner.__name__ in text:
+                names |= numbers_of(inner, f"{name}.")
+        names |= (
+            {f"{before}{name}"} if re.search(r"\b(int|float)\b", f"{text} {field!r}") else set()
+        )
+    return names
+
+
+def test_every_number_has_bounds_and_takes_nothing_else(tmp_path: Path) -> None:
+    assert numbers_of(ModelEntry) == set(NUMBERS)
+    for name, values in NUMBERS.items():
+        block, _, key = name.rpartition(".")
+        others = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1} if block == "price" else {}
+        rest = "".join(f", {other}: 1" for other in others if other != key)
+        engine = "vllm, weights: m" if block == "vllm" else "openai, base_url: 'http://x/v1'"
+        if name == "threads":
+            engine = "llamacpp, weights: m.gguf"
+        for value in (*values, *NO_NUMBERS):
+            given = f"{key}: {value}" if not block else f"{block}: {{{key}: {value}{rest}}}"
+            text = f"models:\n  m: {{engine: {engine}, {given}}}\n"
+            with pytest.raises(StudyError, match=rf"line 2, key 'models\.m\.{name}'") as caught:
+                load_models([write(tmp_path, text)])
+            assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("value", [".nan", "[1.0, .inf]", "{a: {b: -.inf}}"])
+def test_numbers_that_go_on_to_an_engine_are_finite(tmp_path: Path, value: str) -> None:
+    for engine, key in (("openai, base_url: 'http://x/v1'", "rope_scaling: {x: %s}"),
+                        ("vllm, weights: m", "vllm: {engine_args: {x: %s}}")):  # fmt: skip
+        text = f"models:\n  m: {{engine: {engine}, {key % value}}}\n"
+        with pytest.raises(StudyError, match="should hold finite numbers"):
+            load_models([write(tmp_path, text)])
+
+
+def test_exponents_that_yaml_takes_for_texts_are_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path, ENTRY + "    tokens_per_minute: 1e5\n")
+    assert load_models([path])["m"].tokens_per_minute == 100_000
 
 
 @pytest.mark.parametrize(
