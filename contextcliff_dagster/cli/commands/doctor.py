@@ -205,10 +205,19 @@ async def _reachable() -> list[Finding]:
 
 
 async def _reach(name: str) -> Finding:
-    """Start and stop the model's engine; an endpoint that is down may not be wanted: a note."""
+    """Start and stop the model's engine; an endpoint that is down may not be wanted: a note.
+
+    One that answers, and does not have the model or anything at the base URL, is a fault.
+    """
     from contextcliff_dagster.inference.engines.open_engine import open_engine
+    from contextcliff_dagster.inference.engines.openai.address_check import address_error
+    from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
     from contextcliff_dagster.inference.execution.window_check import unknown_window
-    from contextcliff_dagster.inference.models.models_file import get_model
+    from contextcliff_dagster.inference.models.models_file import (
+        SHIPPED_MODELS,
+        get_model,
+        load_models,
+    )
     from contextcliff_dagster.redaction import written_url
 
     entry = get_model(name)
@@ -223,6 +232,10 @@ async def _reach(name: str) -> Finding:
             return Finding(what, "ok", f"runtime is installed, not started{known}")
         try:
             await asyncio.wait_for(engine.start(), _REACH_SECONDS)
+            if isinstance(engine, OpenAIEngine) and (wrong := await address_error(entry, engine)):
+                # A shipped entry may not be wanted, and another server at its address.
+                shipped = load_models([SHIPPED_MODELS]).get(name) == entry
+                return Finding(what, "note" if shipped else "fault", wrong)
             window = engine.window_tokens
             if not window:
                 return Finding(what, "ok", f"answers. {unknown_window(name)}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from contextcliff_dagster.cli import main
+from contextcliff_dagster_tests.support.servers import faulty_server as wire
+from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
 
 
 def findings(
@@ -50,6 +53,55 @@ def test_a_fault_is_exit_code_2_and_says_what_to_do(
     assert "--store" in states["store"]["said"]
     assert "models.yaml, line 1" in states["models.yaml"]["said"]
     assert states["studies"]["state"] == "ok"
+
+
+async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Models a and b under /v1; completions there, under /bare/v1, and nothing anywhere else."""
+    path, _, _ = await wire.read_request(reader)
+    if path == "/v1/models":
+        listed = {"data": [{"id": "a"}, {"id": "models/b"}, {"id": 5}]}
+        writer.write(wire.head(200) + json.dumps(listed).encode())
+    elif path in ("/v1/chat/completions", "/bare/v1/completions"):
+        writer.write(wire.error(422, "there is no prompt"))
+    elif path.startswith("/page"):
+        writer.write(wire.head(200, "text/html") + b"<html>hello</html>")
+    else:
+        writer.write(wire.error(404, "nothing here"))
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("model_id", "path", "state", "says"),
+    [
+        ("a", "/v1", "ok", "answers"),
+        ("b", "/v1", "ok", "answers"),
+        ("any", "/bare/v1", "ok", "answers"),
+        ("c", "/v1", "fault", "does not list model 'c'; it lists a, models/b; correct `model_id`"),
+        ("a", "", "fault", "/chat/completions does not exist (status 404); http://HOST/v1 lists"),
+        ("a", "/v1/chat/completions", "fault", "http://HOST/v1 lists models: correct `base_url`"),
+        ("a", "/v1/v1", "fault", "http://HOST/v1 lists models: correct `base_url`"),
+        ("a", "/page/x", "fault", "(status 200); http://HOST/v1 lists models"),
+    ],
+)
+def test_a_server_without_the_model_or_the_path_is_a_fault(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    model_id: str,
+    path: str,
+    state: str,
+    says: str,
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(tmp_path / "models.yaml"))
+    with on_a_thread(server) as url:
+        root = url.removesuffix("/v1")
+        (tmp_path / "models.yaml").write_text(
+            f"models:\n  m: {{engine: openai, model_id: {model_id}, base_url: '{root}{path}'}}\n"
+        )
+        code, states = findings(capsys)
+    assert says.replace("http://HOST", root) in states["model m"]["said"]
+    assert (states["model m"]["state"], code) == (state, 2 if state == "fault" else 0)
 
 
 def test_it_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

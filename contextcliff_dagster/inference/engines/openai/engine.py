@@ -96,7 +96,8 @@ class OpenAIEngine:
         self._base_url = entry.resolved_base_url()
         self._secrets = url_secrets(self._base_url)
         self._endpoint: Endpoint | None = None
-        self._listed: dict[str, Any] = {}
+        self.listed: list[dict[str, Any]] = []
+        self._identifying: dict[str, Any] = {}
         self.dialect = own or Dialect()
         self._tokenizer: Tokenizer | None = None
         self.server_count: ServerCount | None = None
@@ -133,9 +134,7 @@ class OpenAIEngine:
             direct=self._own is not None,
         )
         listed = await self._ask_models()
-        self._listed = {
-            name: listed[name] for name in _LISTED_FIELDS if listed.get(name) is not None
-        }
+        self._identifying = {n: listed[n] for n in _LISTED_FIELDS if listed.get(n) is not None}
         probes = self.probes = Probes(self._endpoint, self._errors)
         if self._own:
             way = counting_way(self._own, listed)
@@ -158,7 +157,7 @@ class OpenAIEngine:
         A hiccup is retried: an identity that depends on luck would make a campaign refuse itself.
         """
         try:
-            listed = await retry(self._list_models, QUESTIONS)
+            listed = self.listed = await retry(self._list_models, QUESTIONS)
         except TransportError as error:
             raise self._errors.unreachable(error) from None
         mine = next((item for item in listed if item.get("id") == self._entry.model_id), None)
@@ -187,7 +186,7 @@ class OpenAIEngine:
     def identity(self) -> Identity:
         """What the entry declares and the server reports."""
         fields = declared_openai_identity(self._entry)
-        for name, value in {**self._listed, **self.dialect.reported}.items():
+        for name, value in {**self._identifying, **self.dialect.reported}.items():
             fields[f"server_{name}"] = self._without_secrets(value)
         return Identity(fields)
 
