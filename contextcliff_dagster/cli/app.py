@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import click
 
-from contextcliff_dagster.cli.errors import guarded
+from contextcliff_dagster.cli.errors import INTERRUPTED, guarded
+from contextcliff_dagster.cli.signals import ended_by_signals
 
 # Command -> (module, attribute): a module is imported only when its command is typed or listed.
 _COMMANDS = {
@@ -99,8 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in args or bool(os.environ.get("CONTEXTCLIFF_DEBUG"))
     if not args:
         args = ["--help"]
-    return guarded(
-        lambda: app.main(args=args, prog_name="contextcliff", standalone_mode=False),
-        debug=debug,
-        resume=shlex.join(["contextcliff", *args]),
-    )
+    with ended_by_signals() as first:
+        code = guarded(
+            lambda: app.main(args=args, prog_name="contextcliff", standalone_mode=False),
+            debug=debug,
+            resume=shlex.join(["contextcliff", *args]),
+        )
+        return 128 + first() if code == INTERRUPTED else code

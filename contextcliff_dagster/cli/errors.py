@@ -1,8 +1,8 @@
 """Every error becomes one sentence on stderr and an exit code; tracebacks only on `--debug`.
 
 Exit codes: 0 done, 1 an error of ours (a log is kept), 2 something the user can act on, 130
-interrupted from the keyboard. 3: two things that were compared are not the same. 4: a call is above
-the cap of a policy.
+interrupted from the keyboard (143 by SIGTERM, 129 by a closed terminal). 3: two things that were
+compared are not the same. 4: a call is above the cap of a policy.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
         debug: show tracebacks.
         resume: the command line that goes on after an interruption.
     """
+    on_terminal = os.isatty(1)
     try:
         # Outside click's standalone mode `ctx.exit(n)` comes back as the return value.
         code = run()
@@ -91,6 +92,9 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
             return _reader_left()
         return error.code if isinstance(error.code, int) else INTERNAL_ERROR
     except BaseException as error:
+        if getattr(error, "errno", None) == errno.EIO and on_terminal and not os.isatty(1):
+            # The terminal was closed; where SIGHUP is ignored, the run went on all the same.
+            return _interrupted(resume, error) if is_interruption(error) else _reader_left()
         if debug:
             traceback.print_exception(error)
         return _explain(error, resume)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-        if self._terminal is not None:
-            self._terminal.close()
+        with suppress(OSError):  # the terminal is closed: `nohup` lets the run go on
+            if self._bars is not None:
+                self._bars.stop()
+        with suppress(OSError):
+            if self._terminal is not None:
+                self._terminal.close()
 
     def __call__(self, model: str, progress: Progress) -> None:
         """Show how far ``model`` has come."""
@@ -57,9 +60,10 @@ class ProgressBar:
         """Show that ``done`` of ``total`` are done in the line called ``name``."""
         if self._bars is None:
             return
-        if name not in self._lines:
-            self._lines[name] = self._bars.add_task(name, note=note)
-        self._bars.update(self._lines[name], completed=done, total=total, note=note)
+        with suppress(OSError):
+            if name not in self._lines:
+                self._lines[name] = self._bars.add_task(name, note=note)
+            self._bars.update(self._lines[name], completed=done, total=total, note=note)
 
 
 def note(progress: Progress) -> str:

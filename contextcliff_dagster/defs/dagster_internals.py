@@ -7,6 +7,10 @@ Does not belong here: anything that `import dagster as dg` offers.
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 # The shape of an executor's settings file is checked when definitions load, before a run starts.
@@ -71,6 +75,7 @@ __all__ = [
     "StepHandlerContext",
     "cron_string_iterator",
     "get_retries_config",
+    "log_mirrors_without_ctrl_c",
     "resolve_to_config_type",
     "validate_config",
 ]
@@ -94,3 +99,36 @@ def __getattr__(name: str) -> Any:
     from dagster._core.executor import step_delegating
 
     return getattr(step_delegating, name)
+
+
+@contextmanager
+def log_mirrors_without_ctrl_c() -> Iterator[None]:
+    """Within, the processes that show a step's output on the terminal do not get its Ctrl-C.
+
+    Ctrl-C goes to all processes of a terminal: these two printed tracebacks before our sentence,
+    and took the last lines of the output with them. They end with the step. Goes when Dagster
+    starts them without the signal.
+    """
+    from dagster._core.execution import compute_logs
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    mirror = compute_logs.tail_to_stream
+
+    @contextmanager
+    def without_ctrl_c(path: str, stream: Any) -> Iterator[Any]:
+        with ExitStack() as stack:
+            # Inherited by what is started meanwhile; a Ctrl-C that comes just now is kept.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                pids = stack.enter_context(mirror(path, stream))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield pids
+
+    compute_logs.tail_to_stream = without_ctrl_c
+    try:
+        yield
+    finally:
+        compute_logs.tail_to_stream = mirror

@@ -77,7 +77,10 @@ class LocalRuns:
             run_config,
             run_tags,
         )
-        from contextcliff_dagster.defs.dagster_internals import DagsterAssetCheckFailedError
+        from contextcliff_dagster.defs.dagster_internals import (
+            DagsterAssetCheckFailedError,
+            log_mirrors_without_ctrl_c,
+        )
         from contextcliff_dagster.defs.partitions import range_tags
         from contextcliff_dagster.defs.resources import StoreResource, Watch
         from contextcliff_dagster.defs.studies import study_assets
@@ -102,9 +105,10 @@ class LocalRuns:
         level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
         settings["loggers"] = {"console": {"config": {"log_level": level}}}
         try:
-            definitions.resolve_job_def(job).execute_in_process(
-                instance=instance, tags=tags, run_config=settings
-            )
+            with log_mirrors_without_ctrl_c():
+                definitions.resolve_job_def(job).execute_in_process(
+                    instance=instance, tags=tags, run_config=settings
+                )
         except DagsterAssetCheckFailedError as error:
             raise self._refusal(experiment, error) from error
 

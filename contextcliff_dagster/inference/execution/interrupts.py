@@ -13,6 +13,8 @@ from typing import Any
 def deferred_interrupts() -> Iterator[Callable[[], None]]:
     """Note the first SIGINT or SIGTERM; the function that is yielded raises it, as leaving does.
 
+    A handler of another signal may call that of SIGINT, and is deferred with it.
+
     A handler that raises may do so inside a destructor, where Python drops the exception: the run
     would go on after Ctrl-C. A second signal raises at once. Outside the main thread nothing is
     changed.
@@ -23,20 +25,31 @@ def deferred_interrupts() -> Iterator[Callable[[], None]]:
     def note(number: int, frame: Any) -> None:
         noted.append(number)
         if len(noted) > 1:
-            handlers[number](number, frame)
+            handle(number, frame)
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def handle(number: int, frame: Any) -> None:
+        restore()  # before: one handler may call another's
+        (handlers.get(number) or handlers[signal.SIGINT])(number, frame)
+        for deferred in handlers:
+            signal.signal(deferred, note)
 
     def raise_noted() -> None:
         if noted:
-            handlers[noted[0]](noted[0], None)
+            handle(noted[0], None)
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             if callable(handler := signal.getsignal(number)):
                 handlers[number] = handler
-                signal.signal(number, note)
+        for deferred in handlers:
+            signal.signal(deferred, note)
     try:
         yield raise_noted
     finally:
-        for restored, handler in handlers.items():
-            signal.signal(restored, handler)
-    raise_noted()
+        restore()
+    if noted:
+        (handlers.get(noted[0]) or handlers[signal.SIGINT])(noted[0], None)
