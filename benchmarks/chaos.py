@@ -2,7 +2,7 @@
 
     python benchmarks/chaos.py [--drive api|profile|crowd] [--ledger sqlite|postgres]
                                [--documents N] [--kills N] [--seed 0] [--json]
-    python benchmarks/chaos.py --restarts 50 [--json]
+    python benchmarks/chaos.py --restarts 50 [--drive crowd] [--json]
 
 A server (a process of its own, with a request log on the disk before each answer) serves the small
 reference model. A child process measures over it and is killed with SIGKILL: while it starts, after
@@ -20,8 +20,8 @@ ledger, killed and replaced, over a server that fails a fifth of the requests (4
 stall, cut stream, broken JSON, HTML with status 200); what is claimed then is printed, too.
 ``--ledger postgres``: the crowd shares a PostgreSQL database, on a server started for it;
 ``--documents``: of the 40 in each of ten bins, for fewer calls. ``--restarts N``: three processes
-write to a PostgreSQL server that crashes (``pg_ctl stop -m immediate``) and restarts N times. Exit
-code 1 where a claim does not hold.
+write to a PostgreSQL server that crashes (``pg_ctl stop -m immediate``) and restarts N times; with
+``--drive crowd`` they measure 1,500 calls over HTTP. Exit code 1 where a claim does not hold.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     read_log,
     reference_server,
 )
-from contextcliff_dagster_tests.support.server_crashes import crashed
+from contextcliff_dagster_tests.support.server_crashes import crashed, measured
 
 BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
 STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"
@@ -235,7 +235,8 @@ def main() -> int:
         parser.error("--ledger is for --drive crowd")
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         if options.restarts:
-            figures = crashed(options.restarts, Path(folder), _tell)
+            trial = measured if options.drive == "crowd" else crashed
+            figures = trial(options.restarts, Path(folder), _tell)
         elif options.drive == "crowd":
             kills = options.kills or CROWD.kills
             crowd = replace(CROWD, kills=kills, documents=options.documents, seed=options.seed)

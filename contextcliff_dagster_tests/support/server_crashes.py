@@ -1,4 +1,4 @@
-"""Processes that keep answers in PostgreSQL while its server crashes and restarts."""
+"""Processes that write to a ledger in PostgreSQL while its server crashes and restarts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.store import DatabaseUrl
+from contextcliff_dagster_tests.support.measuring_process import Measurement
 from contextcliff_dagster_tests.support.postgres import PostgresServer, running_postgres
+from contextcliff_dagster_tests.support.records.calls import read_log, unreliable_server
 from contextcliff_dagster_tests.support.writing_process import answer_to
 
 WRITERS = 3
@@ -95,7 +98,59 @@ def crashed(
     }
 
 
-def _ended(writer: subprocess.Popen[bytes]) -> int | None:
+def measured(
+    restarts: int, folder: Path, say: Callable[[str], None] = lambda sentence: None
+) -> dict[str, Any]:
+    """Let `WRITERS` processes measure the same 1,500 calls over HTTP while the server of their
+    ledger crashes, at most ``restarts`` times; the figures and claims."""
+    rng, log, began = random.Random(0), folder / "requests.jsonl", time.monotonic()
+    outputs = [folder / f"process-{number}.out" for number in range(WRITERS)]
+    with running_postgres("ledger") as server, unreliable_server(delay_ms=60, log=log) as url:
+        entry = {"concurrency": 4, "revision": "1", "timeout_s": 10.0}
+        measurement = Measurement(server.url, url, 10, 30, 5, entry=entry)
+        Ledger.open(DatabaseUrl(server.url)).close()
+        processes = []
+        for output in outputs:
+            with output.open("w") as stdout:
+                processes.append(measurement.start(stdout))
+        done = 0
+        try:
+            # A run that has no connection yet does not wait for the server: no crash before.
+            while not all("ready" in output.read_text() for output in outputs):
+                time.sleep(0.05)
+            time.sleep(2)
+            while done < restarts and any(process.poll() is None for process in processes):
+                time.sleep(rng.uniform(0.2, 0.8))
+                server.stop()
+                time.sleep(rng.uniform(0, 0.3))
+                server.start()
+                done += 1
+                say(f"restart {done}")
+            codes = [_ended(process) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        with measurement.open_ledger() as ledger:
+            stats, errors = ledger.stats(), verify(ledger).faults
+    asked = Counter(line["prompt"] for line in read_log(log))
+    return {
+        "restarts": done,
+        "processes": WRITERS,
+        "calls": stats["calls"],
+        "requests": asked.total(),
+        "orphans": stats["orphans"],
+        "seconds": round(time.monotonic() - began, 1),
+        "exit codes": codes,
+        "claims": {
+            "every call has its answer": stats["answers"] == stats["calls"] == len(asked) == 1500,
+            "none is paid twice": asked.total() == len(asked) and stats["orphans"] == 0,
+            "no process hangs, none fails": codes == [0] * WRITERS,
+            "the ledger is sound": errors == (),
+        },
+    }
+
+
+def _ended(writer: subprocess.Popen[Any]) -> int | None:
     try:
         return writer.wait(_PATIENCE_S)
     except subprocess.TimeoutExpired:
