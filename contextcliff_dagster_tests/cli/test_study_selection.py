@@ -13,6 +13,7 @@ from contextcliff_dagster.contracts import CorpusError, StudyError
 from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, load_studies
+from contextcliff_dagster_tests.support.terminal import call
 
 
 def chosen(**options: object) -> Study:
@@ -42,6 +43,7 @@ def test_several_tasks_are_asked_together_whatever_their_order(tmp_path: Path) -
     assert both.corpus_options["tasks"] == ["lookup", "two_hop"]
     assert both.name == chosen(study="quick", tasks=("lookup", "multi_hop_qa")).name
     assert both.name.startswith("quick-lookup-two-hop-")
+    assert "lookup, two_hop" in call("studies").out
     path = tmp_path / "x.jsonl"
     rows = [
         {"context": f"text {n}", "question": "q", "answers": "a", "task": "abc"[n % 3]}

@@ -132,7 +132,11 @@ def studies(as_json: bool) -> None:
     for name, study in known.items():
         sizes = f"{study.bins.count} x {study.sampling.samples_per_bin}"
         corpus, models = study.corpus.kind, ", ".join(study.models)
-        rows.append((name, corpus, study.task or "any", sizes, models, study.description))
+        options = study.corpus.options
+        several = ", ".join(options.get("tasks") or options.get("kinds") or ())
+        rows.append(
+            (name, corpus, study.task or several or "any", sizes, models, study.description)
+        )
     print_table(("STUDY", "CORPUS", "TASK", "BINS x SAMPLES", "MODELS", "DESCRIPTION"), rows)
 
 
