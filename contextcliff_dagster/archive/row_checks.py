@@ -103,6 +103,9 @@ def _check_table(file: Path, name: str, table: pa.Table) -> None:
         if (most := _AMOUNTS.get(column)) is not None and values.null_count < len(values):
             low, high = pc.min_max(values).as_py().values()
             refuse(low >= 0 and high <= most, f"{column!r} out of all bounds")
+        if column in ("campaign", "model"):  # they become names of files and lines on a terminal
+            names = filter(None, pc.unique(values).to_pylist())
+            refuse(all(n.isprintable() and len(n) <= 200 for n in names), f"a strange {column}")
         if column.endswith("_at") or column == "at":
             for text in pc.unique(values).to_pylist():
                 refuse(text is None or _is_time(text), f"a {column} that is no time")

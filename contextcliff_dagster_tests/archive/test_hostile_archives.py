@@ -255,6 +255,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     "a call under another's key": (_cell("calls", "question", "Why?"), "another's key"),
     "a call by another recipe": (_cell("calls", "recipe_hash", OTHER), "recipe_hash"),
     "an unknown replicate": (_cell("calls", "replicate", 9), "replicate"),
+    "a model's name that clears the screen": (_cell("calls", "model", "m\x1b[2J"), "strange model"),
     "a call of another campaign": (_cell("calls", "campaign", "x"), "campaign"),
     "parts 100,000 deep": (_cell("calls", "parts", DEEP.decode()), "JSON"),
     "a recipe that is none": (_cell("recipes", "body", '{"mode": "chat"}'), "recipes"),

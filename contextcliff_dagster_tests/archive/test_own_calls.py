@@ -11,8 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from contextcliff_dagster_tests.support.archives import members_of, packed, with_table
 from contextcliff_dagster_tests.support.measured_stores import copy_of_made
-from contextcliff_dagster_tests.support.terminal import call, run
+from contextcliff_dagster_tests.support.postgres import PostgresServer
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
 
 BASE = (
     "corpus: {kind: reference, task: lookup, documents: 60, max_tokens: 200}\n"
@@ -95,3 +97,25 @@ def test_it_reports_the_same_in_another_store_and_folder(
     assert json.loads(resumed.out)["calls"]["reference-short"]["sent"] == 0
     verified = call("ledger", "verify", "--store", "store")
     assert (verified.code, verified.err) == (0, "")
+
+
+@pytest.mark.postgres
+def test_through_postgresql_it_is_the_same_archive(
+    folder: Path, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    _exported(folder, "wider", tmp_path)
+    env, store = {"CONTEXTCLIFF_LEDGER": postgres.url}, ("--store", str(tmp_path / "other"))
+    taken = call("import", str(tmp_path / "wider.zip"), *store, "--json", env=env)
+    assert json.loads(taken.out)["new_answers"] == 6, taken.err
+    again = tmp_path / "again.zip"
+    assert call("export", "wider", str(again), *store, env=env).code == 0
+    whole, copy = members_of(tmp_path / "wider.zip"), members_of(again)
+    attempts = {"archive.json", "ledger/attempts.parquet"}  # they are numbered anew
+    assert {n: d for n, d in whole.items() if n not in attempts} == {
+        n: d for n, d in copy.items() if n not in attempts
+    }
+    evil = "study) VALUES ('x'); DROP TABLE results --"
+    spoiled = with_table(whole, "calls", lambda table: table.rename_columns({"study": evil}))
+    ended = call("import", str(packed(spoiled, tmp_path / "spoiled.zip")), *store, env=env)
+    assert_one_sentence(ended, "column")
+    assert postgres.execute("SELECT count(*) FROM contextcliff.results") == [(6,)]

@@ -84,3 +84,15 @@ def test_the_path_of_a_store_is_no_pattern(
     with duckdb.connect(str(odd.duckdb_path), read_only=True) as database:
         assert database.execute("SELECT count(*) FROM predictions").fetchone() == (24,)
     assert odd.duckdb_path.stat().st_mode & 0o077 == 0
+
+
+def test_columns_of_a_file_are_never_sql(measured: Study, store: Store) -> None:
+    evil = 'x" FROM eval_records; DROP VIEW predictions; --'
+    (first, *_) = sorted(store.root.glob("tiny/predictions/**/*.parquet"))
+    table = pq.ParquetFile(first).read()
+    pq.write_table(table.append_column(evil, table.column("model")), first)
+    build(measured, store)
+    with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
+        shown = database.execute("SELECT * FROM predictions")
+        assert [column[0] for column in shown.description] == list(PREDICTIONS.column_names)
+        assert len(shown.fetchall()) == 24
