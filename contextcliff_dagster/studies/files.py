@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.store import PACKAGE, store_root
+from contextcliff_dagster.store import store_root
 from contextcliff_dagster.studies.study import Study
-from contextcliff_dagster.studies.study_paths import origin_of
+from contextcliff_dagster.studies.study_paths import origin_of, shipped_folder
 
 
 def load_study(path: Path) -> Study:
@@ -38,9 +38,7 @@ def study_folders() -> list[Path]:
     Raises:
         StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
     """
-    installed = PACKAGE / "_studies"
-    folders = [installed if installed.is_dir() else PACKAGE.parent / "studies"]
-    folders.append(kept_in(store_root()))
+    folders = [shipped_folder(), kept_in(store_root())]
     if own := os.environ.get("CONTEXTCLIFF_STUDIES"):
         folder = Path(own).expanduser()
         if not folder.is_dir():

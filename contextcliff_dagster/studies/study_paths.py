@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.store import PACKAGE
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies.study import Study
@@ -23,6 +24,12 @@ _MOST_NAMED = 8
 Origin = Literal["own", "project", "elsewhere", "trusted"]
 """Of a study file: the user's folders of studies, the working folder, or anywhere else; or trusted
 on request."""
+
+
+def shipped_folder() -> Path:
+    """The studies that come with the package, and their prompts."""
+    installed = PACKAGE / "_studies"
+    return installed if installed.is_dir() else PACKAGE.parent / "studies"
 
 
 def absolute(folder: Path, file: str) -> str:
@@ -58,9 +65,9 @@ def files_outside(study: Study, part: str = "") -> list[str]:
 
     ``part``: of the files under this key alone (corpus, tokenizer or prompt).
     """
-    home = study.folder.resolve()
+    homes = (study.folder.resolve(), shipped_folder().resolve())
     files = [(key, file) for key, file in _files(study) if key.startswith(part)]
-    outside = [f"{key} {file}" for key, file in files if not _is_within(file, home)]
+    outside = [f"{key} {file}" for key, file in files if not _is_within(file, homes)]
     return [*outside[:_MOST_NAMED], *(["and others"] if len(outside) > _MOST_NAMED else [])]
 
 
@@ -90,9 +97,10 @@ def _links_below(folder: str) -> list[str]:
     return [str(path) for path in paths if path.is_symlink()]
 
 
-def _is_within(file: str, home: Path) -> bool:
+def _is_within(file: str, homes: tuple[Path, ...]) -> bool:
     try:
-        return "://" not in file and Path(file).resolve().is_relative_to(home)
+        path = Path(file).resolve()
+        return "://" not in file and any(path.is_relative_to(home) for home in homes)
     except (OSError, RuntimeError, ValueError):  # too long, a loop of links, a NUL
         return False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -122,12 +121,11 @@ def sample_lengths(study: Study) -> dict[tuple[str, str], int]:
     return {(row["bin"], row["example_id"]): row["length_tokens"] for row in rows}
 
 
-def test_two_tokenizers_never_share_an_axis(measured: Study, store: Store, tmp_path: Path) -> None:
+def test_two_tokenizers_never_share_an_axis(measured: Study, store: Store) -> None:
     before = sample_lengths(measured)
-    (tmp_path / "words.json").write_text(json.dumps(WORDS), encoding="utf-8")
-    edited = changed(
-        measured, "tokenizer: reference", f"tokenizer: 'file:{tmp_path / 'words.json'}'"
-    )
+    words = measured.folder / "words.json"
+    words.write_text(json.dumps(WORDS), encoding="utf-8")
+    edited = changed(measured, "tokenizer: reference", f"tokenizer: 'file:{words}'")
     done = profile_study(edited, models=[SHORT])
     lengths = sample_lengths(edited)
     assert not before.items() & lengths.items()
