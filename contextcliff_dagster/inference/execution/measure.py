@@ -98,12 +98,23 @@ def measure(
             if control.on_wait and session.engine.window_tokens is None:
                 control.on_wait(unknown_window(entry.name))
             scope = Scope(study, campaign, entry.name, identity.hash)
-            return _run_steps(plan, session, ledger, scope, control, bin_ended)
+            _pass_on_notes(session.engine, control)
+            try:
+                return _run_steps(plan, session, ledger, scope, control, bin_ended)
+            finally:
+                _pass_on_notes(session.engine, control)
     except WaitStopped:
         unsent = len(plan.calls(""))
         if not control.stop_requested:
             raise out_of_time(unsent) from None
         return RunSummary(planned=unsent, stopped=True)
+
+
+def _pass_on_notes(engine: Engine, control: RunControl) -> None:
+    """What an engine that has ``notes()`` has to say."""
+    notes: Callable[[], list[str]] | None = getattr(engine, "notes", None)
+    for sentence in notes() if notes and control.on_wait else ():
+        control.on_wait(sentence)  # type: ignore[misc]
 
 
 def _run_steps(

@@ -90,7 +90,8 @@ class ModelEntry(_Strict):
 
     ``weights`` is a folder (engine ``reference``; default: the shipped weights of ``model_id``)
     a GGUF file (engine ``llamacpp``) or either (``transformers``).
-    ``threads`` and ``attention`` are of these two: processor threads (default: all cores), and
+    ``threads`` and ``attention`` are of these two: processor threads (default: torch's own, or the
+    cores that are idle when ``llamacpp`` starts), and
     the attention implementation of ``transformers``.
     ``tokenizer`` names the model's own tokenizer where the endpoint is not asked for one:
     with it, prompts are counted before sending and silent truncation is noticed.

@@ -9,11 +9,15 @@ Python lock, so the event loop stays free and the time to the first token is the
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.devices.idle_cores import idle_cores, usable_cores
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Delta,
@@ -42,6 +46,7 @@ from contextcliff_dagster.inference.weights.gguf_header import gguf_header, trai
 
 BATCH_TOKENS = 512
 """Read at a time: after Ctrl-C, at most so many tokens are still read."""
+SLOW_SECONDS, SLOW_SHARE = 5.0, 0.7
 _ERRORS_ONLY = 1
 
 
@@ -96,6 +101,9 @@ class LlamaCppEngine(NoEmbeddings):
         self._server: Any = None
         self._devices: str | None = None
         self._remote: OpenAIEngine | None = None
+        self.threads = 0
+        self._notes: list[str] = []
+        self._wall_s = self._cpu_s = 0.0
 
     @property
     def window_tokens(self) -> int | None:
@@ -147,8 +155,13 @@ class LlamaCppEngine(NoEmbeddings):
         params.cors_origins = "http://127.0.0.1"
         params.hostnames = ["127.0.0.1"]
         params.port = 0
-        if entry.threads:
-            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = entry.threads
+        self.threads = entry.threads or idle_cores()
+        if not entry.threads and self.threads < (usable := usable_cores()):
+            self._notes.append(
+                f"Note: llama.cpp runs model {entry.name!r} on {self.threads} of {usable} cores, "
+                "because other programs use the rest; `threads` in models.yaml sets another number."
+            )
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
         apply_settings(params, entry)
         try:
             server = xllamacpp.Server(params)
@@ -196,7 +209,31 @@ class LlamaCppEngine(NoEmbeddings):
             "template may not know these turns, so try another prompt mode."
         )
 
-    def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come."""
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come, and with the last ones the number of threads."""
         assert self._remote is not None, "start() comes first"
-        return self._remote.stream(prompt, decoding)
+        wall, cpu = time.perf_counter(), time.process_time()
+        async with aclosing(self._remote.stream(prompt, decoding)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                last = piece.finish_reason is not None
+                yield replace(piece, extra={"threads": self.threads}) if last else piece
+        self._wall_s += time.perf_counter() - wall
+        self._cpu_s += time.process_time() - cpu
+
+    def notes(self) -> list[str]:
+        """Sentences about the last calls, each once: threads that had to wait for other programs.
+
+        A thread of llama.cpp computes or waits in a loop, so an undisturbed one takes all of its
+        core; how much less it got is how much slower the calls were.
+        """
+        share = self._cpu_s / max(self._wall_s * self.threads, 1e-9)
+        if self._entry.concurrency == 1 and self._wall_s > SLOW_SECONDS and share < SLOW_SHARE:
+            fewer = "" if self.threads == 1 else ", or set fewer `threads` in models.yaml"
+            self._notes.append(
+                f"Note: calls of model {self._entry.name!r} were slow: its {self.threads} threads "
+                f"got {share:.0%} of the processor time that they asked for, because other "
+                f"programs use the cores; measure when these are idle{fewer}."
+            )
+        self._wall_s = self._cpu_s = 0.0
+        notes, self._notes = self._notes, []
+        return notes

@@ -14,6 +14,7 @@ import pytest
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, Delta, RejectedError
+from contextcliff_dagster.inference.engines.llamacpp import engine as llamacpp_engine
 from contextcliff_dagster.inference.engines.llamacpp.engine import LlamaCppEngine, llamacpp_identity
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
@@ -95,6 +96,33 @@ def test_tokens_come_one_by_one_and_the_same_question_gives_the_same_answer() ->
     cached = [d.usage.cached_tokens for run in (first, second) for _, d in run if d.usage]
     assert cached[0] == 0
     assert (cached[1] or 0) > 10
+
+
+def test_threads_change_no_answer_and_are_noted_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = RECIPES["chat"].render("The sky is blue.\nThe sea is green.", "The sea")
+    monkeypatch.setattr(llamacpp_engine, "idle_cores", lambda: 1)
+    monkeypatch.setattr(llamacpp_engine, "usable_cores", lambda: 8)
+    monkeypatch.setattr(llamacpp_engine, "SLOW_SECONDS", 1e9)
+
+    async def work(engine: LlamaCppEngine) -> tuple[str, object, list[str]]:
+        answer = await ask(engine, prompt, Decoding(8))
+        return answer.text, answer.extra["threads"], engine.notes()
+
+    text, threads, notes = with_engine(work, threads=None)
+    assert (threads, len(notes)) == (1, 1)
+    assert "on 1 of 8 cores, because other programs use the rest" in notes[0]
+    assert with_engine(work, threads=2) == (text, 2, [])
+    assert llamacpp_identity(entry(threads=2)) == llamacpp_identity(entry(threads=None))
+
+
+def test_threads_that_waited_for_other_programs_are_named() -> None:
+    engine = LlamaCppEngine(entry(threads=2))
+    engine.threads, engine._wall_s, engine._cpu_s = 2, 10.0, 8.0
+    (note,) = engine.notes()
+    assert "its 2 threads got 40% of the processor time" in note
+    assert engine.notes() == []
+    engine._wall_s, engine._cpu_s = 10.0, 18.0
+    assert engine.notes() == []
 
 
 def test_a_prompt_beyond_the_window_is_refused_and_never_cut() -> None:
