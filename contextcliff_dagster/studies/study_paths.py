@@ -107,11 +107,11 @@ def _is_within(file: str, homes: tuple[Path, ...]) -> bool:
 
 def origin_of(file: Path, folders: list[Path], kept: Path) -> Origin:
     """Whose the study file is; ``folders`` are those of the user, ``kept`` the store's."""
-    path = file.resolve()
-    if path.parent == kept.resolve():
-        return "elsewhere" if imported_mark(path).exists() else "own"
-    if path.parent in [folder.resolve() for folder in folders]:
-        return "own"
+    path, folder = file.resolve(), file.absolute().parent.resolve()
+    if folder == kept.resolve():
+        return "elsewhere" if imported_mark(kept / file.name).exists() else "own"
+    if folder in [one.resolve() for one in folders]:
+        return "own"  # a link there, too: the user has put it there
     here = Path.cwd().resolve()
     # From the home folder everything would be within: downloads, too.
     wide = here in (Path.home().resolve(), Path(here.anchor))

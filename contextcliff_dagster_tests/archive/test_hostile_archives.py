@@ -130,6 +130,24 @@ def _large_text(members: Members) -> Members:
     return sealed({**members, "manifest/documents.parquet": buffer.getvalue()})
 
 
+def _lying(members: Members) -> Members:
+    """A large text whose file declares some bytes: its footer's numbers are written anew."""
+    buffer = io.BytesIO()
+    table = pa.table({"document_id": ["0"], "text": ["a" * (100 << 20)]})
+    pq.write_table(table, buffer, compression="zstd", use_dictionary=False, write_statistics=False)
+    data = buffer.getvalue()
+    group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = data[start:]
+    for size in (group.total_byte_size, group.column(1).total_uncompressed_size):
+        digits = [2 * size >> 7 * n & 0x7F for n in range((2 * size).bit_length() // 7 + 1)]
+        written = bytes([*(digit | 0x80 for digit in digits[:-1]), digits[-1]])
+        assert written in footer
+        footer = footer.replace(written, bytes([*[0x80] * (len(written) - 1), 0]))
+    changed = {**members, "manifest/documents.parquet": data[:start] + footer}
+    return sealed(changed)
+
+
 def _large_document(members: Members) -> Members:
     zstd = pa.Codec("zstd").compress(b"a" * 1000, asbytes=True)
     row = {"document_id": "0" * 64, "bytes": 1 << 38, "zstd": zstd, "pruned_at": None}
@@ -218,6 +236,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
         "what its id says",
     ),
     "a text of 300 MB in 30 kB": (_inside(_large_text), "100 times"),
+    "a text of 100 MB that declares nothing": (_inside(_lying), "100 times"),
     "one text three million times": (
         _inside(lambda members: with_table(members, "documents", _repeated, plain=True)),
         "100 times",

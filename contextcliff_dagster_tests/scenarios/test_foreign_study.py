@@ -165,6 +165,10 @@ def test_the_users_own_folders_need_no_leave(
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(theirs))
     assert "outside" not in call("prepare", "theirs").err
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "theirs.yaml").symlink_to(file)
+    monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(tmp_path / "own"))
+    assert "outside" not in call("prepare", "theirs").err
 
 
 def test_a_server_that_models_yaml_does_not_list_is_sent_nothing(
