@@ -140,7 +140,7 @@ def _lying(members: Members) -> Members:
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     footer = data[start:]
     for size in (group.total_byte_size, group.column(1).total_uncompressed_size):
-        digits = [2 * size >> 7 * n & 0x7F for n in range((2 * size).bit_length() // 7 + 1)]
+        digits = [2 * size >> 7 * n & 0x7F for n in range(-(-(2 * size).bit_length() // 7))]
         written = bytes([*(digit | 0x80 for digit in digits[:-1]), digits[-1]])
         assert written in footer
         footer = footer.replace(written, bytes([*[0x80] * (len(written) - 1), 0]))
