@@ -9,7 +9,6 @@ the cap. A gateway imports it on its hot path: nothing but `count` needs more th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts.checked_fields import check_fields
+from contextcliff_dagster.user_files import loads, read_file
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
@@ -251,7 +252,7 @@ def load_policies(path: str | Path) -> list[SafeContext]:
         PolicyError: the file is missing, damaged, newer, or no policy.
     """
     try:
-        content = json.loads(Path(path).read_bytes())
+        content = loads(read_file(path))
     except OSError as error:
         raise PolicyError(
             f"Cannot read the policy {path} ({error.strerror}); `contextcliff policy` makes one."
@@ -281,10 +282,8 @@ def _policy(row: Any, path: str | Path) -> SafeContext:
         )
     try:
         policy = SafeContext(**{f.name: row[f.name] for f in fields(SafeContext) if f.name in row})
+        check_fields(policy, shares=("tolerance", "confidence"))
         date.fromisoformat(policy.expiry)
-        cap, cap_of_prompt = policy.safe_cap_tokens, policy.cap_prompt_tokens
-        if type(cap) is not int or not isinstance(cap_of_prompt, int | None):
-            raise TypeError("a cap is no whole number")
     except (TypeError, ValueError) as error:
         raise PolicyError(f"{path} is damaged ({error}); export the policy again.") from error
     return policy

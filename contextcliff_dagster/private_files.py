@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.user_files import NO_FILES
 
 GROUP = "CONTEXTCLIFF_STORE_GROUP"
 
@@ -108,6 +110,25 @@ _WRITE_ERRORS = {
 }
 
 
+def _refuse_special(path: Path) -> None:
+    """Renaming over a device or a pipe would replace it, for every program of the machine.
+
+    Raises:
+        OSError: there is something at ``path`` that is no regular file.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "there is a NUL character in its name") from error
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not stat.S_ISREG(mode):
+        what = NO_FILES.get(stat.S_IFMT(mode), "something else")
+        raise OSError(errno.EINVAL, f"it is {what}; name a file", str(path))
+
+
 @contextmanager
 def atomic_path(path: Path, *, private: bool = True) -> Iterator[Path]:
     """A temporary path next to ``path``; renamed over it (after fsync) when the block ends well.
@@ -118,8 +139,9 @@ def atomic_path(path: Path, *, private: bool = True) -> Iterator[Path]:
     Raises:
         StoreError: the folder cannot be made, or the disk refuses the write.
     """
-    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
+    temporary = path.parent / f".{path.name[:200]}.{uuid.uuid4().hex}.tmp"
     try:
+        _refuse_special(path)
         if private:
             make_folder(path.parent)
             make_file(temporary)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from contextcliff_dagster.contracts import ContextCliffError, StudyError
+from contextcliff_dagster.user_files import read_file
 
 if TYPE_CHECKING:
     import pydantic
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 
+_MOST_BYTES = 1 << 19
+_MOST_NODES = 200_000
+_DEEPEST = 100
 _NAMES_OF_VARIABLES = {"api_key_env", "headers_env"}
 """Where people put the secret itself, now and then."""
 
@@ -52,7 +58,7 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
     import yaml
 
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_file(path, _MOST_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise StudyError(f"{path} does not exist; check the path.") from None
     except UnicodeDecodeError as error:
@@ -64,11 +70,12 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
             f"{path} cannot be read ({error.strerror}); check the path and its permissions."
         ) from None
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _loader()(text)
         node = loader.get_single_node()
         if node is None:
             raise StudyError(f"{path} is empty; write at least one `key: value` line.")
         _refuse_duplicate_keys(node, path)
+        _refuse_too_much(node, path)
         return node, loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -77,6 +84,67 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
         what = "" if known else " is not valid YAML"
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         raise StudyError(f"{path}{where}{what}: {problem}; correct that line.") from None
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        # What PyYAML raises for a date that is none, a number of 5,000 digits, `!!bool maybe`.
+        reason = " ".join(str(error).split("; ")[0].split()) or "of another type than it says"
+        raise StudyError(f"{path} holds a value that cannot be read ({reason}); correct it.") from (
+            None
+        )
+
+
+@cache
+def _loader() -> type[yaml.SafeLoader]:
+    """PyYAML's, with a bound on how deep values lie in one another: it recurses."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.depth += 1
+            if self.depth > _DEEPEST:
+                problem = f"more than {_DEEPEST} levels of keys and lists"
+                raise yaml.composer.ComposerError(None, None, problem, self.get_mark())
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    return Loader
+
+
+def _refuse_too_much(root: yaml.Node, path: Path) -> None:
+    """Refuse aliases in a circle, and those that unfold to more than anybody writes.
+
+    Raises:
+        StudyError: naming the line.
+    """
+    import yaml
+
+    sizes: dict[int, int | None] = {}  # None: its parts are being counted
+
+    def count(node: yaml.Node) -> int:
+        if id(node) in sizes:
+            size = sizes[id(node)]
+            if size is None:
+                raise StudyError(
+                    f"{path}, line {node.start_mark.line + 1}: an alias holds itself; remove it."
+                )
+            return size
+        sizes[id(node)] = None
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            parts = node.value
+        size = sizes[id(node)] = 1 + sum(map(count, parts))
+        if size > _MOST_NODES:
+            raise StudyError(
+                f"{path}, line {node.start_mark.line + 1}: its aliases unfold to more than "
+                f"{_MOST_NODES:,} values; write them out, or fewer."
+            )
+        return size
+
+    count(root)
 
 
 def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
@@ -158,7 +226,7 @@ def _sentence(
     if kind in {"value_error", "assertion_error"}:
         return StudyError(f"{where}: {text}.")
     names = {dict: "not a mapping", list: "not a list", type(None): "and is empty"}
-    return StudyError(f"{where}: {text}, {names.get(type(value), f'not {value!r}')}.")
+    return StudyError(f"{where}: {text}, {names.get(type(value), f'not {reprlib.repr(value)}')}.")
 
 
 def _field_names(model: type[pydantic.BaseModel]) -> set[str]:

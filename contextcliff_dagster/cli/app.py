@@ -62,7 +62,7 @@ class _Commands(click.Group):
         if args and args[0] not in _COMMANDS:
             raise click.UsageError(
                 f"There is no command {args[0]!r}; there are {', '.join(_COMMANDS)}, "
-                f"and a study is profiled with `contextcliff profile {args[0]}`"
+                "and a study of that name is profiled with `contextcliff profile STUDY`"
             )
         return super().resolve_command(ctx, args)
 

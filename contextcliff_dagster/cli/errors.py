@@ -29,6 +29,11 @@ DONE, INTERNAL_ERROR, USER_ERROR, DIFFERENT, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 
 _DAGSTER_INTERRUPT = "DagsterExecutionInterruptedError"
 
 
+_LONGEST_WORD, _LONGEST_LINE = 200, 1_600
+"""Characters of a name, and of a sentence: nobody reads one of 5,000."""
+_MOST_LOOKED_AT = 200_000
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, with a clause about what is kept."""
 
@@ -55,10 +60,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         current = inner or current.__cause__ or current.__context__
 
 
+def _shortened(text: str, most: int) -> str:
+    """``text``, of more than ``most`` characters its beginning and end."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]}...{text[-most // 4 :]}"
+
+
 def sentence(text: str) -> str:
     """``text`` on one line with a full stop; what would move the cursor is written as its code."""
-    line = " ".join(str(text).split())
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    words = (_shortened(word, _LONGEST_WORD) for word in str(text)[:_MOST_LOOKED_AT].split())
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(words))
+    line = _shortened(line, _LONGEST_LINE)
     return line if line.endswith((".", "!", "?")) else f"{line}."
 
 
@@ -127,8 +138,8 @@ def _explain(error: BaseException, resume: str) -> int:
     if is_interruption(error):
         return _interrupted(resume, error)
     for cause in causes:
-        if (text := _disk_sentence(cause)) is not None:
-            say(f"contextcliff: {text}")
+        if (text := _disk_sentence(cause) or _system_sentence(cause)) is not None:
+            say(f"contextcliff: {sentence(text)}")
             return USER_ERROR
     say(
         f"contextcliff: This should not have happened ({type(causes[-1]).__name__}: "
@@ -162,6 +173,30 @@ def _disk_sentence(error: BaseException) -> str | None:
     else:
         return None
     return f"{advice} (what is measured so far is kept)."
+
+
+_UNUSABLE_PATHS = (
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EINVAL),
+    *(errno.ENOENT, errno.ENXIO, errno.EEXIST),
+)
+_KEPT = "what is measured so far is kept"
+
+
+def _system_sentence(error: BaseException) -> str | None:
+    """A sentence for a path that can be none, and for memory or threads that are used up."""
+    name = getattr(error, "filename", None)
+    if isinstance(error, OSError) and error.errno in _UNUSABLE_PATHS and name is not None:
+        where = os.fsdecode(name) if isinstance(name, bytes) else str(name)
+        return f"Cannot use {where}: {error.strerror}; check the path."
+    if isinstance(error, ValueError) and "embedded null" in str(error):
+        return "A path or name holds a NUL character, which none can; write it without."
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        what = "Memory is used up; give the process more (ulimit -v), or measure less at once"
+        return f"{what} ({_KEPT})."
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        what = "No further thread can be started; raise the limit on processes or memory (ulimit)"
+        return f"{what} ({_KEPT})."
+    return None
 
 
 def _keep_log(error: BaseException) -> Path:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,9 @@ TASK_ALIASES = {"multi_hop_qa": "two_hop", "multi_hop": "two_hop", "single_hop_q
 """Other people's names for the tasks of the reference corpus."""
 
 DEFAULT_STUDY = "reference"
+
+MOST_SAMPLES, MOST_TOKENS = 1_000_000, 1_000_000_000
+"""Of a bin, and of a text: more is a slip of the keyboard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,10 @@ class Finite(click.FloatRange):
     """A number in a range; not ``nan``, which lies in each, and not ``inf``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not an amount.", param, ctx)
-        return number
+        with suppress(TypeError, ValueError):
+            if not math.isfinite(float(value)):
+                self.fail(f"{value!r} is not an amount.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def as_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -141,7 +145,7 @@ _STUDY = together(
     click.option(
         "--samples-per-bin",
         "--samples_per_bin",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST_SAMPLES),
         metavar="N",
         help="Examples per length bin.",
     ),
@@ -152,7 +156,7 @@ _STUDY = together(
     ),
     click.option(
         "--questions-per-document",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST_SAMPLES),
         metavar="N",
         help="At most this many questions on each document.",
     ),
@@ -202,7 +206,7 @@ spending_options = together(
     ),
     click.option(
         "--deadline",
-        type=Finite(min=0, min_open=True),
+        type=Finite(0, 1e9, min_open=True),
         metavar="SECONDS",
         help="Send nothing more after this time; what is measured is kept.",
     ),
@@ -254,7 +258,7 @@ compression_options = together(
         "--kv_budget",
         "--kv-budget",
         "kv_budget",
-        type=click.FloatRange(0, 1, min_open=True),
+        type=Finite(0, 1, min_open=True),
         metavar="SHARE",
         help="Share of the KV cache that is kept; 1 with the policy none.",
     ),

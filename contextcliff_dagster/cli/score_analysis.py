@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import ContextCliffError, StoreError
@@ -25,6 +26,7 @@ from contextcliff_dagster.score_files import (
     stem,
 )
 from contextcliff_dagster.store import slug, write_result
+from contextcliff_dagster.user_files import open_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,8 +73,13 @@ def analyze_files(
     try:
         path = paths[0]
         with ThreadPoolExecutor(1) as pool:
-            digests = [pool.submit(_sha256, one) for one in paths]
-            models = _read(paths, options)
+            refused = Event()
+            digests = [pool.submit(_sha256, one, refused) for one in paths]
+            try:
+                models = _read(paths, options)
+            except BaseException:
+                refused.set()  # a file that is no use is not read to its end
+                raise
             names = ["file"] if len(paths) == 1 else [str(one) for one in paths]
             hashes = {name: one.result() for name, one in zip(names, digests, strict=True)}
             provenance = {"hashes": hashes, "file": ", ".join(one.name for one in paths)}
@@ -140,10 +147,13 @@ def _pooled(paths: Sequence[Path], options: AnalyzeOptions) -> Sequence[ScoreRec
     return [replace(one, notes=(*one.notes, *notes)) for one in scores]
 
 
-def _sha256(path: Path) -> str:
+def _sha256(path: Path, refused: Event) -> str:
+    digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with open_file(path) as file:
+            while not refused.is_set() and (piece := file.read(1 << 20)):
+                digest.update(piece)
+        return digest.hexdigest()
     except OSError as error:
         raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError, Document, Example
+from contextcliff_dagster.user_files import open_file
 
 EVIDENCE_CHARACTERS = "evidence_characters"
 """Metadata of an example: where its pieces of evidence begin in the text, in characters. A corpus
@@ -123,7 +124,7 @@ def file_sha256(path: Path) -> str:
         CorpusError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise unreadable(path, error) from error
@@ -140,6 +141,10 @@ def no_such_tasks(path: Path, wanted: Iterable[str], there: Iterable[str]) -> Co
 def unreadable(path: Path, error: OSError) -> CorpusError:
     """The error that ``path`` cannot be read."""
     return CorpusError(f"{path} cannot be read: {error.strerror or error}.")
+
+
+MOST = 1_000_000_000
+"""Of documents, tokens and the like: more is a slip of the keyboard."""
 
 
 def take_options(
@@ -172,6 +177,10 @@ def take_options(
             raise CorpusError(
                 f"Option {key!r} of a corpus of kind {kind!r} must be "
                 f"{' or '.join(_TYPE_NAMES.get(k, k.__name__) for k in wanted)}, not {value!r}."
+            )
+        if isinstance(value, int) and key != "seed" and value > MOST:
+            raise CorpusError(
+                f"Option {key!r} of a corpus of kind {kind!r} must be at most {MOST:,}; write less."
             )
         if key in numbers and value is not None and value < numbers[key][1]:
             raise CorpusError(

@@ -21,7 +21,10 @@ from contextcliff_dagster.corpora.corpus import (
 )
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
 from contextcliff_dagster.corpora.readers.tables import ENDINGS, READERS
+from contextcliff_dagster.corpora.readers.text_lines import UTF16_OR_32, binary
+from contextcliff_dagster.user_files import open_file
 
+_LOOKED_AT = 1 << 16
 _PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 
 
@@ -97,8 +100,8 @@ def _checked_format(path: Path, named: str | None) -> str:
     if path.is_dir():
         raise CorpusError(f"{path} is a folder; name one file in it.")
     try:
-        with path.open("rb") as file:
-            start = file.read(16)
+        with open_file(path) as file:
+            start = file.read(_LOOKED_AT)
     except FileNotFoundError as error:
         raise CorpusError(f"There is no file {path}; check the corpus option 'path'.") from error
     except OSError as error:
@@ -116,6 +119,8 @@ def _checked_format(path: Path, named: str | None) -> str:
         raise CorpusError(
             f"{path}: {what} is not known; give option 'format' as one of {', '.join(READERS)}."
         )
+    if b"\x00" in start and not start.startswith((b"PAR1", *UTF16_OR_32)):  # before it is hashed
+        raise binary(path, 1 + start[: start.index(b"\x00")].count(b"\n"), CorpusError)
     if start.startswith(b"PAR1") != (chosen == "parquet"):
         raise CorpusError(
             f"{path} is {'not ' if chosen == 'parquet' else ''}a Parquet file; "

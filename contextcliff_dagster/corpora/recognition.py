@@ -15,6 +15,7 @@ from contextcliff_dagster.corpora.folder.walk import walk
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS
 from contextcliff_dagster.corpora.readers.tables import ENDINGS as TABLE_ENDINGS
 from contextcliff_dagster.corpora.readers.tables import READERS
+from contextcliff_dagster.user_files import open_file
 
 _TABLES = (*TABLE_ENDINGS, ".pq")
 _PACKED = (".gz", ".zip", ".zst", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
@@ -122,6 +123,6 @@ def _comes_along(name: str) -> bool:
 
 
 def _is_parquet(path: Path) -> bool:
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), open_file(path) as file:
         return file.read(4) == b"PAR1"
     return False

@@ -20,6 +20,7 @@ from contextcliff_dagster.corpora.corpus import (
 if TYPE_CHECKING:
     from contextcliff_dagster.reference.warehouse_documents import Ledger
 
+MOST_DOCUMENTS = 1_000_000
 TASKS = {"lookup": "lookup", "two_hop": "two_hop", "multi_hop_qa": "two_hop"}
 """Task names that are accepted, and the task each one means."""
 
@@ -41,6 +42,10 @@ class ReferenceCorpus(StreamedCorpus):
         types = {"task": str, "tasks": list, "min_tokens": int, "max_tokens": int}
         numbers = {"documents": (1_000, 1), "seed": (0, 0), "questions": (1, 1)}
         given = take_options(self.name, options, types, numbers)
+        if given["documents"] > MOST_DOCUMENTS:
+            raise CorpusError(
+                f"Option 'documents' of the reference corpus must be at most {MOST_DOCUMENTS:,}."
+            )
         self._n_documents, self._seed, self._questions = (given[name] for name in numbers)
         named = [given["task"]] if "task" in given else given.get("tasks", list(TASKS))
         self._tasks = {TASKS[one_of("task", task, list(TASKS))] for task in named}

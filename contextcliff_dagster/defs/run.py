@@ -21,6 +21,7 @@ from contextcliff_dagster.experiments.lookup import (
 )
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+from contextcliff_dagster.scoring.scorers import open_scorer
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
@@ -105,6 +106,8 @@ def prepare_study(
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
+    study.recipe()  # what is missing of prompt and scoring is noticed before anything is drawn
+    open_scorer(study.scoring.scorer)
     sampled = study.has_corpus
     frozen = not sampled or (not reread and preparation.find_frozen(study, store) is not None)
     with nullcontext(store.root) if keep else TemporaryDirectory(prefix="contextcliff-") as root:

@@ -24,10 +24,9 @@ def need(columns: Columns, *names: str, hint: str = "") -> None:
     """
     for name in names:
         if name not in columns.arrays:
-            present = ", ".join(columns.found) or "none"
             raise ScoreFileError(
-                f"{columns.path} has no column {name!r}; columns found: {present}; if one of them "
-                f"is it, add --columns {name}=ITS_NAME{hint}."
+                f"{columns.path} has no column {name!r}; columns found: {columns.listed}; if one "
+                f"of them is it, add --columns {name}=ITS_NAME{hint}."
             )
 
 

@@ -7,7 +7,6 @@ merely of another type than those before it, and exact about the row where it is
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,11 +16,14 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.row_parsers import (
     BOM,
+    deepest,
+    header_names,
     json_lines,
     loads,
     read_csv,
     read_objects,
 )
+from contextcliff_dagster.user_files import require_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +41,8 @@ PACKED = (".gz", ".bz2", ".zst", ".lz4")
 """Endings of compressed files, which are read as what they hold (not Parquet: it packs itself)."""
 
 _HEAD = 1 << 20
+_DEEPEST = 200
+_MOST_LISTED = 40
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 
@@ -54,6 +58,13 @@ class Columns:
     arrays: Mapping[str, pa.ChunkedArray]
     rows: int
     own_names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def listed(self) -> str:
+        """The names of all columns for a sentence; of many, the first."""
+        more = len(self.found) - _MOST_LISTED
+        names = ", ".join(self.found[:_MOST_LISTED]) or "none"
+        return f"{names} and {more:,} others" if more > 0 else names
 
     def named(self, name: str) -> str:
         """Column ``name`` for a sentence, with the file's own name of it."""
@@ -129,6 +140,11 @@ def _kind(path: Path) -> str:
         raise ScoreFileError(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
     inner = Path(path.stem) if path.suffix.lower() in PACKED else path
     kind = FORMATS.get(inner.suffix.lower())
+    if b"\x00" in start and not start.startswith((b"PAR1", b"PK")):
+        raise ScoreFileError(
+            f"{path} holds NUL bytes: this is a binary file; give CSV, TSV, JSON Lines, JSON or "
+            "Parquet."
+        )
     if start.startswith(b"PAR1"):
         kind = "parquet" if kind in (None, "parquet") else None
     elif kind == "parquet":
@@ -147,6 +163,7 @@ def opened(path: Path) -> pa.NativeFile:
     """The file as bytes, unpacked where its ending says that it is packed."""
     import pyarrow as pa
 
+    require_file(path)
     return pa.input_stream(str(path), compression="detect")
 
 
@@ -171,7 +188,7 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
         )
     is_tsv = path.name.lower().split(".")[1:2] == ["tsv"]
     delimiter = "\t" if is_tsv else max(",;\t", key=line.count)
-    header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    header = header_names(path, line, delimiter)
     wanted = [name for name in header if name in texts | numbers]
     for name in wanted:
         if wanted.count(name) > 1:
@@ -236,6 +253,8 @@ def _json_schema(
 
     if len(head) == _HEAD:
         head = head[: head.rfind(b"\n") + 1]
+    if deepest(head) > _DEEPEST:  # Arrow makes types of it by recursion, and ends the process
+        raise pa.ArrowInvalid("nested too deeply")
     first = arrow_json.read_json(io.BytesIO(head)).schema
     fields = []
     for name in sorted(texts | numbers):

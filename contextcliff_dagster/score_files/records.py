@@ -161,10 +161,9 @@ def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
         return {"length_tokens": lengths(columns)}
     names = [name for name in TEXT_FIELDS if name in columns.arrays]
     if not names:
-        present = ", ".join(columns.found) or "none"
         raise ScoreFileError(
             f"{columns.path} has no column of texts whose tokens --tokenizer could count (one of "
-            f"{', '.join(TEXT_FIELDS)}); columns found: {present}."
+            f"{', '.join(TEXT_FIELDS)}); columns found: {columns.listed}."
         )
     rows = zip(*(texts(columns, name).to_pylist() for name in names), strict=True)
     whole = [max((text for text in row if text), key=len, default="") for row in rows]

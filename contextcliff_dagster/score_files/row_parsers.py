@@ -35,6 +35,30 @@ def _letters(value: Any) -> str | None:
     return None if value is None else json.dumps(value)
 
 
+def deepest(text: bytes) -> int:
+    """How deep brackets and braces lie in one another at most; those in strings count, too."""
+    import numpy as np
+
+    step = np.zeros(256, np.int8)
+    step[[ord("["), ord("{")]], step[[ord("]"), ord("}")]] = 1, -1
+    steps = step[np.frombuffer(text, np.uint8)]
+    return int(np.cumsum(steps[steps != 0], dtype=np.int64).max(initial=0))
+
+
+def header_names(path: Path, line: str, delimiter: str) -> list[str]:
+    """The names of the columns, as a table's first ``line`` has them.
+
+    Raises:
+        ScoreFileError: the line is no header.
+    """
+    csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        names = next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise ScoreFileError(f"The header of {path} cannot be read: {error}.") from error
+    return [name.strip() for name in names]
+
+
 def read_csv(
     path: Path, file: Any, delimiter: str, header: list[str], wanted: Collection[str]
 ) -> tuple[dict[str, pa.ChunkedArray], int]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from contextcliff_dagster.contracts import PrimaryScore, PromptMode
+from contextcliff_dagster.studies.cron import check_cron
+from contextcliff_dagster.studies.section import Section as Section
+
+_MOST, _MOST_TOKENS = 1_000_000, 1_000_000_000
+"""Of examples, calls and the like; of tokens, seconds or dollars: more is a slip of the pen."""
 
 NAME_CHARS = 60
 """A study's name is a folder, a Dagster group and a part of asset keys."""
@@ -21,12 +31,6 @@ def study_name(text: str) -> str:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{text[: NAME_CHARS - 9].rstrip('-')}-{digest}"
-
-
-class Section(BaseModel):
-    """Unknown keys are errors: a misspelt key must not silently fall back to its default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class CorpusSection(BaseModel):
@@ -58,9 +62,11 @@ class BinsSection(Section):
 
     kind: Literal["quantile", "fixed"] = "quantile"
     count: int = Field(default=10, ge=1, le=100, description="Number of bins")
-    width: int | None = Field(default=None, ge=1, description="Tokens per bin, for fixed bins")
+    width: int | None = Field(
+        default=None, ge=1, le=_MOST_TOKENS, description="Tokens per bin, for fixed bins"
+    )
     starved_below: int = Field(
-        default=5, ge=1, description="Fewer distinct documents than this: starved"
+        default=5, ge=1, le=_MOST, description="Fewer distinct documents than this: starved"
     )
     starved: Literal["merge", "refuse"] = "merge"
 
@@ -74,18 +80,28 @@ class BinsSection(Section):
 class TargetSection(Section):
     """Lengths the corpus must span for the study to mean anything."""
 
-    min_tokens: int = Field(ge=0)
-    max_tokens: int = Field(ge=1)
+    min_tokens: int = Field(ge=0, le=_MOST_TOKENS)
+    max_tokens: int = Field(ge=1, le=_MOST_TOKENS)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> TargetSection:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError("'min_tokens' must not exceed 'max_tokens'")
+        return self
 
 
 class SamplingSection(Section):
     """How many examples are drawn per bin, and which."""
 
-    samples_per_bin: int = Field(default=20, ge=1)
-    pilot_per_bin: int = Field(default=5, ge=1, description="Examples per bin of the job `pilot`")
+    samples_per_bin: int = Field(default=20, ge=1, le=_MOST)
+    pilot_per_bin: int = Field(
+        default=5, ge=1, le=_MOST, description="Examples per bin of the job `pilot`"
+    )
     seed: int = Field(default=0, ge=0)
-    questions_per_document: int = Field(default=1, ge=1)
-    min_tokens: int = Field(default=0, ge=0, description="Shorter documents are left out")
+    questions_per_document: int = Field(default=1, ge=1, le=_MOST)
+    min_tokens: int = Field(
+        default=0, ge=0, le=_MOST_TOKENS, description="Shorter documents are left out"
+    )
 
     @model_validator(mode="after")
     def _pilot_is_smaller(self) -> SamplingSection:
@@ -97,13 +113,23 @@ class SamplingSection(Section):
 class TargetedSection(Section):
     """Pilot, then rounds where a token is most informative; ``samples_per_bin``: a bin's most."""
 
-    pilot: int = Field(default=5, ge=1, description="Examples per bin before anything is aimed at")
+    pilot: int = Field(
+        default=5, ge=1, le=_MOST, description="Examples per bin before anything is aimed at"
+    )
     until: str = Field(
         default="5%",
         pattern=r"^\d+(\.\d+)?%$",
         description="Half-width of the window that is to hold the loss, share of the examples",
     )
-    round: int = Field(default=20, ge=1, description="Examples of one round")
+
+    @field_validator("until")
+    @classmethod
+    def _until_can_be_reached(cls, until: str) -> str:
+        if not 1 <= float(until.removesuffix("%")) <= 25:
+            raise ValueError("'until' is a percentage of 1% to 25%")
+        return until
+
+    round: int = Field(default=20, ge=1, le=_MOST, description="Examples of one round")
 
 
 class PromptSection(Section):
@@ -118,8 +144,8 @@ class PromptSection(Section):
     instructions: str | None = Field(
         default=None, description="File with one wording of the instruction per line"
     )
-    replicates: int = Field(default=1, ge=1, description="Calls per example")
-    max_output_tokens: int = Field(default=32, ge=1)
+    replicates: int = Field(default=1, ge=1, le=_MOST, description="Calls per example")
+    max_output_tokens: int = Field(default=32, ge=1, le=_MOST_TOKENS)
     prefix_cache: bool = Field(
         default=True,
         description="off: calls of one document are kept apart and engines reuse nothing; for TTFT",
@@ -150,7 +176,7 @@ class LatencySection(Section):
     """What a user waits at most (docs/method.md, Latency)."""
 
     ttft_ms_p95: float = Field(
-        gt=0, allow_inf_nan=False, description="Limit on the time to the first token, 95% of calls"
+        gt=0, le=_MOST_TOKENS, description="Limit on the time to the first token, 95% of calls"
     )
 
 
@@ -166,7 +192,7 @@ class ScoringSection(Section):
 class AnalysisSection(Section):
     tolerance: float = Field(default=0.3, gt=0, lt=1)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    resamples: int = Field(default=2000, ge=100)
+    resamples: int = Field(default=2000, ge=100, le=_MOST)
     assumption: Literal["falling", "any"] = Field(
         default="falling",
         description="falling: a model that fails at a length does not recover at a longer one; "
@@ -180,10 +206,14 @@ class CallsSection(Section):
     concurrency: int | None = Field(
         default=None,
         ge=1,
+        le=_MOST,
         description="At most so many calls at once, whatever the model's entry says; 1 for TTFT",
     )
     deadline_s: float | None = Field(
-        default=None, gt=0, description="Seconds after which one run sends nothing more"
+        default=None,
+        gt=0,
+        le=_MOST_TOKENS,
+        description="Seconds after which one run sends nothing more",
     )
     order: Literal["blocks", "by_length"] = Field(
         default="blocks",
@@ -204,9 +234,6 @@ class RegressionSection(Section):
     runs_per_year: int = Field(default=52, ge=1, le=10_000)
 
 
-_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
-
-
 class CronSection(Section):
     """When something is measured by itself; its schedule has to be switched on in Dagster."""
 
@@ -215,15 +242,7 @@ class CronSection(Section):
 
     @model_validator(mode="after")
     def _cron_means_something(self) -> Self:
-        fields = self.cron.split()
-        if len(fields) != 5:
-            raise ValueError("'cron' has five fields: minute, hour, day, month, weekday")
-        for field, (name, low, high) in zip(fields, _CRON, strict=True):
-            numbers = re.findall(r"\d+", re.sub(r"/\d+", "", field))
-            if not all(low <= int(number) <= high for number in numbers):
-                raise ValueError(f"'cron' has {field!r} as {name}, which goes from {low} to {high}")
-            if re.fullmatch(r"[\dA-Za-z*/,#?-]+", field) is None or "/0" in field:
-                raise ValueError(f"'cron' has {field!r} as {name}, which means nothing")
+        check_cron(self.cron)
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
         try:
@@ -237,7 +256,10 @@ class ScheduleSection(CronSection):
     """A new campaign at every tick."""
 
     grace_hours: float = Field(
-        default=24, gt=0, description="The report is stale so long after a tick it has missed"
+        default=24,
+        gt=0,
+        le=100_000,
+        description="The report is stale so long after a tick it has missed",
     )
 
 
@@ -246,7 +268,10 @@ class SentinelSection(CronSection):
 
     cron: str = Field(default="0 5 * * *", description="Five fields, e.g. 0 5 * * *: daily at 5")
     examples: int = Field(
-        default=20, ge=10, description="Of the bin that holds the cap; at most samples_per_bin"
+        default=20,
+        ge=10,
+        le=_MOST,
+        description="Of the bin that holds the cap; at most samples_per_bin",
     )
     runs_per_year: int = Field(
         default=365, ge=1, le=10_000, description="The year's error rate is divided by it"
@@ -264,5 +289,5 @@ class AlertsSection(Section):
 class BudgetSection(Section):
     """Money: a hard limit, and the estimate above which the terminal asks first."""
 
-    usd: float | None = Field(default=None, ge=0)
-    confirm_above_usd: float = Field(default=1.0, ge=0)
+    usd: float | None = Field(default=None, ge=0, le=_MOST_TOKENS)
+    confirm_above_usd: float = Field(default=1.0, ge=0, le=_MOST_TOKENS)

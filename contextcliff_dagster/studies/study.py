@@ -203,7 +203,10 @@ class Study(Section):
                     "one a line; add some or lower prompt.replicates."
                 )
             given["instructions"] = wordings[:replicates]
-        return Recipe(**given)
+        try:
+            return Recipe(**given)
+        except StudyError as error:
+            raise StudyError(f"{self.prompt.template or self.name}: {error}") from error
 
     def analysis_settings(self) -> AnalysisSettings:
         from contextcliff_dagster.analysis.records.settings import AnalysisSettings

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import PACKAGE
+from contextcliff_dagster.user_files import read_file
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies.study import Study
@@ -143,7 +144,7 @@ def prompt_text(study: Study, key: str, file: str) -> str:
     refuse_outside(study, "prompt")
     path = Path(absolute(study.folder, file))
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path).decode()
     except FileNotFoundError as error:
         raise StudyError(
             f"Study {study.name!r} names {path} as prompt.{key}, but there is no such file."

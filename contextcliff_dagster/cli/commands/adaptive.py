@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.cli.options import MOST_SAMPLES, together
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
@@ -39,7 +39,7 @@ def _half_width(ctx: click.Context, param: click.Parameter, value: str | None) -
 targeted_options = together(
     click.option(
         "--pilot",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST_SAMPLES),
         metavar="N",
         help="Measure N examples a bin, then more only where they best locate the drop.",
     ),
@@ -52,7 +52,7 @@ targeted_options = together(
     click.option(
         "--round",
         "batch",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST_SAMPLES),
         metavar="N",
         help="Examples of one round after the pilot (default: 20).",
     ),

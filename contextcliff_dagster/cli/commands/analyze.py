@@ -11,6 +11,7 @@ import click
 from contextcliff_dagster.cli.errors import USER_ERROR, say, sentence
 from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import (
+    MOST_TOKENS,
     Finite,
     as_share,
     debug_option,
@@ -34,7 +35,7 @@ _what = together(
     ),
     click.option(
         "--scale",
-        type=Finite(min=0, min_open=True),
+        type=Finite(0, 1e9, min_open=True),
         default=1.0,
         metavar="MAX",
         help="Scores are 0..MAX, e.g. 100 for percentages (default: 1).",
@@ -65,7 +66,10 @@ _how = together(
         help="Confidence of the cap and every interval (default: .95).",
     ),
     click.option(
-        "--window", type=click.IntRange(min=1), metavar="TOKENS", help="The model's own window."
+        "--window",
+        type=click.IntRange(1, MOST_TOKENS),
+        metavar="TOKENS",
+        help="The model's own window.",
     ),
     ttft_limit_option,
     click.option(

@@ -180,13 +180,17 @@ class ScoreFile:
 
 
 def score_file(text: str, log: LogOptions) -> ScoreFile | None:
-    """The file that ``text`` names, FILE or FILE:MODEL, where there is one and it is no study's."""
+    """The file that ``text`` names, FILE or FILE:MODEL, where it names one or is called so."""
     if text.partition(":")[0].endswith((".yaml", ".yml")):
         return None
-    if Path(text).is_file():
-        return ScoreFile(Path(text), None, log)
     path, _, model = text.partition(":")
-    return ScoreFile(Path(path), model, log) if model and Path(path).is_file() else None
+    whole, part = Path(text), Path(path)
+    if whole.is_file() or not (model and part.is_file()):
+        from contextcliff_dagster.score_files.columns import FORMATS, PACKED
+
+        called_so = whole.suffix.lower() in (*FORMATS, *PACKED)
+        return ScoreFile(whole, None, log) if whole.is_file() or called_so else None
+    return ScoreFile(part, model, log)
 
 
 def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:

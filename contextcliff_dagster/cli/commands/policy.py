@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import common_options, profiled_campaign_option
+from contextcliff_dagster.cli.options import MOST_TOKENS, common_options, profiled_campaign_option
 from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.policy import (
@@ -24,10 +24,12 @@ from contextcliff_dagster.policy import (
 )
 from contextcliff_dagster.policy import as_json as policy_json
 from contextcliff_dagster.store import Store, write_atomic
+from contextcliff_dagster.user_files import read_file
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
+_LONGEST_DOCUMENT = 256 << 20
 ABOVE_CAP = 4
 """Exit code of `guard` for a call that is too long: not an error, the answer."""
 
@@ -179,7 +181,9 @@ def _policies(
 
 @click.command()
 @click.argument("policy_file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--tokens", type=click.IntRange(min=0), metavar="N", help="Tokens of the document.")
+@click.option(
+    "--tokens", type=click.IntRange(0, MOST_TOKENS), metavar="N", help="Tokens of the document."
+)
 @click.option(
     "--file",
     "document",
@@ -188,7 +192,10 @@ def _policies(
     help="The document itself: counted with the policy's tokenizer.",
 )
 @click.option(
-    "--prompt-tokens", type=click.IntRange(min=0), metavar="N", help="Tokens of the whole prompt."
+    "--prompt-tokens",
+    type=click.IntRange(0, MOST_TOKENS),
+    metavar="N",
+    help="Tokens of the whole prompt.",
 )
 @click.option("--model", metavar="NAME", help="The model the call goes to.")
 @click.option("--identity", metavar="HASH", help="The model's serving identity.")
@@ -219,7 +226,7 @@ def guard(
         from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
         try:
-            text = document.read_text(encoding="utf-8")
+            text = read_file(document, _LONGEST_DOCUMENT).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise PolicyError(
                 f"Cannot read {document} as UTF-8 text ({error}); name a text file."

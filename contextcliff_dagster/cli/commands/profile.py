@@ -40,6 +40,7 @@ from contextcliff_dagster.cli.study_selection import (
     keep_definition,
 )
 from contextcliff_dagster.contracts import BudgetError, StudyError
+from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def profile(
     check_compression(kv_policy, kv_budget)
     if pay_again:
         os.environ["CONTEXTCLIFF_PAY_AGAIN"] = "1"
+    with_day_limit(Budget())  # an amount that is none is noticed before anything is drawn
     store = Store.default()
     given = "--data" if options.data is not None else f"--dataset {options.dataset}"
     own = options.data is not None or corpus_kind(options.dataset) is not None
@@ -140,7 +142,6 @@ def profile(
         from contextcliff_dagster.defs.in_process import LocalRuns
         from contextcliff_dagster.defs.resources import Watch
         from contextcliff_dagster.defs.run import prepare_study, profile_study
-        from contextcliff_dagster.inference.spending.budget import Budget
 
         instance = None if dry_run else open_instance(store)
         prepared = prepare_study(

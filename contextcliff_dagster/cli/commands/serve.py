@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from contextcliff_dagster.cli.options import common_options
+from contextcliff_dagster.cli.options import Finite, common_options
 from contextcliff_dagster.cli.output import print_either
 from contextcliff_dagster.cli.webserver.options import (
     allow_host_option,
@@ -39,9 +39,7 @@ from contextcliff_dagster.web_guard.addresses import is_loopback
     type=click.Path(path_type=Path, dir_okay=False),
     help="One JSON line per request, kept at once.",
 )
-@click.option(
-    "--delay-ms", default=0.0, type=click.FloatRange(min=0), help="Delay of every answer."
-)
+@click.option("--delay-ms", default=0.0, type=Finite(0, 3_600_000), help="Delay of every answer.")
 @common_options
 def serve(
     model: str,

@@ -44,6 +44,7 @@ from contextcliff_dagster.corpora.folder.verbatim_recall import (
     recall_questions,
 )
 from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
+from contextcliff_dagster.user_files import open_file
 
 _NUMBERS = {  # option: default, least
     "questions_per_document": (5, 1),
@@ -211,7 +212,7 @@ class FolderCorpus(StreamedCorpus):
             size = path.stat().st_size
             if size > self._limits.file_mb * 1e6:  # is not read anyway
                 return f"{size} bytes"
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             return str(error.strerror or error)

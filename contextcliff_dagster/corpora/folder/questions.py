@@ -16,7 +16,7 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import Entry, no_such_tasks
 from contextcliff_dagster.corpora.folder.walk import Found, Walked
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
-from contextcliff_dagster.corpora.readers.tables import ENDINGS, READERS, delimited
+from contextcliff_dagster.corpora.readers.tables import ENDINGS, LONGEST_FIELD, READERS, delimited
 from contextcliff_dagster.corpora.readers.text_lines import text_lines
 
 DOCUMENT_COLUMNS = ("document", "file", "filename", "path")
@@ -86,7 +86,7 @@ class QuestionTable:
                     f"{place} has {len(name):,} characters in {column!r}, which names a file here; "
                     "a table with whole texts in it is read by --data alone."
                 )
-            task = reader.entry(row, place).example.task
+            task = reader.entry(row, place, whole=False).example.task
             if self._tasks is None or task in self._tasks:
                 used = True
                 yield _Row(place, column, row)
@@ -262,5 +262,9 @@ def _read(path: Path) -> Iterator[tuple[str, Any]]:
 def _delimiter(path: Path) -> str:
     """What parts the header: spreadsheets of many countries write semicolons."""
     header = next((line for _, line in text_lines(path) if line.strip()), "")
-    fields = {mark: next(csv.reader([header], delimiter=mark), []) for mark in ",;\t"}
+    csv.field_size_limit(LONGEST_FIELD)
+    try:
+        fields = {mark: next(csv.reader([header], delimiter=mark), []) for mark in ",;\t"}
+    except csv.Error as error:
+        raise CorpusError(f"The header of {path} cannot be read: {error}.") from error
     return max(fields, key=lambda mark: len(fields[mark]))

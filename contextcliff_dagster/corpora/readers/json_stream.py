@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from contextcliff_dagster.contracts import ContextCliffError, CorpusError
 from contextcliff_dagster.corpora.readers.text_lines import text_chunks
+from contextcliff_dagster.user_files import open_file
 
 _SPACE = " \t\r\n"
 _READ_AHEAD = 1 << 19
@@ -135,7 +136,7 @@ class JsonStream:
             yield from text_chunks(self._path, file, self._error)
             return
         try:
-            with self._path.open("rb") as opened:
+            with open_file(self._path) as opened:
                 yield from text_chunks(self._path, opened, self._error)
         except OSError as error:
             self._fail(f" cannot be read: {error.strerror or error}.", error)

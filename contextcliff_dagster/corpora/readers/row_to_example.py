@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError, Example
-from contextcliff_dagster.corpora.corpus import Entry, entry_about
+from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS, MOST, Entry, entry_about
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "id": ("id", "example_id"),
@@ -45,8 +47,8 @@ class RowReader:
         self._task = task
         self._untyped = untyped
 
-    def entry(self, row: Any, place: str) -> Entry:
-        """The row as an entry.
+    def entry(self, row: Any, place: str, *, whole: bool = True) -> Entry:
+        """The row as an entry; ``whole``: the context is the text itself, not its name.
 
         Raises:
             CorpusError: a sentence naming ``place`` and the field that is missing or unusable.
@@ -61,7 +63,11 @@ class RowReader:
         answers = self._answers(row, place)
         task = self._optional_text(row, "task", place) or self._task
         given = self._optional_text(row, "id", place) or ""
-        example = Example(given, "", question, answers, task, self._metadata(row, place))
+        metadata = self._metadata(row, place)
+        if (spans := row.get(EVIDENCE_SPANS)) is not None and not self._is_nan(spans):
+            length = len(text) if whole else None
+            metadata[EVIDENCE_SPANS] = _checked_spans(spans, length, place)
+        example = Example(given, "", question, answers, task, metadata)
         return entry_about(text, example, place)
 
     def _find(self, row: Mapping[str, Any], field: str) -> tuple[str, Any]:
@@ -164,11 +170,32 @@ def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
         yield from _answer_texts(value["text"], untyped, place)
     elif isinstance(value, list | tuple):
         for one in value:
+            if isinstance(one, list | tuple):
+                raise CorpusError(
+                    f"{place} has a list within its list of answers; write one list of texts."
+                )
             yield from _answer_texts(one, untyped, place)
     elif value is not None:
         raise CorpusError(
             f"{place} has answers that are neither text nor a list of texts but {_kind(value)}."
         )
+
+
+def _checked_spans(spans: Any, length: int | None, place: str) -> list[list[int]]:
+    """Where the evidence is in the text: [[start, end], ...], characters from 0, end exclusive."""
+    if isinstance(spans, str):  # a cell of a CSV
+        with suppress(ValueError, RecursionError):
+            spans = json.loads(spans)
+    most = MOST if length is None else length
+    for span in spans if isinstance(spans, list | tuple) else [spans]:
+        numbers = list(span) if isinstance(span, list | tuple) else []
+        plain = len(numbers) == 2 and all(type(number) is int for number in numbers)
+        if not plain or not 0 <= numbers[0] < numbers[1] <= most:
+            raise CorpusError(
+                f"{place} has {reprlib.repr(span)} in evidence_spans; write [[start, end], ...] in "
+                "characters of the context, start before end and both within it."
+            )
+    return [list(span) for span in spans]
 
 
 def _number(value: Any, kind: type[int] | type[float], field: str, place: str) -> int | float:
@@ -178,8 +205,10 @@ def _number(value: Any, kind: type[int] | type[float], field: str, place: str) -
         number = float(value)
         if not math.isfinite(number) or (kind is int and number != int(number)):
             raise ValueError
+        if kind is int and not 0 <= number <= MOST:
+            raise ValueError
     except (TypeError, ValueError) as error:
-        wanted = "a whole number" if kind is int else "a number"
+        wanted = f"a whole number of 0 to {MOST:,}" if kind is int else "a number"
         raise CorpusError(f"{place} has {field} {value!r}; it must be {wanted}.") from error
     return kind(number)
 

@@ -6,6 +6,7 @@ Every reader holds one row (or one small batch) at a time, whatever the file's s
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from json.decoder import JSONDecodeError
@@ -16,6 +17,8 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.readers.json_stream import DECODER, JsonStream
 from contextcliff_dagster.corpora.readers.text_lines import text_lines
 
+LONGEST_FIELD = 2**31 - 1
+"""The csv module's own limit is global, and lower: a field may be a whole book."""
 Rows = Iterator[tuple[str, Any]]
 """(place, row): ``qa.jsonl, line 7`` and its fields."""
 
@@ -40,8 +43,7 @@ def json_lines(path: Path) -> Rows:
 
 def delimited(path: Path, delimiter: str = ",") -> Rows:
     """Lines with a header, RFC 4180 quoting, parted by ``delimiter``."""
-    # The limit is the csv module's own and global; a field may be a whole book.
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(LONGEST_FIELD)
     numbered = text_lines(path)
     reader = csv.reader((text for _, text in numbered), delimiter=delimiter, strict=True)
     header: list[str] | None = None
@@ -59,8 +61,9 @@ def delimited(path: Path, delimiter: str = ",") -> Rows:
             continue
         if header is None:
             header = [name.strip() for name in fields]
-            if twice := [name for name in header if name and header.count(name) > 1]:
-                raise CorpusError(f"{place}: the header names column {twice[0]!r} twice.")
+            counts = Counter(filter(None, header))
+            if twice := next((name for name in header if counts[name] > 1), None):
+                raise CorpusError(f"{place}: the header names column {twice!r} twice.")
             continue
         if len(fields) != len(header):
             raise CorpusError(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import ContextCliffError, CorpusError
+from contextcliff_dagster.user_files import open_file
 
 _CHUNK = 1 << 19
-_UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+_LONGEST_LINE = 1 << 28
+UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -20,13 +23,17 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
         CorpusError: the file is binary or not UTF-8, with the line; or cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+        with open_file(path) as file:
+            if b"\x00" in (start := file.peek()) and not start.startswith(UTF16_OR_32):
+                raise binary(path, 1 + start[: start.index(b"\x00")].count(b"\n"), CorpusError)
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
+                if len(line) == _LONGEST_LINE:
+                    raise _longer(path, number, line)
                 if number == 1:
                     line = _without_mark(path, line, CorpusError)
                 try:
                     if b"\x00" in line:
-                        raise _binary(path, number, CorpusError)
+                        raise binary(path, number, CorpusError)
                     yield number, line.decode()
                 except UnicodeDecodeError as error:
                     raise _not_utf8(path, number, error.start + 1, error, CorpusError) from error
@@ -45,7 +52,7 @@ def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterat
     chunk = _without_mark(path, file.read(_CHUNK), error)
     while True:
         if (nul := chunk.find(b"\x00")) >= 0:
-            raise _binary(path, line + chunk.count(b"\n", 0, nul), error)
+            raise binary(path, line + chunk.count(b"\n", 0, nul), error)
         held = len(decoder.getstate()[0])
         try:
             yield decode(chunk, not chunk)
@@ -64,15 +71,25 @@ def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterat
 
 
 def _without_mark(path: Path, first: bytes, error: type[ContextCliffError]) -> bytes:
-    if first.startswith(_UTF16_OR_32):
+    if first.startswith(UTF16_OR_32):
         raise error(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
     return first.removeprefix(codecs.BOM_UTF8)
 
 
-def _binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextCliffError:
+def binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextCliffError:
+    """The error that there is a NUL byte in ``line``."""
     return error(
         f"{path}, line {line} holds NUL bytes: this is a binary file; "
         "give JSON Lines, JSON, CSV, TSV or Parquet."
+    )
+
+
+def _longer(path: Path, line: int, start: bytes) -> ContextCliffError:
+    if b"\x00" in start:
+        return binary(path, line, CorpusError)
+    return CorpusError(
+        f"{path}, line {line} is longer than {_LONGEST_LINE >> 20} MB, which no example is; write "
+        "one example a line."
     )
 
 

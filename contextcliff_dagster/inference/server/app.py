@@ -8,9 +8,11 @@ log: one JSON line for every request, on the disk before the model starts.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 import os
+import stat
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -55,7 +57,13 @@ class RequestLog:
         try:
             make_folder(path.parent)
             make_file(path)
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+            self._fd = os.open(path, flags)
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                os.close(self._fd)
+                raise OSError(errno.EINVAL, "it is a pipe or a device")
+        except ValueError as error:
+            raise StoreError("The request log has a NUL character in its name.") from error
         except OSError as error:
             raise StoreError(
                 f"The request log {path} cannot be written ({error.strerror}); give another path."

@@ -18,6 +18,7 @@ from contextcliff_dagster.contracts import EngineError, StoreError
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.store import PACKAGE, checkout_root, store_root, write_json
+from contextcliff_dagster.user_files import open_file
 
 LOCAL_MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 """What `make local-model` fetches (see `tools/fetch_local_model.py`)."""
@@ -140,5 +141,5 @@ def folder_hashes(folder: Path) -> dict[str, str]:
 
 
 def _hash(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

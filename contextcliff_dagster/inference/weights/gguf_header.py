@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.user_files import open_file
 
 Scalar = int | float | bool | str
 
@@ -50,7 +51,7 @@ def trained_window(header: dict[str, Scalar]) -> int | None:
 @cache
 def _read_once(path: Path, size: int, changed_ns: int) -> dict[str, Scalar]:
     del size, changed_ns
-    with path.open("rb") as file:
+    with open_file(path) as file:
         if file.read(4) != b"GGUF":
             raise ValueError("it does not begin with GGUF")
         version, _tensors, entries = _unpack(file, "IQQ")

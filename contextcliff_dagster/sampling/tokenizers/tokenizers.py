@@ -11,7 +11,6 @@ keeps a cache of 35 MB, and the length map is to stay small on machines of many 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -36,8 +35,10 @@ from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     rank_file,
     tiktoken_encoding,
 )
+from contextcliff_dagster.user_files import loads, read_file
 
 _BATCH_CHARACTERS = 1 << 19
+_LARGEST_FILE = 256 << 20
 _TIKTOKEN_CHARACTERS = 12_000_000
 """tiktoken counts these in the three seconds that fastokens takes to load such a vocabulary."""
 _TOKENIZERS_CHARACTERS = 500_000
@@ -107,7 +108,7 @@ class TokenizerJson(CheckedCounter):
 
     def _content(self) -> bytes:
         try:
-            return self._path.read_bytes()
+            return read_file(self._path, _LARGEST_FILE)
         except OSError as error:
             exists = self._path.exists()
             reason = str(error.strerror) if exists else "there is no such file"
@@ -130,7 +131,7 @@ class TokenizerJson(CheckedCounter):
     def _reference_counter(self) -> CountMany:
         text = self._text()
         try:
-            json.loads(text)["model"]
+            loads(text)["model"]
         except (ValueError, TypeError, KeyError) as error:
             raise self._error("is not a Hugging Face tokenizer.json.") from error
         try:

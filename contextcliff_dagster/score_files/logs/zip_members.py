@@ -15,6 +15,7 @@ from typing import Any
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs.json_walk import MOST_BYTES
 from contextcliff_dagster.score_files.row_parsers import loads
+from contextcliff_dagster.user_files import open_file
 
 MOST_BYTES_IN_ALL = 32 << 30
 """Of one file, unpacked: members may overlap, so that the file's size bounds nothing."""
@@ -34,7 +35,7 @@ class ZipMembers:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = path.open("rb")
+            self._file = open_file(path)
             self._zip = zipfile.ZipFile(self._file)
         except OSError as error:
             raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -1,0 +1,1 @@
+"""Bad input over every command: tables by area, and the law that each of their rows is held to."""
