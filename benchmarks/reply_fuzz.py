@@ -44,6 +44,7 @@ def in_process(replies: int, first: int) -> Counter[str]:
         def one(case: Case) -> None:
             end = runner.run(client.ends(case))
             kind = getattr(end, "kind", type(end).__name__)
+            kind = "status other than 200" if kind.startswith("http_") else kind
             ends["kept answer" if kind == "Outcome" else kind] += 1
 
         one()

@@ -48,6 +48,20 @@ def test_retry_after_is_read_in_all_its_forms() -> None:
     assert retry_after_s({}) is None
 
 
+WAITS = (
+    "1e308", "NaN", "inf", "-inf", "-5", "", " ", "9" * 400, "1e999", "0x10",
+    "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 99 Foo 99999 99:99:99 GMT", "Mon, 1 Jan 0001",
+)  # fmt: skip
+
+
+@given(value=st.sampled_from(WAITS) | st.text() | st.floats().map(str))
+def test_no_retry_after_waits_longer_than_the_longest_wait(value: str) -> None:
+    for name in ("retry-after", "retry-after-ms"):
+        asked = retry_after_s({name: value})
+        wait = Backoff(base_s=0.0).wait_s(1, asked, random.Random(0))
+        assert 0 <= wait <= Backoff().longest_wait_s
+
+
 @pytest.mark.parametrize("blocking", [False, True])
 @pytest.mark.parametrize(
     ("raised", "attempts"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.inference.engines.base import MOST_TOKENS, Usage
+from contextcliff_dagster.inference.engines.base import MOST_TOKENS, TransportError, Usage
+from contextcliff_dagster.inference.engines.openai import token_counting
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
@@ -131,3 +135,25 @@ def test_a_usage_holds_counts_and_nothing_else() -> None:
         count = Usage(value).prompt_tokens
         assert count is None or (type(count) is int and 0 <= count <= MOST_TOKENS)
         json.dumps(count)
+
+
+@pytest.mark.parametrize("value", [*ODD, 10**6, 2**40])
+def test_a_servers_count_of_a_prompt_is_one_that_the_prompt_can_have(value: object) -> None:
+    prompt = Prompt("completion", text="one two")
+    entry = openai_entry("http://127.0.0.1:9/v1")
+
+    async def ask(path: str, parts: object) -> dict[str, Any]:
+        return {"count": value}
+
+    count = token_counting._count("tokenize", entry, prompt, ask)
+    if value in (1, 12.0) and value is not True:
+        assert asyncio.run(count).tokens == value
+    else:
+        with pytest.raises(TransportError, match="no count of tokens"):
+            asyncio.run(count)
+
+
+def test_a_servers_window_is_a_count_of_tokens() -> None:
+    for value in ODD:
+        window = Identity({"server_max_model_len": value, "server_meta": {"n_ctx": value}})
+        assert window.window_tokens is None or type(window.window_tokens) is int

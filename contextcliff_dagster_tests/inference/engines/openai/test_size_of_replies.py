@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.engines.openai import engine as openai_engine
 from contextcliff_dagster.inference.engines.openai.http_client import MOST_OF_A_REPLY
 from contextcliff_dagster.inference.execution.measure import measure
@@ -20,6 +20,7 @@ from contextcliff_dagster.inference.execution.prediction_rows import prediction_
 from contextcliff_dagster.inference.execution.single_request import CHARS_A_TOKEN, MORE_CHARS
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,
@@ -184,3 +185,14 @@ def test_a_whole_reply_as_long_as_its_limit_allows_is_read(tmp_path: Path) -> No
 
     summary, rows = run(tmp_path, Sender(wire.head(200), whole))
     assert (summary.answered, rows[0]["raw_output"]) == (1, text[:KEPT_CHARS])
+
+
+def test_a_count_of_tokens_without_an_end_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    sender = Sender(wire.head(200), lambda: endless(b"1,", b'{"tokens": ['), to_all=True)
+    with (
+        on_a_thread(sender.handle) as url,
+        pytest.raises(StudyError, match=r"sends more than 16,777,216 bytes"),
+    ):
+        open_tokenizer(f"server:{url}")
+    assert sender.served == 1
