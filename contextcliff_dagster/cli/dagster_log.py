@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import warnings
@@ -39,6 +40,9 @@ def dagster_log(shown: bool) -> Iterator[None]:
         os.environ["CONTEXTCLIFF_VERBOSE"] = "1"
         yield
         return
+    # A Ctrl-C that comes while Dagster's database closes a connection is raised again there, after
+    # a traceback in this log.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with contextlib.redirect_stderr(cast("TextIO", _WithoutAsides(sys.stderr))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pty
 import select
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster.cli.dagster_log import dagster_log
 from contextcliff_dagster.cli.errors import DONE, INTERRUPTED, guarded
 from contextcliff_dagster.cli.signals import ended_by_signals
 from contextcliff_dagster.inference.execution.interrupts import deferred_interrupts
@@ -87,6 +89,26 @@ def test_a_signal_that_is_ignored_from_the_start_stays_ignored() -> None:
     with ended_by_signals():
         assert guarded(command, debug=False, resume="") == DONE
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_ctrl_c_while_dagsters_database_closes_prints_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlalchemy
+
+    def interrupted(connection: object) -> None:
+        raise KeyboardInterrupt
+
+    engine = sqlalchemy.create_engine(
+        f"sqlite:///{tmp_path}/x.db", poolclass=sqlalchemy.pool.NullPool
+    )
+    # As in a process of its own: pytest has a handler on the root logger, which shows what is left.
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with dagster_log(shown=False), pytest.raises(KeyboardInterrupt):
+        connection = engine.connect()
+        monkeypatch.setattr(engine.dialect, "do_close", interrupted)
+        connection.close()
+    assert capsys.readouterr().err == ""
 
 
 class Terminal:
