@@ -34,10 +34,11 @@ def checksum(call_key: str, row: Mapping[str, Any]) -> str:
     """Return the SHA-256 (hex) of an answer and of all that is noted with it, under its call's key.
 
     Empty columns are left out: a column that a later version adds leaves the checksums of earlier
-    rows as they are. Numbers count as floating point: a column may give 3.0 back for 3.
+    rows as they are. Numbers count as floating point, -0.0 as 0.0: a column may
+    give 3.0 back for 3.
     """
     values = {
-        name: float(value) if isinstance(value, int | float) else value
+        name: float(value) + 0.0 if isinstance(value, int | float) else value
         for name, value in row.items()
         if value is not None and value == value  # SQLite keeps NaN as NULL
     }

@@ -54,6 +54,12 @@ KEPT = [
     *(answered(usage(completion_tokens_details={"reasoning_tokens": value})) for value in ODD),
     *(answered({"choices": [], "usage": value}) for value in ODD),
     *(answered({"choices": [], "metrics": value, "timings": value}) for value in ODD),
+    *(
+        answered(
+            {"choices": [], "metrics": {"queue_time_ms": zero, "time_to_first_token_ms": zero}}
+        )
+        for zero in (0, 0.0, -0.0)
+    ),
     *(answered(usage(), finish=value) for value in ODD if value not in (None, "", "error")),
     *(answered(value) for value in ODD),
     *(answered({"choices": value}) for value in ODD),
