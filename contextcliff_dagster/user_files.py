@@ -15,6 +15,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+_PIECE = 1 << 20
+
 NO_FILES = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -73,12 +75,14 @@ def read_file(path: str | Path, most: int = MOST_BYTES) -> bytes:
         OSError: as `open_file`, or there are more than ``most`` of them.
     """
     with open_file(path) as file:
-        large = os.fstat(file.fileno()).st_size > most
-        content = b"" if large else file.read(most + 1)
-    if large or len(content) > most:
+        size, content = os.fstat(file.fileno()).st_size, bytearray()
+        # Piece by piece: read(n) takes room for n bytes, however few there are.
+        while max(size, len(content)) <= most and (piece := file.read(_PIECE)):
+            content += piece
+    if max(size, len(content)) > most:
         limit = f"{most >> 20} MB" if most >= 1 << 20 else f"{most >> 10} kB"
         raise OSError(errno.EINVAL, f"it is larger than {limit}, the most it may have", str(path))
-    return content
+    return bytes(content)
 
 
 def loads(content: bytes | str) -> Any:

@@ -190,10 +190,16 @@ def _system_sentence(error: BaseException) -> str | None:
         return f"Cannot use {where}: {error.strerror}; check the path."
     if isinstance(error, ValueError) and "embedded null" in str(error):
         return "A path or name holds a NUL character, which none can; write it without."
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+    words = str(error).lower()
+    no_room = ("failed to map segment", "cannot allocate memory", "bad_alloc", "out of memory")
+    if (
+        isinstance(error, MemoryError)
+        or getattr(error, "errno", None) == errno.ENOMEM
+        or any(text in words for text in no_room)
+    ):
         what = "Memory is used up; give the process more (ulimit -v), or measure less at once"
         return f"{what} ({_KEPT})."
-    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+    if "can't start new thread" in words or "failed to launch worker thread" in words:
         what = "No further thread can be started; raise the limit on processes or memory (ulimit)"
         return f"{what} ({_KEPT})."
     return None

@@ -140,6 +140,22 @@ def test_a_process_ends_as_its_table_says(name: str, tmp_path: Path) -> None:
     judge(case, ended, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("megabytes", "line"),
+    [
+        (400, ("analyze", "s.csv")),
+        (900, ("profile", "quick", "--samples-per-bin", "2")),
+        (1_600, ("prepare", "quick")),
+    ],
+)
+def test_a_process_without_address_space_says_so(
+    megabytes: int, line: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "s.csv").write_text(table_of_options.scores())
+    ended = _process(*line, cwd=tmp_path, limits=f"ulimit -v {megabytes * 1000}")
+    judge(Case("no room", line, ("ulimit",)), ended, tmp_path)
+
+
 def test_what_comes_by_standard_input_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     reader, writer = os.pipe()  # nobody ever writes
     try:
