@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.cli.dagster_log import dagster_log
+from contextcliff_dagster.cli.display.dagster_log import dagster_log
 from contextcliff_dagster.cli.errors import DONE, INTERRUPTED, guarded
 from contextcliff_dagster.cli.signals import ended_by_signals
 from contextcliff_dagster.inference.execution.interrupts import deferred_interrupts

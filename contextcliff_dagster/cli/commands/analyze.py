@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.errors import USER_ERROR, say, sentence
 from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import (
@@ -18,7 +19,6 @@ from contextcliff_dagster.cli.options import (
     together,
     ttft_limit_option,
 )
-from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:

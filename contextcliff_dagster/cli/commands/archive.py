@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import common_options, kept_campaign_option
-from contextcliff_dagster.cli.output import print_either
 from contextcliff_dagster.cli.study_selection import keep_definition
 from contextcliff_dagster.store import Store
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_json, print_table
+from contextcliff_dagster.cli.display.progress import ProgressBar, duration
 from contextcliff_dagster.cli.options import Finite, as_share, common_options, together
-from contextcliff_dagster.cli.output import print_json, print_table
-from contextcliff_dagster.cli.progress import ProgressBar, duration
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
-from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, slug
 

@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple
 import click
 
 from contextcliff_dagster.cli.dagster_home import dagster_home
+from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import USER_ERROR
 from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.cli.output import print_json, print_table
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.store import PACKAGE, Store
 

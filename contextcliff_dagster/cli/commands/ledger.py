@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.errors import USER_ERROR, say
 from contextcliff_dagster.cli.options import common_options, kept_campaign_option
-from contextcliff_dagster.cli.output import print_either, print_json, print_table
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.store import Store
 
@@ -144,7 +144,7 @@ def backup(file: Path, as_json: bool) -> None:
 @common_options
 def restore(study: str | None, as_json: bool) -> None:
     """Take back the answers of STUDY (default: all) that only its tables have; makes no call."""
-    from contextcliff_dagster.cli.dagster_log import dagster_log
+    from contextcliff_dagster.cli.display.dagster_log import dagster_log
     from contextcliff_dagster.experiments.restore import restore_study
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.studies import find_study, load_studies

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.errors import DIFFERENT, say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
-from contextcliff_dagster.cli.output import print_either, print_json, print_table
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

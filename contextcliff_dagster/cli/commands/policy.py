@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import MOST_TOKENS, common_options, profiled_campaign_option
-from contextcliff_dagster.cli.output import print_json
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.policy import (
     EXPIRES_AFTER_DAYS,

@@ -16,8 +16,10 @@ from contextcliff_dagster.cli.commands.adaptive import (
     targeted_options,
 )
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
-from contextcliff_dagster.cli.dagster_log import dagster_log
 from contextcliff_dagster.cli.data_sets import corpus_kind
+from contextcliff_dagster.cli.display.dagster_log import dagster_log
+from contextcliff_dagster.cli.display.print_sample import estimate_sentence, print_prepared
+from contextcliff_dagster.cli.display.progress import ProgressBar, money
 from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say
 from contextcliff_dagster.cli.options import (
     StudyOptions,
@@ -31,8 +33,6 @@ from contextcliff_dagster.cli.options import (
     ttft_limit_option,
     verbose_option,
 )
-from contextcliff_dagster.cli.print_sample import estimate_sentence, print_prepared
-from contextcliff_dagster.cli.progress import ProgressBar, money
 from contextcliff_dagster.cli.study_selection import (
     agreed,
     as_asked,

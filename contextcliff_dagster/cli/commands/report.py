@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
-from contextcliff_dagster.cli.dagster_log import dagster_log
+from contextcliff_dagster.cli.display.dagster_log import dagster_log
+from contextcliff_dagster.cli.display.output import print_json
+from contextcliff_dagster.cli.display.progress import duration, money
 from contextcliff_dagster.cli.options import (
     StudyOptions,
     common_options,
     study_options,
     verbose_option,
 )
-from contextcliff_dagster.cli.output import print_json
-from contextcliff_dagster.cli.progress import duration, money
 from contextcliff_dagster.cli.study_selection import as_asked, choose_study
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store

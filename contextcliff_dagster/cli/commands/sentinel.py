@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextcliff_dagster.cli.commands.baseline import end_with
+from contextcliff_dagster.cli.display.progress import ProgressBar
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import StudyOptions
-from contextcliff_dagster.cli.progress import ProgressBar
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.options import Finite, common_options
-from contextcliff_dagster.cli.output import print_either
 from contextcliff_dagster.cli.webserver.options import (
     allow_host_option,
     host_option,

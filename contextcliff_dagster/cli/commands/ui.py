@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from contextcliff_dagster.cli.dagster_home import open_instance, shipped
+from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.cli.output import print_either
 from contextcliff_dagster.cli.webserver.options import (
     allow_host_option,
     host_option,

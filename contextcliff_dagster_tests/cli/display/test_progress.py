@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.cli.progress import duration, money, note
+from contextcliff_dagster.cli.display.progress import duration, money, note
 from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster_tests.support.held_calls import Gate
 from contextcliff_dagster_tests.support.records.calls import reference_server

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.output import print_either, print_json, print_table
-from contextcliff_dagster.cli.progress import duration, money
+from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
+from contextcliff_dagster.cli.display.progress import duration, money
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What a command shows: tables, JSON, progress, and what it keeps from the terminal."""
