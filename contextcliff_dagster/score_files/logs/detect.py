@@ -24,9 +24,8 @@ from contextcliff_dagster.score_files.row_parsers import BOM
 
 _HEAD = 1 << 16
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
-_FIRST_NAME = re.compile(rb'\{\s*"([^"\\]*)"')
-_SPEC = re.compile(rb'"eval"\s*:\s*\{')
-_DETAILS = re.compile(rb'"details"\s*:\s*[\[{]')
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+("|\Z)|[{}\[\]]', re.DOTALL)
+_DETAILS = re.compile(rb'\[\s*[{\]]|\{\s*(\}|"(type|\d+)"\s*:)')
 _NUMBERS_ALONE = re.compile(rb'\{\s*("[^"\\]*"\s*:\s*-?[\d.eE+-]+\s*,?\s*)+\}\s*')
 
 
@@ -54,30 +53,66 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     head = head.removeprefix(BOM).lstrip()
     if head.startswith(b"["):
         return _by_first_row(path, options)
-    first = _FIRST_NAME.match(head)
+    members, after = _members(head)
+    first = next(iter(members), None)
     if first is None:
         return babilong.read_results(path) if babilong.is_results(path, head) else None
-    if _SPEC.search(head) and b'"status"' in head and b'"run_id"' in head:
+    if after.strip():  # JSON Lines: what a row holds says nothing of the file
+        return _by_first_row(path, options)
+    if members.get(b"eval", b"").startswith(b"{") and b"status" in members and b'"run_id"' in head:
         return inspect_ai.read_json(path, options)
-    if b'"input_max_length"' in head and first[1] in (b"args", b"data"):
+    of_helmet = first in (b"args", b"data") and members[first][:1] in (b"{", b"[")
+    if of_helmet and b'"input_max_length"' in head:
         return helmet.read_results(path)
-    if first[1] == b"results" and b'"alias"' in head:
+    if first == b"results" and b'"alias"' in head:
         raise ScoreFileError(
             f"{path} is a file of results of {lm_eval.TOOL}, which has no single answers: name the "
             "samples_*.jsonl next to it (written with --log_samples)."
         )
-    if b'"request_states"' in head and first[1] == b"adapter_spec":
+    if b"request_states" in members and first == b"adapter_spec":
         return helm.read_run(path, options)
-    if first[1] == b"name" and b'"scenario_spec"' in head:
+    if first == b"name" and b"scenario_spec" in members:
         raise helm.other_file_error(path)
-    if first[1].isdigit() and (b'"origin_prompt"' in head or b'"prediction"' in head):
+    numbered = first.isdigit() and members[first].startswith(b"{")
+    if numbered and (b'"origin_prompt"' in head or b'"prediction"' in head):
         return opencompass.read_predictions(path)
-    if _DETAILS.search(head):
-        return opencompass.read_results(path)
-    if path.resolve().parents[1].name == "results" and _NUMBERS_ALONE.fullmatch(head):
+    of_results = path.resolve().parent.parent.name == "results" and b"length_tokens" not in members
+    if of_results and _NUMBERS_ALONE.fullmatch(head):
         raise opencompass.summary_error(path)
     # Written over several lines, it is one object and not JSON Lines.
-    return None if re.match(rb"\{\s*\n", head) else _by_first_row(path, options)
+    one_object = re.match(rb"\{\s*\n", head) is not None
+    log = None if one_object else _by_first_row(path, options)
+    if log is None and _DETAILS.match(members.get(b"details", b"")):
+        return opencompass.read_results(path) if one_object or _is_one_line(path) else None
+    return log
+
+
+def _members(head: bytes) -> tuple[dict[bytes, bytes], bytes]:
+    """The names of the object that ``head`` begins with -> how each value begins; and what follows
+    the object, where it ends in ``head``."""
+    members: dict[bytes, bytes] = {}
+    depth = 0
+    for token in _TOKEN.finditer(head) if head.startswith(b"{") else ():
+        if token[0].startswith(b'"'):
+            colon = head[token.end() : token.end() + 80].lstrip()
+            if depth == 1 and colon.startswith(b":"):
+                members[token[0][1:-1]] = colon[1:].lstrip()
+            continue
+        depth += 1 if token[0] in b"{[" else -1
+        if depth == 0:
+            return members, head[token.end() :]
+    return members, b""
+
+
+def _is_one_line(path: Path) -> bool:
+    ended = False
+    with opened(path) as file:
+        while chunk := file.read(_HEAD):
+            _, newline, after = chunk.partition(b"\n")
+            if (after if newline and not ended else chunk if ended else b"").strip():
+                return False
+            ended = ended or bool(newline)
+    return True
 
 
 def _by_first_row(path: Path, options: LogOptions) -> Log | None:

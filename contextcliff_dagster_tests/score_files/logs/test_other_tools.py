@@ -110,6 +110,45 @@ def test_the_name_of_the_file_makes_it_babilong_s(tmp_path: Path) -> None:
 # OpenCompass
 
 
+@pytest.mark.parametrize("long", ["", "word " * 20_000])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"details": {"a": 1}},
+        {"details": [{"a": 1}]},
+        {"notes": {"details": {"0": {"pred": "x"}}}},
+        {"eval": {"run_id": "1"}, "status": "success"},
+        {"input_max_length": 9},
+        {"request_states": [], "scenario_spec": {}, "prediction": "x", "origin_prompt": "y"},
+    ],
+)
+def test_a_table_may_have_fields_named_as_in_logs(
+    more: dict[str, Any], long: str, tmp_path: Path
+) -> None:
+    from contextcliff_dagster.score_files.reader import read_scores
+
+    rows = [
+        {"args": n, "length_tokens": 100 * n, "score": 1.0, "text": long, **more} for n in (1, 2)
+    ]
+    path = tmp_path / "results" / "m" / "mine.jsonl"
+    path.parent.mkdir(parents=True)
+    for count in (1, 2):
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows[:count]))
+        if count == 1 and (long or "eval" in more or list(more.get("details", ())) == [{"a": 1}]):
+            continue  # such an object alone may as well be a log
+        assert read_log(path, PLAIN) is None
+        (records,) = read_scores(path, PLAIN)
+        assert list(records.frame["length_tokens"]) == [100, 200][:count]
+
+
+def test_a_log_of_another_tool_may_have_details_in_its_documents(tmp_path: Path) -> None:
+    row = {"doc": {"context": text(1, 9), "details": {"0": {}}}, "resps": [["x"]], "acc": 1.0,
+           "metrics": ["acc"]}  # fmt: skip
+    path = tmp_path / "samples_x_2026.jsonl"
+    path.write_text("".join(f"{json.dumps({'doc_id': n, **row})}\n" for n in range(3)))
+    assert len(read(path).frame) == 3
+
+
 def predictions(numbers: range) -> dict[str, Any]:
     return {
         str(place): {
