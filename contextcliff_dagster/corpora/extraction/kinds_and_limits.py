@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 
-_RULES = 2
+_RULES = 3
 """Raised whenever a change to this package can change a text."""
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")

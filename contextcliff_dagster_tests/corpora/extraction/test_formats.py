@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from contextcliff_dagster.corpora.extraction.decoding import tidied
@@ -12,122 +10,6 @@ from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, Ref
 from contextcliff_dagster_tests.support.files import document_files as made
 
 LIMITS = Limits()
-
-
-def test_pdf_pages_come_in_order_as_their_lines_stand() -> None:
-    words = made.words(600)
-    lines = made.paragraphs(words, 8)
-    notes: list[str] = []
-    text = pdf.read(made.pdf([lines[:40], [], lines[40:]]), LIMITS, notes)
-    assert text.split() == words
-    assert text == "\n".join(lines[:40]) + "\n\n" + "\n".join(lines[40:])
-    assert notes == ["pages without text: 1 of 3"]
-
-
-def test_a_word_parted_at_a_line_end_of_a_pdf_stays_as_it_is_printed() -> None:
-    text = pdf.read(made.pdf([["an extra-", "ordinary “café” – naïve"]]), LIMITS, [])
-    assert text == "an extra-\nordinary “café” – naïve"
-
-
-def test_what_runs_over_the_edge_of_a_page_is_text_all_the_same() -> None:
-    words = made.words(40)
-    assert pdf.read(made.pdf([[" ".join(words)]]), LIMITS, []).split() == words
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (made.pdf([["secret"]], password="x"), "is encrypted: it opens with a password only"),
-        (made.pdf([[]]), "holds no text; it may be a scan"),
-        (made.pdf([["a line"]])[:-600], "is cut off: the end mark of a PDF is missing"),
-        (b"%PDF-1.7\nnothing\n%%EOF\n", "is a broken PDF"),
-        (
-            made.raw_pdf(
-                [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[2 0 R]/Count 3>>"]
-            ),
-            "is a broken PDF: its page 1 cannot be read",
-        ),
-    ],
-)
-def test_a_pdf_without_its_whole_text_is_refused(data: bytes, reason: str) -> None:
-    with pytest.raises(RefusedError) as refused:
-        pdf.read(data, LIMITS, [])
-    assert str(refused.value) == reason
-
-
-LINE = "and a line of words that can be read"
-
-
-def unmapped(codes: Sequence[int], readable: str = "") -> bytes:
-    """A page of these glyphs in a font without a Unicode map, and a line that can be read."""
-    glyphs = "".join(f"{code:04x}" for code in codes).encode()
-    content = b"BT /F1 12 Tf 50 700 Td <%s> Tj /F0 12 Tf 0 -20 Td (%s) Tj ET"
-    fonts = [made.HELVETICA, made.composite_font()]
-    return made.pdf_page(content % (glyphs, readable.encode()), fonts)
-
-
-@pytest.mark.parametrize("codes", [range(0x4E00, 0x5E28), [*range(33, 127)] * 44, [0] * 4136])
-def test_a_pdf_whose_fonts_have_no_unicode_map_is_refused(codes: Sequence[int]) -> None:
-    """Whatever the glyphs' numbers look like: Chinese, other letters, or nothing at all."""
-    with pytest.raises(RefusedError) as refused:
-        pdf.read(unmapped(codes), LIMITS, [])
-    assert "which characters 4,136 of its 4,136 glyphs are (no Unicode map)" in str(refused.value)
-
-
-def test_a_few_glyphs_without_a_character_are_marked_and_counted() -> None:
-    notes: list[str] = []
-    text = pdf.read(unmapped([65, 0, 0x4E00], LINE), LIMITS, notes)
-    assert text.split("\n") == ["\ufffd\ufffd\ufffd", LINE]
-    assert notes == ["glyphs of no known character, read as U+FFFD: 3 of 31"]
-    assert pdf.read(unmapped([], LINE), LIMITS, []) == LINE
-    # A simple font whose names of letters say nothing, and a composite one with a map.
-    drawn = made.simple_font(b"[65/g1/g2/g3]")
-    page = made.pdf_page(b"BT /F0 12 Tf 50 700 Td (ABC) Tj ET", [drawn])
-    with pytest.raises(RefusedError, match="3 of its 3 glyphs"):
-        pdf.read(page, LIMITS, [])
-    mapped = made.composite_font(6)
-    page = made.pdf_page(
-        b"BT /F0 12 Tf 50 700 Td <00010002> Tj ET",
-        [mapped],
-        more=[made.pdf_stream(made.to_unicode({1: "4e2d", 2: "d83dde00"}))],
-    )
-    assert pdf.read(page, LIMITS, []) == "中😀"
-
-
-def test_values_of_form_fields_and_texts_written_onto_a_pdf_follow_their_page() -> None:
-    def field(rest: bytes) -> bytes:
-        return b"<</Type/Annot/Subtype/Widget/F 4/Rect[50 600 300 620]" + rest + b">>"
-
-    fields = [
-        field(b"/FT/Tx/T(name)/V(Ada Berg)/DA(/F0 12 Tf 0 g)"),
-        field(b"/FT/Ch/Ff 131072/T(town)/V(Bern)/Opt[(Basel)(Bern)]/DA(/F0 12 Tf 0 g)"),
-        field(b"/FT/Tx/Ff 8192/T(code)/V(swordfish)/DA(/F0 12 Tf 0 g)"),
-        field(b"/FT/Btn/T(agreed)/V/Yes/AS/Yes"),
-        field(b"/Parent 14 0 R"),
-    ]
-    notes_on_page = [
-        b"<</Type/Annot/Subtype/FreeText/F 4/Rect[0 0 9 9]/Contents(Paid)/DA(/F0 9 Tf 0 g)>>",
-        b"<</Type/Annot/Subtype/Text/F 4/Rect[0 0 9 9]/Contents(a comment)>>",
-        b"<</Type/Annot/Subtype/FreeText/F 2/Rect[0 0 9 9]/Contents(hidden)/DA(/F0 9 Tf 0 g)>>",
-    ]
-    parent = b"<</FT/Tx/T(place)/V(\xfe\xff\x4e\x2d)/Kids[10 0 R]/DA(/F0 12 Tf 0 g)>>"
-    annotations = b"/Annots[%s]" % b" ".join(b"%d 0 R" % n for n in range(6, 14))
-    form = b"/AcroForm<</Fields[6 0 R 7 0 R 8 0 R 9 0 R 14 0 R]/DR<</Font<</F0 5 0 R>>>>>>"
-    content = b"BT /F0 12 Tf 50 700 Td (Name:) Tj ET"
-    more = [*fields, *notes_on_page, parent]
-    notes: list[str] = []
-    data = made.pdf_page(
-        content, [made.HELVETICA], of_page=annotations, of_catalogue=form, more=more
-    )
-    assert pdf.read(data, LIMITS, notes) == "Name:\nAda Berg\nBern\n中\nPaid"
-    assert notes == [
-        "form fields with a value, which follow their pages: 3",
-        "texts written onto a page, which follow it: 1",
-        "comments, left out: 1",
-    ]
-    # A form that is nothing but its values is no scan.
-    bare = made.pdf_page(b"", [made.HELVETICA], of_page=annotations, of_catalogue=form, more=more)
-    assert pdf.read(bare, LIMITS, []).startswith("Ada Berg")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +21,14 @@ def test_values_of_form_fields_and_texts_written_onto_a_pdf_follow_their_page() 
             "a\none two three\nfour\nb",
         ),
         ("word<svg><path d=''/>x</svg>play", "wordplay"),
+        (
+            "a<svg><defs><text>d</text></defs><symbol><g><text>s</text></g></symbol><text>t</text>"
+            "<clipPath><text>c</text></clipPath></svg>b",
+            "a\nt\nb",
+        ),
+        ("<svg><text display=none>no</text><g style='x:y; Display: none'><text>no", ""),
+        ("word<svg style=display:none><text>no<p>no</svg>play", "wordplay"),
+        ("<svg><defs><text>no</svg>yes<defs>too</defs>", "yestoo"),
         ("<svg><foreignObject><p>in</p></foreignObject>out</svg><text>z</text>", "in\nz"),
         ("<svg><svg><text>n</text></svg>out<text>m</svg>after", "n\nm\nafter"),
         ("<p>one <b>wo</b>rd<p>two\n\t  three", "one word\ntwo three"),
@@ -232,6 +122,24 @@ def test_drawings_in_an_epub_are_read_on_pages_and_as_pages() -> None:
     assert epub.read(made.epub([page]), LIMITS, []) == "one\ndrawn 1\ntwo"
     book = made.epub([page, drawing.format(2)], kinds={1: "image/svg+xml"})
     assert epub.read(book, LIMITS, []) == "one\ndrawn 1\ntwo\n\ndrawn 2"
+
+
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [
+        ('<!ENTITY x "ent"><!ENTITY svg "http://www.w3.org/2000/svg">', "ent"),
+        ('<!ENTITY x "ent"><!ENTITY y "&x;&x;">', "&x;"),  # may unfold without end
+        (f'<!ENTITY x "{"long " * 21}">', "&x;"),
+        ('<!ENTITY x SYSTEM "file:///etc/passwd">', "&x;"),
+    ],
+)
+def test_short_entities_of_a_drawing_are_read_and_declarations_are_no_text(
+    declared: str, text: str
+) -> None:
+    space = "&svg;" if "svg" in declared else "http://www.w3.org/2000/svg"
+    drawing = f"<!DOCTYPE svg [{declared}]><svg xmlns='{space}'><text>&x;</text></svg>"
+    book = made.epub([drawing], kinds={0: "image/svg+xml"})
+    assert epub.read(book, LIMITS, []) == text
 
 
 ENCRYPTION = '<encryption><CipherReference URI="{}"/></encryption>'

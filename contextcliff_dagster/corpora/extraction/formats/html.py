@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from html.entities import html5
 from typing import Any
@@ -22,12 +23,20 @@ _GLUE = {**dict.fromkeys(_BLOCKS, "\n"), "td": "\t", "th": "\t"}
 _UNSEEN = frozenset("head math noembed noscript object script style template title".split())
 _DRAWING = "svg"
 _DRAWN = frozenset(("text", "foreignobject"))
-"""What a drawing shows as text; its titles, descriptions and definitions are not shown."""
+"""What a drawing shows as text; its titles and descriptions are not shown."""
+_DEFINED = frozenset(
+    "clippath defs desc filter lineargradient marker mask metadata pattern radialgradient "
+    "symbol".split()
+)
+"""What a drawing keeps for later use, and what is about it."""
+_NOT_DISPLAYED = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)
 _PLACED = frozenset(("x", "y", "dx", "dy"))
 _VERBATIM = frozenset(("pre", "textarea"))
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _DECLARED_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
+_DOCTYPE = re.compile(r"<!DOCTYPE[^<>\[]{0,1000}\[.*?\]\s*>", re.DOTALL)
+"""One with declarations, which HTML does not know."""
 _ENTITIES = {name.rstrip(";"): text for name, text in html5.items()}
 
 
@@ -43,6 +52,7 @@ class Lines:
         self._unseen: list[str] = []
         self._drawings = 0
         self._drawn = 0  # open elements that show text in a drawing
+        self._hidden: list[str] = []  # open elements within one that a drawing does not show
         self._verbatim = 0
         self._opened = False  # nothing was read yet of what is verbatim
         self._glue = ""  # what parts the next words from the last ones: "", " ", "\t" or "\n"
@@ -50,6 +60,10 @@ class Lines:
     def start(self, tag: str, attributes: Any = None) -> None:
         if tag in _UNSEEN:
             self._unseen.append(tag)
+        elif self._hidden or (
+            (self._drawings or tag == _DRAWING) and _is_hidden(tag, attributes or {})
+        ):
+            self._hidden.append(tag)
         elif tag == _DRAWING:
             self._drawings += 1
         elif self._drawings and tag.lower() in _DRAWN:
@@ -69,7 +83,11 @@ class Lines:
             if tag in self._unseen:
                 while self._unseen.pop() != tag:
                     pass
+        elif tag in self._hidden:
+            while self._hidden.pop() != tag:
+                pass
         elif tag == _DRAWING:
+            self._hidden.clear()
             self._drawings = max(0, self._drawings - 1)
             self._drawn = self._drawn if self._drawings else 0
         elif self._drawings and tag.lower() in _DRAWN:
@@ -81,7 +99,7 @@ class Lines:
                 self._verbatim = max(0, self._verbatim - 1)
 
     def data(self, text: str) -> None:
-        if self._unseen or (self._drawings and not self._drawn):
+        if self._unseen or self._hidden or (self._drawings and not self._drawn):
             return
         if self._verbatim:
             self._write(text.removeprefix("\n") if self._opened else text)
@@ -111,6 +129,13 @@ class Lines:
         self._out.append(text)
 
 
+def _is_hidden(tag: str, attributes: Mapping[str, str]) -> bool:
+    """Whether a drawing does not show the element, nor anything in it."""
+    style = attributes.get("style", "")
+    none = attributes.get("display", "").strip() == "none" or _NOT_DISPLAYED.search(style)
+    return bool(none) or tag.lower() in _DEFINED
+
+
 def read(data: bytes, limits: object, notes: list[str]) -> str:
     """The text that a browser shows; XHTML is read as the XML that it says it is."""
     return text_of(
@@ -132,6 +157,7 @@ def text_of(data: bytes, notes: list[str], *, as_xml: bool = False) -> str:
         with suppress(RefusedError):
             parse_xml(text, "it", lines.start, lines.end, lines.data, _ENTITIES)
             return lines.close()
+        text = _DOCTYPE.sub("", text, count=1)
     return _as_html(text)
 
 

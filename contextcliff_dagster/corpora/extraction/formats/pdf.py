@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections import Counter
 from functools import cache
 from itertools import repeat
@@ -20,6 +21,8 @@ _END_MARK_WITHIN = 8192
 _MOST_UNMAPPED = 0.1
 """Share of glyphs without a character above which a text is no longer the file's."""
 _UNMAPPED = "\ufffd"
+_PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
+"""Characters that mean what a font wants them to: known to nobody who does not have it."""
 _GLYPHS = "glyphs"
 
 
@@ -28,7 +31,8 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 
     A hyphen at a line's end is kept, with the line end behind it, as it is printed. The values of
     form fields and text that was written onto a page (FreeText annotations) follow their page. A
-    glyph whose font does not say which character it is becomes U+FFFD, and is counted.
+    glyph whose font does not say which character it is, or names one for private use, becomes
+    U+FFFD, and is counted.
 
     Raises:
         RefusedError: it is encrypted, cut off, broken, has pages but no text, or more than a tenth
@@ -60,8 +64,8 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
     if unmapped > _MOST_UNMAPPED * glyphs:
         raise RefusedError(
             f"has fonts that do not say which characters {unmapped:,} of its {glyphs:,} glyphs are "
-            "(no Unicode map), so its text cannot be known; save it again with another program, or "
-            "read it by OCR"
+            "(no usable Unicode map), so its text cannot be known; save it again with another "
+            "program, or read it by OCR"
         )
     text = "\n\n".join(page for page in pages if page)
     if not text.strip():
@@ -100,6 +104,7 @@ def _page_text(document: Any, number: int, counts: Counter[str]) -> str:
         errors = _map_errors(words)
         if 1 in errors or len(text) < len(errors):  # glyphs of character 0 are in no text
             text = _marked(words, text, errors)
+        text = _PRIVATE.sub(_UNMAPPED, text)
         counts[_UNMAPPED] += text.count(_UNMAPPED)
         counts[_GLYPHS] += len("".join(text.split()))
         added = annotation_texts(page, document.formenv, counts)

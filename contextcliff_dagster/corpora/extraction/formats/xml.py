@@ -1,5 +1,5 @@
-"""XML by its events: no tree, so depth costs nothing, and no entities of the file's own; and ZIP
-archives of it, of which no more is unpacked than may be."""
+"""XML by its events: no tree, so depth costs nothing, and of the file's own entities only short
+texts; and ZIP archives of it, of which no more is unpacked than may be."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from xml.parsers import expat
 from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 _SEPARATOR = " "
+_LONGEST_ENTITY = 100
+"""Characters: addresses of namespaces, names and signs, as drawing programs declare them."""
 
 
 def _ignore(_: str) -> None:
@@ -34,7 +36,8 @@ def parse_xml(
     entities: characters of entities that the file uses and a DTD elsewhere would declare.
 
     Raises:
-        RefusedError: it is not well formed, or declares entities, which may unfold without end.
+        RefusedError: it is not well formed, or declares entities that are elsewhere, long, or made
+            of others, which may unfold without end.
     """
     parser = expat.ParserCreate(namespace_separator=_SEPARATOR)
     parser.buffer_text = True
@@ -42,7 +45,10 @@ def parse_xml(
     def started(tag: str, attributes: dict[str, str]) -> None:
         start(_local(tag), {_local(key): value for key, value in attributes.items()})
 
-    def refuse(*_: object) -> None:
+    def declared(_: str, is_parameter: bool, value: str | None, *__: object) -> None:
+        short = value is not None and len(value) <= _LONGEST_ENTITY and not set("&<") & set(value)
+        if short and not is_parameter:
+            return
         raise RefusedError(f"declares XML entities in {name}, which may unfold without end")
 
     def skipped(entity: str, is_parameter: bool) -> None:
@@ -52,7 +58,7 @@ def parse_xml(
     parser.StartElementHandler = started
     parser.EndElementHandler = lambda tag: end(_local(tag))
     parser.CharacterDataHandler = text
-    parser.EntityDeclHandler = refuse
+    parser.EntityDeclHandler = declared
     parser.SkippedEntityHandler = skipped
     try:
         parser.Parse(data, True)
