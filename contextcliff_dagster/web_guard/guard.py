@@ -73,8 +73,11 @@ class WebGuard:
     def _check_sender(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = _only_one(headers, "host")
-        if host is None or not self.hosts.accept_host(host):
-            name = read_address(host or "")
+        if host is None:
+            named = "several hosts" if "host" in headers else "no host"
+            raise Refused(400, f"This request names {named}; send one Host header.")
+        if not self.hosts.accept_host(host):
+            name = read_address(host)
             advice = f": start it with --allow-host {name[0]} if it should" if name else ""
             raise Refused(403, f"This server does not answer to the host {host!r}{advice}.")
         origins = headers.getlist("origin")

@@ -164,12 +164,29 @@ def test_a_foreign_host_or_origin_is_refused_in_words_that_help() -> None:
     assert foreign.status_code == 403
     assert "--allow-host gpu-box" in foreign.text
     twice = [("Host", "localhost:3000"), ("Host", "evil.example"), *right.items()]
-    assert send(guard(), "GET", "/", twice).status_code == 403
+    refused = send(guard(), "GET", "/", twice)
+    assert (refused.status_code, "names several hosts" in refused.text) == (400, True)
     for origin in ("http://localhost:3001", "null", "https://evil.example"):
         assert send(guard(), "GET", "/", right | {"Origin": origin}).status_code == 403
     both = [("Origin", HERE), ("Origin", "null"), *right.items()]
     assert send(guard(), "GET", "/", both).status_code == 403
     assert send(guard(), "GET", "/", right | {"Origin": HERE}).status_code == 200
+
+
+def test_a_request_that_names_no_host_is_refused_as_such() -> None:
+    """As HTTP/1.0 allows."""
+    sent: list[Any] = []
+
+    async def note(message: Any) -> None:
+        sent.append(message)
+
+    async def nothing() -> Any:
+        return {"type": "http.request"}
+
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
+    asyncio.run(guard()(scope, nothing, note))
+    assert sent[0]["status"] == 400
+    assert b"This request names no host; send one Host header." in sent[1]["body"]
 
 
 def test_every_answer_forbids_frames_and_guessing_of_types() -> None:
