@@ -49,14 +49,19 @@ def profile_targeted(
 
     Raises:
         BudgetError: not even the first round could be paid.
+        StoreError: the call ledger has lost answers that the store has.
         ContextCliffError: one sentence; nothing measured is lost.
     """
     from contextcliff_dagster.experiments.common import preparation
+    from contextcliff_dagster.experiments.common.lost_answers import require_known_answers
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.length_profile import adaptive_rounds
     from contextcliff_dagster.inference.execution.run_calls import out_of_time
 
     study, store, campaign = runs.study, runs.store, runs.campaign
     watch = watch or Watch()
+    with StudyRun.open(study, store, campaign) as run:
+        require_known_answers(run, LENGTH_PROFILE, study.models)  # rounds are planned from them
     manifest = preparation.load_frozen(study, store)
     deadline_at = deadline_after(watch.deadline_s)
     calls: dict[str, RunSummary] = {}

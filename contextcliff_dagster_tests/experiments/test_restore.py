@@ -113,6 +113,38 @@ def test_a_ledger_that_lost_some_answers_never_overwrites_the_last_copy(store: P
     assert rows_of(store / "state.db") == before
 
 
+OPEN_AGAIN = (
+    "UPDATE attempts SET ended_at = NULL, charged_usd = NULL, charged_tokens = NULL WHERE call_key"
+    " NOT IN (SELECT call_key FROM results)",
+    "UPDATE spend SET tokens = (SELECT sum(coalesce(charged_tokens, reserved_tokens)) FROM"
+    " attempts)",
+)
+
+
+@pytest.mark.parametrize("as_well", [(), OPEN_AGAIN], ids=["ended", "open"])
+def test_requests_that_the_ledger_has_kept_are_not_counted_twice(
+    store: Path, as_well: tuple[str, ...]
+) -> None:
+    """An answer without its request, and one that was lost before its request ended."""
+    before = rows_of(store / "state.db")
+    with Ledger.open(store / "state.db") as ledger:
+        sql = "DELETE FROM results WHERE call_key IN (SELECT call_key FROM results LIMIT 7)"
+        for step in (sql, *as_well):
+            ledger.write(lambda db, sql=step: db.execute(sql))
+        missing = [fault for fault in verify(ledger).faults if "is missing" in fault]
+        assert len(missing) == (0 if as_well else 7)
+    ended = command(store, "ledger", "restore")
+    assert (ended.code, "7 answers" in ended.out) == (0, True)
+    assert rows_of(store / "state.db") == before
+
+
+def test_rounds_are_not_planned_over_lost_answers(store: Path) -> None:
+    lose(store)
+    ended = command(store, *PROFILE, "--pilot", "3", "--until", "8%")
+    assert (ended.code, "Round" in ended.err) == (2, False)
+    assert f"The store holds {FEW_CALLS} answers of study 'quick" in ended.err
+
+
 def test_every_campaign_comes_back_as_old_as_it_was(store: Path) -> None:
     study = rows_of(store / "state.db")["campaigns"][0][0]
     assert command(store, "campaign", "new", study, "--name", "second").code == 0

@@ -169,7 +169,8 @@ class Ledger(LedgerReader):
             statements.describe(db, call, prompt_hash, scope, zstd)
             statements.keep(db, call.call_key, outcome)
             if charge.calls:
-                statements.restore_attempt(db, call.call_key, scope, charge, outcome.finished_at)
+                at, alive = outcome.finished_at, self.backend.is_alive
+                statements.restore_attempt(db, call.call_key, scope, charge, at, alive)
             return True
 
         return self._remember(call, self.submit(operation))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -128,9 +129,29 @@ def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend, now
 
 
 def restore_attempt(
-    db: Database, call_key: str, scope: Scope, charge: Spend, finished_at: str
+    db: Database,
+    call_key: str,
+    scope: Scope,
+    charge: Spend,
+    finished_at: str,
+    is_alive: Callable[[str], bool],
 ) -> None:
-    """Note the request of an outcome that was lost, and what it was charged, as of then."""
+    """Note the request of an outcome that was lost, and what it was charged, as of then.
+
+    A request that the ledger still has is not counted twice; one that was never ended ends here,
+    unless ``is_alive`` says that its owner is still at it.
+    """
+    kept = db.execute(
+        "SELECT attempt_id, owner, ended_at FROM attempts WHERE call_key = ? AND attempt_id NOT IN"
+        " (SELECT attempt_id FROM failures WHERE call_key = ?) ORDER BY attempt_id DESC",
+        (call_key, call_key),
+    ).fetchall()
+    if any(ended_at is not None for *_, ended_at in kept):
+        return
+    for attempt_id, owner, _ in kept:
+        if not is_alive(owner):
+            settle(db, attempt_id, charge, finished_at)
+            return
     db.execute(
         "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, ended_at,"
         " reserved_usd, reserved_tokens, charged_usd, charged_tokens)"
@@ -154,13 +175,13 @@ def keep(db: Database, call_key: str, outcome: Outcome) -> None:
     )
 
 
-def settle(db: Database, attempt_id: int, charge: Spend) -> None:
-    """End an attempt: ``charge`` takes the place of what was reserved for it."""
+def settle(db: Database, attempt_id: int, charge: Spend, at: str | None = None) -> None:
+    """End an attempt (now): ``charge`` takes the place of what was reserved for it."""
     row = db.execute(
         "UPDATE attempts SET ended_at = ?, charged_usd = ?, charged_tokens = ?"
         " WHERE attempt_id = ? AND ended_at IS NULL"
         " RETURNING study, campaign, reserved_usd, reserved_tokens, started_at",
-        (utc_now(), charge.usd, charge.tokens, attempt_id),
+        (at or utc_now(), charge.usd, charge.tokens, attempt_id),
     ).fetchone()
     if row:
         study, campaign, usd, tokens, started_at = row

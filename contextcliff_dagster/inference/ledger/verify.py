@@ -34,7 +34,8 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     """Run the database's own check, and rebuild every prompt from document, recipe and question.
 
     A document has to have the SHA-256 that is its id, a prompt the hash that was noted when it was
-    sent, an answer its checksum, and a campaign's spend has to be the sum of its attempts. Calls
+    sent, an answer its checksum, a request that ended without a failure its answer, and a
+    campaign's spend has to be the sum of its attempts. Calls
     whose texts were pruned are counted apart. ``progress`` takes the number of prompts so far,
     document by document.
 
@@ -46,6 +47,14 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
         f"the answer to call {call_key[:12]} is not what its checksum says"
         for call_key, noted, value in computed_checksums(ledger.read)
         if value != noted
+    ]
+    errors += [
+        f"the answer to call {call_key[:12]} is missing, though its request has ended"
+        for (call_key,) in ledger.read(
+            "SELECT DISTINCT call_key FROM attempts WHERE ended_at IS NOT NULL AND attempt_id NOT"
+            " IN (SELECT attempt_id FROM failures) AND call_key NOT IN (SELECT call_key FROM"
+            " results) ORDER BY call_key"
+        )
     ]
     recipes: dict[str, Recipe] = {}
     for name, body in ledger.read("SELECT recipe_hash, body FROM recipes"):
