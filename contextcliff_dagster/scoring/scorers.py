@@ -34,7 +34,7 @@ from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.scoring.answer_letter import chosen_letter, chosen_letters
+from contextcliff_dagster.scoring.answer_letter import chosen_letter, chosen_letters, single_letter
 from contextcliff_dagster.scoring.containment import contained
 from contextcliff_dagster.scoring.normalize import spaced_text
 from contextcliff_dagster.scoring.parse import ParsedAnswer, canonical_json, load_json
@@ -47,6 +47,8 @@ which may be identifiers, only where they are equal."""
 
 _LETTER = re.compile(r"[A-Za-z]")
 _LETTERS = re.compile(r"[A-H](?:(?:\s*[,;/&]\s*|\s+and\s+|\s*)[A-H])+")
+_OPTIONS = "ABCDEFGH"
+"""Of a question with more, the accepted letter: without it, "I" is the pronoun."""
 _SOME_OF_SEVERAL = 0.25
 AUTO = "auto"
 
@@ -81,14 +83,18 @@ def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     """The chosen letter where one is accepted, or the option's text, as `score_text` scores it.
 
-    A letter counts as chosen only where the answer says so: "a" is inside many a wrong one.
+    A letter counts as chosen only where the answer says so: "a" is inside many a wrong one. Where
+    it says so of none, the accepted letter counts if it is the only one in the answer.
     """
     for gold in accepted:
         if (right := _several_letters(gold)) and (given := chosen_letters(parsed.text or "")):
             em = float(given == right)
             return Scores(em, max(em, _SOME_OF_SEVERAL * (given < right)), em)
     letters = {gold.strip().upper() for gold in accepted if _LETTER.fullmatch(gold.strip())}
-    letter = chosen_letter(parsed.text or "") if letters else None
+    options = _OPTIONS + "".join(letters)
+    letter = chosen_letter(parsed.text or "", options) if letters else None
+    if letter is None and (single := single_letter(parsed.text or "", options)) in letters:
+        letter = single
     if letter is None:
         texts = [gold for gold in accepted if not _LETTER.fullmatch(gold.strip())]
         return score_text(parsed, texts)

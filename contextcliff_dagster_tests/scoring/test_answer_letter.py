@@ -114,6 +114,38 @@ def test_without_letters_the_text_is_scored() -> None:
     assert scorer(parse_answer("It is Paris."), []) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "I'd go with B", "I\u2019d go with B.", "I'm sure it is B", "I'd say B: Paris", "It's B",
+        "Correct: B", "The answer is 'B'", "B, I think", "Definitely (B)!", "答案不是A，而是B",
+        "Option A is incorrect, so I'd go with B", "B is right, A is not", "It must be B, not C.",
+        "A, C and D are all wrong; B is right", "The answer isn't A but B", "Option B is false.",
+    ],
+)  # fmt: skip
+def test_the_only_letter_is_the_choice(raw: str) -> None:
+    assert score(raw) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["I'd go with C", "I", "I'm sure", "The answer is not B", "Neither B nor C", "B isn't right",
+     "I think B, but A may be", "It's by F. B. Smith", "the B-side"],
+)  # fmt: skip
+def test_no_choice_is_read_into_other_words(raw: str) -> None:
+    assert score(raw).em == 0.0
+
+
+def test_a_pronoun_is_no_option() -> None:
+    assert score("I'd say: Paris") == score("We say: Paris")
+    scorer = open_scorer("choice")
+    assert scorer(parse_answer("I'd go with I"), ["I"]).em == 0.0
+    assert scorer(parse_answer("The answer is I"), ["I"]).em == 1.0
+    assert scorer(parse_answer("I'd go with J"), ["J"]).em == 1.0
+    assert scorer(parse_answer("A and B are both wrong, C is right"), ["C"]).em == 1.0
+    assert scorer(parse_answer("A and B are both wrong, C is right"), ["AB"]).em == 0.0
+
+
 @given(st.text(max_size=60), st.integers(0, 3))
 def test_any_text_has_scores_in_order(raw: str, right: int) -> None:
     em, f1, inside = score(raw, right)

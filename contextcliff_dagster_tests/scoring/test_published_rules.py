@@ -255,6 +255,26 @@ def test_l_eval(task: str, gold: str, outputs: list[str], rule: Rule, tmp_path: 
     check(entry.example, outputs, rule)
 
 
+@pytest.mark.parametrize(
+    ("task", "question", "gold", "answers"),
+    [
+        *(("natural_question", "Who?", gold, (gold,)) for gold in ("BBC", "AC/DC", "ADHD", "AC")),
+        ("financial_qa", "Which?\nA. bonds\nB. cash", "B", ("B",)),
+        ("financial_qa", "Which?\n(A) bonds (B) cash (C) debt", "AC", ("AC",)),
+        ("coursera", "Which?", "B and D", ("BD",)),
+        ("coursera", "Which?", "BED", ("BED",)),
+    ],
+)  # fmt: skip
+def test_words_of_capitals_are_no_choices_in_l_eval(
+    task: str, question: str, gold: str, answers: tuple[str, ...], tmp_path: Path
+) -> None:
+    row = {"instructions": [question], "outputs": [gold], "input": TEXT, "evaluation": "f1"}
+    (entry,) = read("l-eval", write_lines(tmp_path / f"{task}.jsonl", [row]))
+    assert entry.example.answers == answers
+    chosen = "Answer with the letter" in entry.example.question
+    assert chosen == (gold in ("B", "AC", "B and D") and question != "Who?")
+
+
 def test_span_and_multi_hop_benchmarks(tmp_path: Path) -> None:
     span = {"text": "in winter", "answer_start": TEXT.index("in winter")}
     qas = [{"id": "1", "question": "When?", "answers": [span]}]

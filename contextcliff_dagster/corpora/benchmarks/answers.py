@@ -24,9 +24,10 @@ def answer_type(answers: Sequence[str]) -> AnswerType:
 
 def letters_of(answer: str) -> str:
     """The options that an answer such as ``B``, ``BD``, ``B, D`` or ``B and D`` names, as ``BD``;
-    empty where it is something else."""
+    empty where it is something else, such as ``BBC``: options come in order, each once."""
     plain = answer.strip().rstrip(".")
-    return "".join(sorted(set(re.findall("[A-H]", plain)))) if _LETTERS.fullmatch(plain) else ""
+    named = re.findall("[A-H]", plain) if _LETTERS.fullmatch(plain) else []
+    return "".join(named) if named == sorted(set(named)) else ""
 
 
 def choice_question(question: str, options: Sequence[str]) -> str:

@@ -31,11 +31,13 @@ _NOT_SCORED = {
 }
 _BY_LETTER = "\nAnswer with the letter of the right option, or all letters if several are right."
 _BY_STORY = "\nAnswer True or False, by the text and not by what you know."
+_OPTIONS = re.compile(r"(?<!\w)A[.):]\s.*(?<!\w)B[.):]\s", re.DOTALL)
 _FACT = re.compile(r"(true|false)\s*\[fact:.*", re.IGNORECASE | re.DOTALL)
 
 
 class LEvalCorpus(BenchmarkCorpus):
-    """``task`` is the file's name. Outputs that are letters (``B``, ``ACD``) count as choices.
+    """``task`` is the file's name. Outputs that are letters (``B``, ``ACD``) are choices
+    in the tasks of lettered options, and elsewhere where the instruction lists such options.
 
     Of ``True [fact: False]`` the first word, which is by the text, is the answer. Left out are
     records that L-Eval scores with ROUGE or has judged, and ``codeU``, whose answers are what code
@@ -76,7 +78,8 @@ def _asked(document: str, task: str, question: str, output: str) -> Asked:
     if by_text := _FACT.fullmatch(output):
         answers, rule = (by_text[1],), {"name": "true_or_false"}
         return replace(asked, question=question + _BY_STORY, answers=answers, rule=rule)
-    if letters := letters_of(output) or (task in _CHOICES and letters_of(output.split()[0])):
+    choice = task in _CHOICES or _OPTIONS.search(question) is not None
+    if choice and (letters := letters_of(output) or letters_of(output.split()[0])):
         kind: AnswerType = "multiple_choice"
         return replace(asked, question=question + _BY_LETTER, answers=(letters,), kind=kind)
     if task == "gsm100" and (stated := re.search(r"The answer is (\S+)", output)):
