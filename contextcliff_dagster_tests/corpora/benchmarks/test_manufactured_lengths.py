@@ -199,7 +199,7 @@ def test_leval_answers_are_what_its_own_script_compares(tmp_path: Path) -> None:
     assert (first.example.answers, second.example.answers) == (("True",), ("False",))
     assert "True or False" in first.example.question
     assert corpus.account()["left_out"] == {"repeated": 1}
-    course = leval(instructions=["Which?"] * 3, outputs=["BD", "B, D", "B and D"])
+    course = leval(instructions=["Which?\nA. x\nB. y\nD. z"] * 3, outputs=["BD", "B, D", "B and D"])
     path = write_lines(tmp_path / "mine.jsonl", [course])
     (entry,) = read("l-eval", path)  # the same answer three times
     assert entry.example.answers == ("BD",)
