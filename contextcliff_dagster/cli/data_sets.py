@@ -39,10 +39,17 @@ def named_corpus(kind: str, path: Path | None, questions: str | None) -> Recogni
     """The corpus of this kind over ``path``, or over the copy in ``data/corpora/<kind>``.
 
     Raises:
-        CorpusError: there is no copy; the sentence has its publisher's address.
+        CorpusError: there is no copy; the sentence has its publisher's address. Or questions are
+            given for a corpus that has its own.
     """
+    from contextcliff_dagster.corpora.benchmarks.benchmark_table import PUBLISHED
     from contextcliff_dagster.corpora.recognition import Recognised
 
+    if questions is not None and kind in (*PUBLISHED, _NEEDS_NO_PATH, "file"):
+        raise CorpusError(
+            f"--questions is for your own documents, and --dataset {kind} has its own: leave "
+            "--questions out, or leave --dataset out and name your documents with --data."
+        )
     options = {"questions": questions} if questions is not None else {}
     if path is not None:
         return Recognised(kind, {"path": str(path), **options})
@@ -51,8 +58,6 @@ def named_corpus(kind: str, path: Path | None, questions: str | None) -> Recogni
     for folder in _folders():
         if (folder / kind).exists():
             return Recognised(kind, {"path": str(folder / kind), **options})
-    from contextcliff_dagster.corpora.benchmarks.benchmark_table import PUBLISHED
-
     if kind not in PUBLISHED:
         raise CorpusError(f"--dataset {kind} needs its files: name them with --data PATH.")
     places = " or ".join(str(folder / kind) for folder in _folders())

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS, KNOWN, benchmarks_of
+from contextcliff_dagster.corpora.benchmarks.recognition import (
+    ENDINGS,
+    KNOWN,
+    PACKED,
+    benchmarks_of,
+)
 from contextcliff_dagster.corpora.folder.questions import find_table, is_table_of_questions
 from contextcliff_dagster.corpora.folder.walk import walk
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS
@@ -18,9 +25,11 @@ from contextcliff_dagster.corpora.readers.tables import READERS
 from contextcliff_dagster.user_files import open_file
 
 _TABLES = (*TABLE_ENDINGS, ".pq")
-_PACKED = (".gz", ".zip", ".zst", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
 _COMPANIONS = ("readme", "license", "licence", "citation", "changelog", "dataset_info")
 """How files begin that come along with a benchmark and say nothing of what the folder is."""
+_LENGTH = re.compile("token|length", re.IGNORECASE)
+_SCORE = re.compile("score|correct|judge|grade|accuracy", re.IGNORECASE)
+"""What columns of a table of results are called."""
 _LOOKED_INTO = 40
 """Files of a folder whose records are looked at."""
 
@@ -50,7 +59,7 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
         return _folder(path)
     ending = path.suffix.lower()
     benchmarks = benchmarks_of(path) if path.is_file() else set()
-    if path.is_file() and ending not in _PACKED and not _is_parquet(path):
+    if path.is_file() and ending not in PACKED and not _is_parquet(path):
         if ending in _TABLES and is_table_of_questions(path):
             return Recognised("folder", {"path": str(path.parent), "questions": str(path)})
         if ending not in _TABLES and not benchmarks:
@@ -65,7 +74,7 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
 
 def _refuse_other_fields(path: Path) -> None:
     """Raises:
-    CorpusError: the first record has neither a text nor a question by any name that is known.
+    CorpusError: the first record has no text by any name that is known.
     """
     kind = ENDINGS.get(path.suffix.lower())
     first: object = None
@@ -78,6 +87,20 @@ def _refuse_other_fields(path: Path) -> None:
             f"{path} is no table of examples (it has {names}; it would need 'context', 'question', "
             f"'answers') and no benchmark that is known; readable are {', '.join(KNOWN)}."
         )
+    if isinstance(first, Mapping) and first and not any(n in first for n in FIELDS["context"]):
+        names = " or ".join(map(repr, FIELDS["context"]))
+        hint = "add the texts"
+        if columns := _columns_of_results(first):
+            file = shlex.quote(str(path))
+            hint += f", or analyse its scores (contextcliff analyze {file} --columns {columns})"
+        raise CorpusError(f"{path} has questions and no texts (no column {names}): {hint}.")
+
+
+def _columns_of_results(row: Mapping[Any, Any]) -> str | None:
+    """The columns of lengths and scores, as `analyze --columns` takes them; None without both."""
+    lengths = [n for n, v in row.items() if _LENGTH.search(str(n)) and str(v).strip().isdigit()]
+    scores = [n for n in row if n not in lengths and _SCORE.search(str(n))]
+    return f"length_tokens={lengths[0]},score={scores[0]}" if lengths and scores else None
 
 
 def _folder(path: Path) -> Recognised:
@@ -96,14 +119,19 @@ def _folder(path: Path) -> Recognised:
     if not records or 2 * len(records) < len(files):
         return documents
     each = {file.name: benchmarks_of(file.path) for file in records[:_LOOKED_INTO]}
-    if not all(each.values()):
+    known = {name: kinds for name, kinds in each.items() if kinds}
+    if not known:
         return documents
-    common = set.intersection(*each.values())
-    if not common:
-        first = {sorted(kinds)[0]: name for name, kinds in reversed(each.items())}
-        held = ", ".join(f"{kind} ({name})" for kind, name in sorted(first.items()))
+    common = set.intersection(*known.values())
+    others = [name for name in each if name not in known]
+    if not common or others:
+        first = {sorted(kinds)[0]: name for name, kinds in reversed(known.items())}
+        held = [f"{kind} ({name})" for kind, name in sorted(first.items())]
+        if others:
+            held.append(f"{len(others):,} of none that is known ({others[0]})")
+        what = "files of several benchmarks" if not common else "files of a benchmark among others"
         raise CorpusError(
-            f"{path} holds files of several benchmarks: {held}; name one of the files with --data."
+            f"{path} holds {what}: {', '.join(held)}; name one of the files with --data."
         )
     return _benchmark(common, path, path)
 

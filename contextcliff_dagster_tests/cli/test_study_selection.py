@@ -96,6 +96,14 @@ def test_a_benchmark_by_name_is_read_from_its_folder_or_from_data(
     assert named.name != chosen(data=elsewhere).name
 
 
+@pytest.mark.parametrize("name", ["narrativeqa", "python-source", "file"])
+def test_questions_for_a_corpus_that_has_its_own_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=f"--dataset {name} has its own: leave --questions out"):
+        chosen(dataset=name, data=tmp_path, questions="recall")
+    (tmp_path / "a.txt").write_text("A mill.", encoding="utf-8")
+    assert chosen(dataset="folder", data=tmp_path, questions="recall").corpus.kind == "folder"
+
+
 def test_two_benchmarks_of_one_format_are_distinguished_by_name(tmp_path: Path) -> None:
     row = {
         "_id": "1",

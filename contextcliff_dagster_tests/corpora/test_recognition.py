@@ -73,6 +73,58 @@ def test_files_of_several_benchmarks_in_one_folder(tmp_path: Path) -> None:
         recognise(tmp_path)
 
 
+@pytest.mark.parametrize("second", ["l-eval", None])
+def test_benchmarks_are_named_even_where_other_tables_lie_with_them(
+    second: str | None, tmp_path: Path
+) -> None:
+    published("squad", tmp_path)
+    write(tmp_path / "judged.csv", "question,score\nWhat?,1\n")
+    held = r"a benchmark among others: squad \(f\.json\), 1 of none that is known \(judged"
+    if second is not None:
+        published(second, tmp_path)
+        held = r"several benchmarks: l-eval \(f\.jsonl\), squad \(f\.json\), 1 of none .*; name one"
+    with pytest.raises(CorpusError, match=held):
+        recognise(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "hint"),
+    [
+        (
+            "token_count,question,answer,output,llm_judge_output",
+            "320,How many?,3,2,false",
+            r"texts, or analyse its scores \(contextcliff analyze '\S+/of judges.csv' --columns "
+            r"length_tokens=token_count,score=llm_judge_output\)\.$",
+        ),
+        ("question,answers,correct", "How many?,3,1", "'text'\\): add the texts.$"),
+        ("question,answers,max_length", "How many?,3,9", "'text'\\): add the texts.$"),
+    ],
+)
+def test_a_table_of_questions_without_texts_is_refused_as_a_whole(
+    header: str, row: str, hint: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "of judges.csv", f"{header}\n{row}\n")
+    with pytest.raises(CorpusError, match=hint):
+        recognise(path)
+
+
+@pytest.mark.parametrize("asked", [kind for kind in WHOLE if kind != "squad"])
+def test_the_file_of_another_benchmark_is_named_as_what_it_is(asked: str, tmp_path: Path) -> None:
+    for kind, as_kind in (("squad", asked), (asked, "squad")):
+        path = published(kind, tmp_path / kind)
+        with pytest.raises(CorpusError, match=f"is no file of {as_kind}, it looks like {kind}: "):
+            list(open_corpus(as_kind, {"path": str(path)}).entries())
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("x.json", "name such a file"), ("x.json.gz", "unpack it")]
+)
+def test_only_a_packed_file_is_to_be_unpacked(name: str, what: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name, "{}")
+    with pytest.raises(CorpusError, match=rf"is read from \.csv, .*; {what}\.$"):
+        open_corpus("narrativeqa", {"path": str(path)})
+
+
 def test_documents_with_a_benchmark_among_them_are_documents(tmp_path: Path) -> None:
     library(tmp_path, documents=6)
     published("squad", tmp_path)

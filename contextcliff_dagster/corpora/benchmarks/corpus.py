@@ -18,7 +18,7 @@ from contextcliff_dagster.corpora.benchmarks.answers import (
     ask_unanswerable,
 )
 from contextcliff_dagster.corpora.benchmarks.item import Item
-from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS
+from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS, PACKED, benchmarks_of
 from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_CHARACTERS,
     EVIDENCE_SPANS,
@@ -35,6 +35,8 @@ from contextcliff_dagster.corpora.corpus import (
 )
 from contextcliff_dagster.corpora.readers.tables import READERS
 
+_LOOKED_INTO = 40
+"""Files of which an error asks whether they are of another benchmark."""
 ALLOW_SYNTHETIC_LENGTH = "allow_synthetic_length"
 SCORING_RULE = "scoring_rule"
 """Key of the benchmark's own scoring in an example's metadata."""
@@ -138,8 +140,27 @@ class BenchmarkCorpus(StreamedCorpus):
         Raises:
             CorpusError: a record cannot be used, with file and place; a task that was named, or
                 all there are, have manufactured lengths and that was not allowed; or there is no
-                question at all. In a folder with others such a task is left out.
+                question at all. In a folder with others such a task is left out. Of a file that
+                looks like another benchmark's, that is the sentence.
         """
+        try:
+            yield from self._entries()
+        except CorpusError as error:
+            for file in self.files[:_LOOKED_INTO]:
+                self._refuse_another(file, error)
+            raise
+
+    def _refuse_another(self, file: Path, error: CorpusError | None = None) -> None:
+        """Raises:
+        CorpusError: the file looks like another benchmark's and not like this one's.
+        """
+        if (kinds := benchmarks_of(file)) and self.name not in kinds:
+            raise CorpusError(
+                f"{file} is no file of {self.name}, it looks like {' or '.join(sorted(kinds))}: "
+                "name that with --dataset, or leave --dataset out (in a study: corpus.kind)."
+            ) from error
+
+    def _entries(self) -> Iterator[Entry]:
         left_out: Counter[str] = Counter()
         used: Counter[str] = Counter()
         seen: set[str] = set()
@@ -230,10 +251,11 @@ class BenchmarkCorpus(StreamedCorpus):
         if not self.path.is_dir():
             if not self.path.is_file():
                 raise CorpusError(f"There is no file {self.path}; check the corpus option 'path'.")
-            if self.path.suffix.lower() not in self.endings:
+            if (ending := self.path.suffix.lower()) not in self.endings:
+                self._refuse_another(self.path)
                 raise CorpusError(
-                    f"{self.path}: {self.name} is read from {', '.join(self.endings)}; unpack it "
-                    "or name such a file."
+                    f"{self.path}: {self.name} is read from {', '.join(self.endings)}; "
+                    f"{'unpack it' if ending in PACKED else 'name such a file'}."
                 )
             return [self.path]
         files = [file for file in self.path.rglob("*") if file.suffix.lower() in self.endings]

@@ -9,7 +9,7 @@ Or Parquet/JSONL rows with ``document`` (``id``, ``kind``, ``text``, ``summary.t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,7 +49,24 @@ class NarrativeQACorpus(BenchmarkCorpus):
                 f"{self.path} is neither a folder with NarrativeQA's 'qaps.csv' (next to its "
                 "stories, .content) nor rows of it (.jsonl, .parquet); name one of these."
             )
+        self._refuse_no_texts(files)
         return files
+
+    def _refuse_no_texts(self, files: Sequence[Path]) -> None:
+        names = {file.name for file in files}
+        if "qaps.csv" not in names or any(file.suffix in _ROWS for file in files):
+            return
+        if self.chosen["text"] == "summary" and "summaries.csv" not in names:
+            raise CorpusError(
+                f"{self.path} holds NarrativeQA's questions and not its summaries: put "
+                "third_party/wikipedia/summaries.csv of the authors' folder there."
+            )
+        if self.chosen["text"] == "story" and not self._stories:
+            raise CorpusError(
+                f"{self.path} holds NarrativeQA's questions and not its stories (.content): fetch "
+                "them with the authors' download_stories.sh, or ask about the summaries (in a "
+                "study: corpus.text: summary)."
+            )
 
     def records(self, file: Path) -> Iterator[tuple[str, Any]]:
         if file.suffix == ".content" or (file.suffix == ".csv" and file.name != "qaps.csv"):

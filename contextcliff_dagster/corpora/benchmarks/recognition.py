@@ -13,6 +13,8 @@ from contextcliff_dagster.corpora.readers.json_stream import JsonStream
 
 ENDINGS = {**tables.ENDINGS, ".train": "jsonl", ".dev": "jsonl", ".test": "jsonl"}
 """Files that may be a benchmark's; QuALITY's JSON Lines are called ``.dev`` and so on."""
+PACKED = (".gz", ".zip", ".zst", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
+"""How the names of packed files end."""
 _LOOKED_AT = 3
 Record = Mapping[str, Any]
 

@@ -86,6 +86,16 @@ def test_a_story_that_changed_changes_the_fingerprint(tmp_path: Path) -> None:
     assert open_corpus("narrativeqa", {"path": str(folder)}).fingerprint() != before
 
 
+def test_questions_without_their_stories_or_summaries_are_refused(tmp_path: Path) -> None:
+    folder = narrativeqa(tmp_path / "n")
+    for file in [*folder.rglob("*.content"), *folder.rglob("summaries.csv")]:
+        file.unlink()
+    with pytest.raises(CorpusError, match=r"not its stories \(\.content\): .*download_stories\.sh"):
+        open_corpus("narrativeqa", {"path": str(folder)})
+    with pytest.raises(CorpusError, match=r"not its summaries: put third_party/"):
+        open_corpus("narrativeqa", {"path": str(folder), "text": "summary"})
+
+
 def test_a_folder_without_the_questions_is_refused(tmp_path: Path) -> None:
     folder = narrativeqa(tmp_path / "n")
     (folder / "qaps.csv").unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.recognition import recognise
 from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster_tests.support.requirements import published_file
@@ -34,3 +35,10 @@ def test_a_published_file_is_recognised_and_every_question_accounted_for(
         assert any(answer in entry.document.text for answer in entry.example.answers)
         place = entry.example.metadata["evidence_position"]
         assert 0 <= place < 1
+
+
+def test_the_folder_of_all_published_files_is_refused_by_what_is_in_it() -> None:
+    with pytest.raises(CorpusError) as caught:
+        recognise(published_file(FILES[0][0]).parent)
+    assert "holds files of several benchmarks: hotpotqa (" in str(caught.value)
+    assert ", 2 of none that is known (gpt_4_1_longmemeval_" in str(caught.value)
