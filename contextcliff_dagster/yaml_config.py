@@ -120,29 +120,38 @@ def _refuse_too_much(root: yaml.Node, path: Path) -> None:
     """
     import yaml
 
-    sizes: dict[int, int | None] = {}  # None: its parts are being counted
+    # Values and levels of a node; None: its parts are being counted.
+    sizes: dict[int, tuple[int, int] | None] = {}
 
-    def count(node: yaml.Node) -> int:
+    def count(node: yaml.Node) -> tuple[int, int]:
         if id(node) in sizes:
-            size = sizes[id(node)]
-            if size is None:
+            known = sizes[id(node)]
+            if known is None:
                 raise StudyError(
                     f"{path}, line {node.start_mark.line + 1}: an alias holds itself; remove it."
                 )
-            return size
+            return known
         sizes[id(node)] = None
         parts: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
             parts = [part for pair in node.value for part in pair]
         elif isinstance(node, yaml.SequenceNode):
             parts = node.value
-        size = sizes[id(node)] = 1 + sum(map(count, parts))
+        counts = [count(part) for part in parts]
+        size = 1 + sum(values for values, _ in counts)
+        levels = 1 + max((below for _, below in counts), default=0)
+        sizes[id(node)] = size, levels
+        if levels > _DEEPEST:
+            raise StudyError(
+                f"{path}, line {node.start_mark.line + 1}: its aliases unfold to more than "
+                f"{_DEEPEST} levels of keys and lists; write fewer."
+            )
         if size > _MOST_NODES:
             raise StudyError(
                 f"{path}, line {node.start_mark.line + 1}: its aliases unfold to more than "
                 f"{_MOST_NODES:,} values; write them out, or fewer."
             )
-        return size
+        return size, levels
 
     count(root)
 

@@ -68,15 +68,18 @@ def _shortened(text: str, most: int) -> str:
 def sentence(text: str) -> str:
     """``text`` on one line with a full stop; what would move the cursor is written as its code."""
     words = (_shortened(word, _LONGEST_WORD) for word in str(text)[:_MOST_LOOKED_AT].split())
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(words))
-    line = _shortened(line, _LONGEST_LINE)
+    line = _shortened(_printable(" ".join(words)), _LONGEST_LINE)
     return line if line.endswith((".", "!", "?")) else f"{line}."
 
 
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def say(text: str) -> None:
-    """One line on stderr; a closed stderr is no error."""
+    """One line on stderr, also where a name in it has several; a closed stderr is no error."""
     with contextlib.suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
+        print(_printable(text), file=sys.stderr, flush=True)
 
 
 def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import store_root
 from contextcliff_dagster.studies.study import Study
 from contextcliff_dagster.studies.study_paths import origin_of, shipped_folder
+from contextcliff_dagster.user_files import open_file
 
 
 def load_study(path: Path) -> Study:
@@ -92,36 +93,34 @@ def read_studies() -> tuple[dict[str, Study], list[BrokenStudy]]:
 
 def _studies_in(folder: Path) -> tuple[dict[str, tuple[Path, Study]], dict[str, BrokenStudy]]:
     studies: dict[str, tuple[Path, Study]] = {}
-    errors: list[tuple[str, Path, str]] = []
+    errors: list[BrokenStudy] = []
+    twice: dict[str, BrokenStudy] = {}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         try:
             study = load_study(path)
         except Exception as error:  # whatever is wrong with one file, the others go on
             known = isinstance(error, StudyError)
-            errors.append((_written_name(path), path, str(error) if known else f"{path}: {error}"))
+            text = str(error) if known else f"{path}: {error}"
+            errors.append(BrokenStudy(_written_name(path), path, text))
             continue
         if study.name in studies:
             both = (
                 f"{studies[study.name][0]} and {path} both name their study {study.name!r}; "
                 "rename one."
             )
-            errors.append((study.name, path, both))
+            twice[study.name] = BrokenStudy(study.name, path, both)
         studies[study.name] = path, study
-    broken = {}
-    for name, path, sentence in errors:
-        twice = sentence.endswith("rename one.")
-        # A spoiled copy of a sound file does not take its name away.
-        name = path.name if name in studies and not twice else name
-        studies.pop(name, None)
-        broken[name] = BrokenStudy(name, path, sentence)
-    return studies, broken
+    # A spoiled copy of a sound file does not take its name away.
+    spoiled = [replace(e, name=e.path.name) if e.name in studies else e for e in errors]
+    broken = {one.name: one for one in spoiled} | twice
+    return {name: one for name, one in studies.items() if name not in twice}, broken
 
 
 def _written_name(path: Path) -> str:
     """The name that a malformed file gives its study, else that of the file."""
     with suppress(OSError):
-        with path.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 16)
+        with open_file(path) as file:
+            text = file.read(1 << 16).decode(errors="replace")
         if match := re.search(r"^name:\s*[\"']?([a-z0-9][a-z0-9-]{0,59})\b", text, re.MULTILINE):
             return match[1]
     return path.stem

@@ -12,8 +12,9 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.definitions import defs
+from contextcliff_dagster_tests.cli.bad_input.bad_files import NO_FILES
 from contextcliff_dagster_tests.support.paths import CHECKOUT
-from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
 
 SOUND = (
     "name: {name}\ncorpus: {{kind: reference, task: lookup, documents: 60, max_tokens: 200}}\n"
@@ -122,6 +123,55 @@ def test_in_dagster_it_is_a_failing_asset_of_its_own_group(folder: Path) -> None
         assert not done.success
         (failed,) = done.filter_events(lambda event: event.is_step_failure)
         assert words in str(failed.step_failure_data.user_failure_data.description)
+
+
+def test_what_is_no_file_holds_nothing_up(tmp_path: Path, contextcliff_home: Path) -> None:
+    crowd = tmp_path / "crowd"
+    crowd.mkdir()
+    for number, make in enumerate(NO_FILES.values()):
+        make(crowd / f"no-file-{number}.yaml")
+    names = [path.stem for path in crowd.iterdir()]
+    (crowd / "sound.yaml").write_text(SOUND.format(name="sound"))
+    env = {"CONTEXTCLIFF_STUDIES": str(crowd)}
+    for command in (("studies",), ("doctor", "--offline"), ("campaign", "list")):
+        ended = run(*command, env=env, timeout=60)
+        if command != ("campaign", "list"):
+            assert all(f"{name}.yaml" in ended.out + ended.err for name in names), command
+    assert "\nsound " in run("studies", env=env, timeout=60).out
+    location = (
+        "from contextcliff_dagster.definitions import defs\n"
+        "print(*(key.path[0] for key in defs().resolve_asset_graph().get_all_asset_keys()))\n"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", location],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "sound" in loaded.stdout.split()
+    assert all(name.replace("-", "_") in loaded.stdout for name in names)
+
+
+def test_lists_nested_by_aliases_are_as_deep_as_written_out(folder: Path) -> None:
+    nested = ", ".join(["&a0 {z: 1}", *(f"&a{n} {{z: *a{n - 1}}}" for n in range(1, 400))])
+    corpus = f"{{kind: mixed, parts: [{nested}]}}"
+    (folder / "nested.yaml").write_text(
+        f"name: nested\ncorpus: {corpus}\ntokenizer: reference\nmodels: [reference-short]\n"
+    )
+    ended = call("studies", "--json")
+    assert ended.code == 0
+    (line,) = [line for line in ended.err.splitlines() if "nested.yaml" in line]
+    assert "more than 100 levels" in line
+
+
+def test_a_warning_is_one_line_whatever_the_file_is_called(folder: Path) -> None:
+    before = call("studies").err.splitlines()
+    (folder / "two\nlines\x1b[2J.yaml").write_text("a: 1\n")
+    lines = call("studies").err.splitlines()
+    assert len(lines) == len(before) + 1
+    assert [line for line in lines if "/two\\nlines\\x1b[2J.yaml, line 1" in line]
 
 
 @pytest.mark.slow(reason="a process of Dagster's")
