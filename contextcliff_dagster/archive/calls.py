@@ -125,8 +125,12 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     )
 
 
-def read_tables(members: Mapping[str, bytes], allowance: Allowance) -> dict[str, pa.Table]:
+def read_tables(
+    members: Mapping[str, bytes], allowance: Allowance, version: int
+) -> dict[str, pa.Table]:
     """The ledger's tables of an archive, of the ledger's own columns: their names become SQL.
+
+    ``version``: of the ledger that they come from; its columns have to be there.
 
     Raises:
         StoreError: naming the table and the column.
@@ -137,8 +141,7 @@ def read_tables(members: Mapping[str, bytes], allowance: Allowance) -> dict[str,
             name,
             arrow_schema(name),
             allowance,
-            # An archive of an older version has fewer columns, but those of the first.
-            columns(name, 1),
+            columns(name, version),
         )
         for name in TABLES
     }

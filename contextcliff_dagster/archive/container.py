@@ -220,13 +220,18 @@ def read(
         raise StoreError(f"Cannot read {file} ({reason}); check the path.") from error
     with _damage(file), zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = {info.filename: info for info in archive.infolist()}
+        if min(info.header_offset for info in archive.infolist()):
+            raise damaged(file, "other bytes come before it")
         _require_bounded(file, archive.infolist(), len(data))
         head = json_object(_member(archive, infos[HEAD]))
         if head.get("format") != FORMAT:
             raise StoreError(
                 f"{file} is not an archive of a study; make one with `contextcliff export`."
             )
-        if head["format_version"] > FORMAT_VERSION or head["versions"]["ledger"] > LEDGER_VERSION:
+        versions = head["format_version"], head["versions"]["ledger"]
+        if not all(type(one) is int and one > 0 for one in versions):
+            raise ValueError("versions")
+        if versions[0] > FORMAT_VERSION or versions[1] > LEDGER_VERSION:
             raise StoreError(
                 f"{file} was written by a newer version of contextcliff; upgrade this one."
             )

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.archive.container import Allowance, damaged, json_object
 from contextcliff_dagster.contracts import ContextCliffError, Example, StoreError
+from contextcliff_dagster.inference.engines.base import MOST_TOKENS
 from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum
-from contextcliff_dagster.inference.ledger.schema import primary_key, required_columns
+from contextcliff_dagster.inference.ledger.schema import (
+    CHECKSUMS_SINCE,
+    primary_key,
+    required_columns,
+)
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.requests.call_plan import call_key
 from contextcliff_dagster.inference.requests.recipe import Recipe
@@ -20,11 +25,10 @@ from contextcliff_dagster.inference.requests.recipe import Recipe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_USD, MOST_NUMBER = 1e9, 10**12
-"""Of one charge, and of one count of tokens, requests or bytes."""
-_AMOUNTS = {
+MOST_USD, MOST_NUMBER = 1e9, 4 * MOST_TOKENS
+"""Of one charge, and of any other number: a count of tokens, requests or bytes, a time in ms."""
+_MOST = {
     **dict.fromkeys(("reserved_usd", "charged_usd", "cost_usd"), MOST_USD),
-    **dict.fromkeys(("reserved_tokens", "charged_tokens", "attempts", "bytes"), MOST_NUMBER),
     **dict.fromkeys(("replicate", "attempt_id"), 2**62),
     **dict.fromkeys(("maybe_paid", "final"), 1),
 }
@@ -78,10 +82,13 @@ def check_rows(
     for name in ("campaigns", "campaign_models"):
         _require(file, name, {row["study"] for row in rows[name]} <= {study}, "another study")
     results = {row["call_key"]: row for row in rows["results"]}
+    signed = head["versions"]["ledger"] >= CHECKSUMS_SINCE
     for row in results.values():
-        _check_result(file, row)
+        _check_result(file, row, signed=signed)
     for row in rows["calls"]:
-        _check_call(file, row, recipes[row["recipe_hash"]], results.get(row["call_key"]))
+        before = _check_call(file, row, recipes[row["recipe_hash"]], results.get(row["call_key"]))
+        there = row["call_key"] not in before and all(k in known["call_key"] for k in before)
+        _require(file, "calls", there, "a call after one that it does not describe")
 
 
 def _check_table(file: Path, name: str, table: pa.Table) -> None:
@@ -100,8 +107,9 @@ def _check_table(file: Path, name: str, table: pa.Table) -> None:
             refuse(
                 pc.all(pc.is_finite(values)).as_py() is not False, f"a {column} that is no number"
             )
-        if (most := _AMOUNTS.get(column)) is not None and values.null_count < len(values):
+        if values.type in (pa.int64(), pa.float64()) and values.null_count < len(values):
             low, high = pc.min_max(values).as_py().values()
+            most = _MOST.get(column, MOST_NUMBER)
             refuse(low >= 0 and high <= most, f"{column!r} out of all bounds")
         if column in ("campaign", "model"):  # they become names of files and lines on a terminal
             names = filter(None, pc.unique(values).to_pylist())
@@ -145,22 +153,26 @@ def _recipe(file: Path, row: Mapping[str, Any]) -> Recipe:
 
 def _check_call(
     file: Path, row: Mapping[str, Any], recipe: Recipe, result: Mapping[str, Any] | None
-) -> None:
-    """Refuse an answer under the key of another question."""
+) -> Collection[str]:
+    """Refuse an answer under the key of another question; the calls that it comes after."""
     _require(file, "calls", row["replicate"] < recipe.replicates, "an unknown replicate")
     parts = _json(file, "calls", row["parts"]) if row.get("parts") is not None else None
-    after = (parts or {}).get("after", [])
-    _require(file, "calls", isinstance(after, list) and all(isinstance(k, str) for k in after))
+    after: list[str] = (parts or {}).get("after", [])
+    listed = isinstance(after, list) and all(isinstance(key, str) for key in after)
+    _require(file, "calls", listed, "an 'after' that is no list of calls")
     if after:  # its key is made of answers in the words of the experiment
-        return
+        return after
     example = Example(row["example_id"], row["document_id"], row["question"], (), "")
     key = call_key(row["identity_hash"], recipe, example, row["replicate"], row["campaign"], parts)
     pruned = not row["question"] and (result is None or result.get("pruned_at") is not None)
     _require(file, "calls", key == row["call_key"] or pruned, "a call under another's key")
+    return ()
 
 
-def _check_result(file: Path, row: Mapping[str, Any]) -> None:
+def _check_result(file: Path, row: Mapping[str, Any], *, signed: bool) -> None:
     noted = row.get("checksum")
+    needless = not signed or row.get("pruned_at") is not None
+    _require(file, "results", noted is not None or needless, "an answer without a checksum")
     if noted is not None and noted != result_checksum(row):
         raise StoreError(
             f"{file} is damaged or was tampered with: the answer to call "

@@ -36,7 +36,11 @@ _MEMBERS = ("study.json", *(f"ledger/{name}.parquet" for name in calls.TABLES))
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSummary:
-    """What an archive holds; ``new_answers`` were not in the store before (import only)."""
+    """What an archive holds; ``new_answers`` were not in the store before (import only).
+
+    ``usd``: what its requests were charged; import counts it against budgets of its campaigns, not
+    against the day's.
+    """
 
     study: str
     campaigns: tuple[str, ...]
@@ -45,6 +49,7 @@ class ArchiveSummary:
     bytes: int
     sha256: str
     new_answers: int = 0
+    usd: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, JSON-ready."""
@@ -132,7 +137,7 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     with malformed(file, HEAD):
         head = check_head(head)
     manifest, texts = sound_sample(members, head["manifest_sha256"], allowance)
-    tables = calls.read_tables(members, allowance)
+    tables = calls.read_tables(members, allowance, head["versions"]["ledger"])
     check_rows(tables, head, texts.keys(), allowance)
     tables = calls.own_rows(tables, head["study"])
     described = read_description(members["study.json"], file)
@@ -176,6 +181,7 @@ def _summary(
         bytes=len(data),
         sha256=container.sha256(data),
         new_answers=new_answers,
+        usd=sum(filter(None, tables["attempts"].column("charged_usd").to_pylist())),
     )
 
 

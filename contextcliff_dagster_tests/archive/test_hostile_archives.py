@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from contextcliff_dagster.archive.calls import arrow_schema
+from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster_tests.support.archives import (
     Members,
     members_of,
@@ -113,9 +115,8 @@ def _repeated(table: pa.Table) -> pa.Table:
     index = pa.array([0] * 3_000_000, pa.int32())
     text = pa.DictionaryArray.from_arrays(index, ["x" * 1000])
     nothing = pa.nulls(len(index), pa.int64())
-    return pa.table(
-        {"document_id": text, "bytes": nothing, "zstd": pa.nulls(len(index), pa.binary())}
-    )
+    zstd, pruned = (pa.nulls(len(index), kind) for kind in (pa.binary(), pa.string()))
+    return pa.table({"document_id": text, "bytes": nothing, "zstd": zstd, "pruned_at": pruned})
 
 
 def _no_utf8(table: pa.Table) -> pa.Table:
@@ -156,6 +157,62 @@ def _large_document(members: Members) -> Members:
     )
 
 
+def _failed(status: int) -> Spoil:
+    """A failure of the first attempt."""
+
+    def change(members: Members) -> Members:
+        attempts = pq.read_table(io.BytesIO(members["ledger/attempts.parquet"])).to_pylist()
+        row = {
+            **{name: attempts[0][name] for name in ("attempt_id", "call_key")},
+            "kind": "server",
+            "maybe_paid": 0,
+            "status": status,
+            "final": 0,
+            "message": "",
+            "at": "2026-01-01T00:00:00+00:00",
+        }
+        return with_table(
+            members, "failures", lambda table: pa.Table.from_pylist([row], schema=table.schema)
+        )
+
+    return _inside(change)
+
+
+def _older(spoil: Spoil) -> Spoil:
+    """As a ledger without checksums would have it."""
+
+    def spoil_older(members: Members, target: Path) -> Path:
+        versions = {**json.loads(members["archive.json"])["versions"], "ledger": 5}
+        return packed(sealed(members_of(spoil(members, target)), {"versions": versions}), target)
+
+    return spoil_older
+
+
+def _after_itself(members: Members, target: Path) -> Path:
+    calls = pq.read_table(io.BytesIO(members["ledger/calls.parquet"]))
+    parts = json.dumps({"after": [calls.column("call_key")[0].as_py()]})
+    return packed(with_cell(members, "calls", "parts", parts), target)
+
+
+def _in_front(members: Members, target: Path) -> Path:
+    with target.open("wb") as file:
+        file.write(b"#!/bin/sh\n" * 10)
+    with zipfile.ZipFile(target, "a") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return target
+
+
+def _versions(ledger: object) -> Spoil:
+    versions = {"contextcliff": "0.1.0", "schema": "1.0", "ledger": ledger}
+    return _head(versions=versions)
+
+
+NUMBERS = [
+    field.name
+    for field in arrow_schema("results")
+    if field.type in (pa.int64(), pa.float64()) and field.name != "cost_usd"
+]
 INJECTION = "study) VALUES ('x'); UPDATE results SET raw_output = '42' --"
 DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
 OTHER = "f" * 64
@@ -190,6 +247,10 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     ),
     "a head without versions": (_head(versions=None), "not an archive"),
     "a version in words": (_head(format_version="one"), "not an archive"),
+    "version -1 of the ledger": (_versions(-1), "not an archive"),
+    "version True of the ledger": (_versions(True), "not an archive"),
+    "version 6.5 of the ledger": (_versions(6.5), "not an archive"),
+    "bytes in front of it": (_in_front, "other bytes"),
     "campaigns in words": (_head(campaigns="2026"), "archive.json"),
     "campaigns of numbers": (_head(campaigns=[1]), "archive.json"),
     "other campaigns": (_head(campaigns=["other"]), "campaigns"),
@@ -262,15 +323,30 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     "negative tokens": (_cell("attempts", "charged_tokens", -(10**6)), "charged_tokens"),
     "an infinite charge": (_cell("attempts", "charged_usd", float("inf")), "charged_usd"),
     "a charge that is no number": (_cell("attempts", "charged_usd", float("nan")), "charged_usd"),
+    **{
+        f"a {column} of {value}": (_cell("results", column, value), column)
+        for column in NUMBERS
+        for value in (-1, 1 << 43)
+    },
+    "an HTTP status of -1": (_failed(-1), "status"),
     "a charge of 1e308": (_cell("attempts", "reserved_usd", 1e308), "reserved_usd"),
     "tokens beyond counting": (_cell("attempts", "reserved_tokens", 2**62), "reserved_tokens"),
     "an attempt at no call": (_cell("attempts", "call_key", OTHER), "call_key"),
     "an answer to no call": (_cell("results", "call_key", OTHER), "call_key"),
     "an answer that was changed": (_cell("results", "raw_output", "42"), "checksum"),
+    "answers whose checksums were left out": (
+        _table("results", lambda t: _unsigned(t, "raw_output", "42")),
+        "'checksum'",
+    ),
+    "an answer without its checksum": (_cell("results", "checksum", None), "without a checksum"),
     "an unknown kind of no answer": (
-        _table("results", lambda t: _unsigned(t, "no_answer", "other")),
+        _older(_table("results", lambda t: _unsigned(t, "no_answer", "other"))),
         "no_answer",
     ),
+    "a call after none": (_cell("calls", "parts", '{"after": "x"}'), "'after'"),
+    "a call after numbers": (_cell("calls", "parts", '{"after": [1]}'), "'after'"),
+    "a call after one that is missing": (_cell("calls", "parts", '{"after": ["x"]}'), "after one"),
+    "a call after itself": (_after_itself, "after one"),
     "a call under another's key": (_cell("calls", "question", "Why?"), "another's key"),
     "a call by another recipe": (_cell("calls", "recipe_hash", OTHER), "recipe_hash"),
     "an unknown replicate": (_cell("calls", "replicate", 9), "replicate"),
@@ -316,3 +392,15 @@ def test_what_is_only_packed_again_is_imported(members: Members, tmp_path: Path)
     file = packed(sealed(members), tmp_path / "again.zip")
     taken = call("import", str(file), "--store", str(tmp_path / "fresh"), "--json")
     assert json.loads(taken.out)["new_answers"] == 15, taken.err
+
+
+def test_what_an_archive_says_it_cost_is_shown_and_counts_for_no_day(
+    members: Members, tmp_path: Path
+) -> None:
+    file, store = tmp_path / "dear.zip", tmp_path / "fresh"
+    packed(with_cell(members, "attempts", "charged_usd", 9e8), file)
+    taken = call("import", str(file), "--store", str(store))
+    assert "for $900,000,000.0000" in taken.out, taken.err
+    with Ledger.open(store / "state.db") as ledger:
+        assert ledger.read("SELECT sum(usd) FROM spend") == [(9e8,)]
+        assert ledger.read("SELECT * FROM spend_days") == []

@@ -55,7 +55,8 @@ def import_(file: Path, as_json: bool) -> None:
         )
     text = (
         f"Study {summary.study} is in {store.root}: {summary.answers:,} answers of "
-        f"{len(summary.campaigns)} campaign(s), {summary.new_answers:,} of them new; "
+        f"{len(summary.campaigns)} campaign(s) for ${summary.usd:,.4f}, {summary.new_answers:,} "
+        "of them new; "
         f"see it with `contextcliff report {summary.study}`."
     )
     print_either(summary.to_dict(), text, as_json=as_json)

@@ -53,19 +53,20 @@ class Answer:
     @property
     def queue_ms(self) -> float | None:
         """How long the engine let the call wait; None where it is not reported."""
-        return self.timing.queue_ms if self.timing else None
+        return max(self.timing.queue_ms, 0.0) if self.timing else None
 
     @property
     def ttft_ms(self) -> float | None:
         """To the first token, from when the engine took the call up; else from when it was sent."""
         if self.timing:
-            return self.timing.ttft_ms
+            return max(self.timing.ttft_ms, 0.0)
         return None if self.first_token is None else (self.first_token - self.started) * 1000
 
     @property
     def duration_ms(self) -> float:
         """To the last token, counted as `ttft_ms` is."""
-        return (self.ended - self.started) * 1000 - (self.queue_ms or 0.0)
+        # Two clocks: the engine's waiting time may be longer than the call.
+        return max((self.ended - self.started) * 1000 - (self.queue_ms or 0.0), 0.0)
 
 
 async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:

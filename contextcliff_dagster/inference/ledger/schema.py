@@ -90,7 +90,7 @@ CREATE TABLE batches (
     owner TEXT PRIMARY KEY, batch INTEGER NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
 """,
 }
-LEDGER_VERSION = max(_STEPS)
+LEDGER_VERSION, CHECKSUMS_SINCE = max(_STEPS), 6
 
 
 def steps(have: int, upto: int = LEDGER_VERSION) -> list[str]:
@@ -184,17 +184,14 @@ def bring_up_to_date(db: Database, version: int) -> None:
     for step in range(version + 1, LEDGER_VERSION + 1):
         for statement in steps(step - 1, step):
             db.execute(statement)
-        if step == _CHECKSUMS_SINCE:
+        if step == CHECKSUMS_SINCE:
             _add_checksums(db)
-
-
-_CHECKSUMS_SINCE = 6
 
 
 def _add_checksums(db: Database) -> None:
     """Give the results of older versions their checksums."""
     keys = ("call_key", "pruned_at", "checksum")
-    names = [name for name in columns("results", _CHECKSUMS_SINCE) if name not in keys]
+    names = [name for name in columns("results", CHECKSUMS_SINCE) if name not in keys]
     every = computed_checksums(lambda sql, values: db.execute(sql, values).fetchall(), names)
     for call_key, _, value in every:
         db.execute("UPDATE results SET checksum = ? WHERE call_key = ?", (value, call_key))
