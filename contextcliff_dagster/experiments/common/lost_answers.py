@@ -26,6 +26,7 @@ def lost_keys(ledger: Ledger, files: Iterable[Path]) -> set[str]:
     Two columns are read. Damaged files hold nothing that can be lost.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     keys: set[str] = set()
@@ -36,8 +37,8 @@ def lost_keys(ledger: Ledger, files: Iterable[Path]) -> set[str]:
         except (pa.ArrowException, OSError):
             continue
         # Calls that a run gave up are asked again by the next one anyway.
-        given_up = pa.compute.equal(rows["no_answer"], "transport_error").fill_null(False)
-        keys.update(rows["call_key"].filter(pa.compute.invert(given_up)).to_pylist())
+        given_up = pc.equal(rows["no_answer"], "transport_error").fill_null(False)
+        keys.update(rows["call_key"].filter(pc.invert(given_up)).to_pylist())
     return keys - ledger.answered(keys)
 
 
