@@ -53,9 +53,9 @@ class SafeContext:
     ``safe_cap_tokens`` is the longest document that is safe, in tokens of ``tokenizer``;
     ``cap_prompt_tokens`` the same as a whole prompt in the model's own tokens. ``tolerance`` and
     ``confidence`` are those of the loss that is excluded up to the cap, from ``n`` scored examples
-    of ``n_documents``; ``ttft_ms_p95`` is the limit on the time to the first token that is kept up
-    to it, too, where the study has one. ``date`` is the day of the last measured call, ``expiry``
-    the last day on which the policy holds; ``method_version`` is of the cap's method (null: 1).
+    of ``n_documents``; ``ttft_ms_p95`` is a limit on the time to the first token that is kept, too.
+    ``date`` is the day of the last measured call, ``expiry`` the last on which the policy holds.
+    ``method_version`` and ``scorer_version`` are of the cap's method and of the scorers (null: 1).
     """
 
     model: str
@@ -76,6 +76,7 @@ class SafeContext:
     score: str
     ttft_ms_p95: float | None = None
     method_version: str | None = None
+    scorer_version: str | None = None
     note: str | None = None
     schema_version: str = POLICY_VERSION
 

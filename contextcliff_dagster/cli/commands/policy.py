@@ -66,7 +66,7 @@ def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
     metavar="DAYS|DATE",
     help="Days after the measurement, or the last day on which the policy holds.",
 )
-@click.option("--confirm", is_flag=True, help="Replace caps that another method has found.")
+@click.option("--confirm", is_flag=True, help="Replace caps of another method or other scorers.")
 @common_options
 def policy(
     study: str,
@@ -80,7 +80,7 @@ def policy(
     """Write the safe cap of STUDY into a file that a gateway can enforce; makes no call.
 
     One model gives one object, several an array. A verdict without a cap gives no policy. A cap in
-    FILE that an earlier version's method has found stays until --confirm.
+    FILE that an earlier version's method or scorers have found stays until --confirm.
     """
     from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
     from contextcliff_dagster.studies import find_study
@@ -113,7 +113,7 @@ def policy(
 
 
 def _kept(policies: list[SafeContext], out: Path, study: str) -> list[SafeContext]:
-    """``policies``; what another method found stays as it is in ``out``: the model has no news."""
+    """``policies``; what other versions found stays as it is in ``out``: the model has no news."""
     try:
         old = {one.model: one for one in load_policies(out) if one.study == study}
     except PolicyError:  # none yet
@@ -121,10 +121,15 @@ def _kept(policies: list[SafeContext], out: Path, study: str) -> list[SafeContex
     kept = []
     for new in policies:
         one = old.get(new.model, new)
-        before, now = (of.method_version or "1" for of in (one, new))
+        before, now = ((of.method_version or "1", of.scorer_version or "1") for of in (one, new))
+        changed = [
+            f"the {what} (version {a} to {b})"
+            for what, a, b in zip(("method", "scorers"), before, now, strict=True)
+            if a != b
+        ]
         note = (
-            f"The method that finds caps has changed (version {before} to {now}): of campaign "
-            f"{new.campaign} the cap is {new.safe_cap_tokens:,} tokens by the new one. This policy "
+            f"What finds caps has changed, {' and '.join(changed)}: of campaign {new.campaign} the "
+            f"cap is now {new.safe_cap_tokens:,} tokens. This policy "
             f"keeps the cap of {one.safe_cap_tokens:,}, which is not comparable, until "
             f"`contextcliff policy {study} --confirm`."
         )
@@ -143,6 +148,7 @@ def _policies(
     """
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.common.record_tables import read_records
+    from contextcliff_dagster.experiments.length_profile.earlier_versions import replaced_note
     from contextcliff_dagster.experiments.length_profile.profile_files import (
         by_this_method,
         read_cliffs,
@@ -165,9 +171,8 @@ def _policies(
     policies, without = [], []
     for model in models or tuple(cliffs):
         try:
-            policies.append(
-                SafeContext.from_cliffs(cliffs[model], tokenizer_sha256=digest, expires=expires)
-            )
+            one = SafeContext.from_cliffs(cliffs[model], tokenizer_sha256=digest, expires=expires)
+            policies.append(replace(one, note=replaced_note(cliffs[model])))
         except PolicyError as error:
             if models or len(cliffs) == 1:
                 raise

@@ -25,6 +25,10 @@ from contextcliff_dagster.experiments.common.record_tables import (
 from contextcliff_dagster.experiments.common.records import scoring_rules
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
+from contextcliff_dagster.experiments.length_profile.earlier_versions import (
+    replaced,
+    replaced_note,
+)
 from contextcliff_dagster.experiments.length_profile.profile_files import (
     looks_before,
     notes_on,
@@ -152,6 +156,8 @@ def profile_campaign(
         window = identity.window_tokens if identity else None
         if window is None and model in entries:
             window = entries[model].window_tokens
+        made = provenance(study, manifest, own, fields)
+        folder = store.profile_dir(study.name, campaign, model)
         per_bin = int(own.groupby("bin")["example_id"].nunique().max())
         context = ProfileContext(
             model=model,
@@ -164,7 +170,7 @@ def profile_campaign(
             score_name=study.scoring.primary,
             primary=study.scoring.primary,
             scorer_version=SCORER_VERSION,
-            provenance=provenance(study, manifest, own, fields),
+            provenance=made | replaced(folder, made["hashes"]),
             warnings=[
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
                 *(line for cut in truncations(record_rows(own)) for line in unchecked(cut)),
@@ -178,7 +184,6 @@ def profile_campaign(
         if profile.cliffs.verdict is Verdict.INSUFFICIENT_DATA and _runs(run, context.identity):
             reason = f"{profile.cliffs.safe_cap_reason} Measuring still runs."
             profile = replace(profile, cliffs=replace(profile.cliffs, safe_cap_reason=reason))
-        folder = store.profile_dir(study.name, campaign, model)
         write_result(folder / "metrics.json", profile.metrics)
         write_result(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)
@@ -191,8 +196,9 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     """Write the campaign's report over all its models.
 
     ``sections``: those of other experiments of the study, shown after its own. Notes give the
-    design's error rates where they were simulated (`contextcliff calibrate`), and name the models
-    left out because they were measured with another sample or request.
+    design's error rates where they were simulated (`contextcliff calibrate`), and name earlier caps
+    by another method or other scorers, and the models left out because they were measured with
+    another sample or request.
 
     Raises:
         StoreError: nothing is profiled yet, or the report cannot be written.
@@ -209,6 +215,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
         folder,
         title=study.description or study.name,
         notes=[
+            *filter(None, map(replaced_note, cliffs)),
             *quoted(study, store, manifest, cliffs),
             *notes_on(run, profiled),
             *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),

@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, StoreError
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
+from contextcliff_dagster.experiments.length_profile.earlier_versions import (
+    earlier_cap,
+    method_of,
+    scorers_of,
+)
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
@@ -115,24 +120,14 @@ def looks_before(run: StudyRun, model: str, scored: int) -> list[Look]:
     return [look for look in before.looks if look.n < scored]
 
 
-def method_of(cliffs: Cliffs) -> str:
-    """Return the version of the method that found the cap."""
-    return cliffs.method_version or "1"
-
-
-def scorers_of(cliffs: Cliffs) -> str:
-    """Return the version of the scorers that gave the scores."""
-    return cliffs.scorer_version or "1"
-
-
 def by_this_method(
     study: Study, manifest: Manifest, records: pd.DataFrame, cliffs: Cliffs
 ) -> Cliffs:
     """``cliffs``; where another method or other scorers made it, what these make of ``records``.
 
-    Nothing is written. Its provenance names the others as ``earlier_method``, ``earlier_scorers``.
+    Nothing is written. Its provenance names the others as ``earlier_method``, ``earlier_scorers``,
+    and what they found as ``replaces``.
     """
-    from contextcliff_dagster.analysis import METHOD_VERSION
     from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.analysis.profile.model_profile import profile_model
 
@@ -149,7 +144,7 @@ def by_this_method(
         score_name=cliffs.score.name,
         primary=cliffs.score.name,
         scorer_version=SCORER_VERSION,
-        provenance={**cliffs.provenance, **earlier},
+        provenance={**cliffs.provenance, **earlier, **earlier_cap(cliffs)},
     )
     settings = replace(study.analysis_settings(), second_opinions=False)
     return profile_model(own, manifest.bins, settings, context).cliffs

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.analysis import METHOD_VERSION
+from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster_tests.support.measured_stores import copy_of_few, copy_of_quick
 from contextcliff_dagster_tests.support.records.profiles import schema
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
@@ -111,8 +112,9 @@ def made_by_method(store: Path, version: str | None, cap: int) -> None:
     path.write_text(json.dumps({**result, **changed, "safe_cap_tokens": cap}))
 
 
-def test_a_cap_of_another_method_stays_until_it_is_confirmed(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+@pytest.mark.parametrize("version", ["method_version", "scorer_version"])
+def test_a_cap_of_another_version_stays_until_it_is_confirmed(
+    version: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     store, file = copy_of_quick(tmp_path_factory), tmp_path / "safe-context.json"
 
@@ -125,9 +127,9 @@ def test_a_cap_of_another_method_stays_until_it_is_confirmed(
         return policy, ended.out
 
     new, _ = export()
-    assert new["method_version"] == METHOD_VERSION
-    # A file of an older version: no version of a method, no note.
-    old = {k: v for k, v in new.items() if k not in ("method_version", "note")}
+    assert (new["method_version"], new["scorer_version"]) == (METHOD_VERSION, SCORER_VERSION)
+    # A file of an older version: no version of a method or of scorers, no note.
+    old = {k: v for k, v in new.items() if k not in (version, "note")}
     cap = int(str(new["safe_cap_tokens"]))
     file.write_text(json.dumps({**old, "safe_cap_tokens": cap - 7}))
     for _ in range(2):  # asked twice, kept twice, with one note
@@ -146,7 +148,16 @@ def test_a_cap_of_another_method_stays_until_it_is_confirmed(
     assert export()[0] == new
     # A report of an earlier method: its records are analysed again.
     made_by_method(store, None, 17)
-    assert export()[0]["safe_cap_tokens"] == cap
+    again, out = export()
+    assert again["safe_cap_tokens"] == cap
+    assert "a cap of 17 tokens" in str(again["note"])
+    assert str(again["note"]) in out
+    # Made again, with every later one, the report has the new cap and names the old one.
+    for _ in range(2):
+        assert str(again["note"]) in call("report", "quick", "--store", str(store)).out
+    (page,) = (store / "quick" / "report").glob("2*/report.md")
+    assert str(again["note"]) in page.read_text()
+    assert export()[0] == again
 
 
 def test_without_its_records_an_older_cap_is_exported_as_what_it_is(
