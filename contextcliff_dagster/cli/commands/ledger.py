@@ -13,6 +13,7 @@ from contextcliff_dagster.cli.display.output import print_either, print_json, pr
 from contextcliff_dagster.cli.errors import USER_ERROR, say
 from contextcliff_dagster.cli.options import common_options, kept_campaign_option
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def verify(as_json: bool) -> None:
         checked, name = check(opened), opened.name
     pruned = f", {checked.pruned_prompts:,} are pruned" if checked.pruned_prompts else ""
     text = (
-        f"{name}: {checked.prompts:,} prompts over {checked.documents:,} documents rebuilt byte "
-        f"for byte{pruned}; {checked.fault_count:,} errors."
+        f"{name}: {count(checked.prompts, 'prompt')} over {count(checked.documents, 'document')} "
+        f"rebuilt byte for byte{pruned}; {count(checked.fault_count, 'error')}."
     )
     result = {"ledger": name, "sound": not checked.fault_count, **checked.to_dict()}
     print_either(result, text, as_json=as_json)
@@ -122,7 +123,7 @@ def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None
     with _opened(Store.default(), read_only=True) as opened:
         rows = export_results(opened, study, campaign, file)
     size = file.stat().st_size
-    text = f"{file} holds {rows:,} calls, {_mb(size)}."
+    text = f"{file} holds {count(rows, 'call')}, {_mb(size)}."
     print_either({"file": str(file), "rows": rows, "bytes": size}, text, as_json=as_json)
 
 
@@ -160,8 +161,8 @@ def restore(study: str | None, as_json: bool) -> None:
     for one in done:
         if one.not_restored:
             say(
-                f"contextcliff: {one.not_restored:,} answers of study {one.study!r} are to another "
-                "sample or prompt than today's, and cannot be taken back; to give them up, delete "
+                f"contextcliff: {count(one.not_restored, 'answer')} of {one.study!r} to another "
+                "sample or prompt than today's cannot be taken back; to give this up, delete "
                 f"the folders of their campaigns in {store.study_dir(one.study) / 'predictions'}."
             )
     if any(one.not_restored for one in done):
@@ -170,8 +171,8 @@ def restore(study: str | None, as_json: bool) -> None:
 
 def _restored(done: Restored) -> str:
     text = (
-        f"Study {done.study}, campaign(s) {', '.join(done.campaigns)}: {done.answers:,} answers, "
-        f"${done.usd:.4f}, taken back."
+        f"Study {done.study}, campaign(s) {', '.join(done.campaigns)}: "
+        f"{count(done.answers, 'answer')}, ${done.usd:.4f}, taken back."
     )
     if done.unidentified:
         models = ", ".join(done.unidentified)
@@ -222,8 +223,9 @@ def _agree(plan: PrunePlan, *, yes: bool) -> None:
     what = f"the texts of {what}" if plan.texts else what
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise StoreError(
-            f"This would remove {what} ({plan.calls:,} calls, {plan.documents:,} documents) for "
-            "good, and there is no terminal to confirm it: add --yes."
+            f"This would remove {what} ({count(plan.calls, 'call')}, "
+            f"{count(plan.documents, 'document')}) for good, and there is no terminal to "
+            "confirm it: add --yes."
         )
     for sentence in plan.losses():
         say(f"- {sentence}")

@@ -41,6 +41,7 @@ from contextcliff_dagster.cli.study_selection import (
 )
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
+from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def profile(
         if target is not None and prepared.estimate.calls:
             most = prepared.study.sampling.samples_per_bin
             say(
-                f"Note: at most {prepared.estimate.calls:,} calls, {most:,} examples a bin; "
+                f"Note: at most {count(prepared.estimate.calls, 'call')}, {most:,} examples a bin; "
                 "sampling ends as soon as the drop is located or excluded."
             )
         agree_on_cost(prepared, limit, yes=yes)
@@ -282,4 +283,6 @@ def _kept(store: Store, study: Study, campaign: str | None) -> str:
             " WHERE study = ? AND campaign = ?",
             (study.name, name),
         )[0][0]
-    return f"{done:,} calls of campaign {name} are measured and kept"
+    return (
+        f"{count(done, 'call')} of campaign {name} {'is' if done == 1 else 'are'} measured and kept"
+    )

@@ -148,7 +148,7 @@ def spent_lines(
         lines = [f"Nothing new to measure: all {total('planned'):,} calls are in the ledger."]
     else:
         parts = [
-            f"{sent:,} calls sent",
+            f"{count(sent, 'call')} sent",
             f"{total('cached') + total('by_others'):,} known before",
             f"{total('prompt_tokens') + total('completion_tokens'):,} tokens",
         ]
@@ -159,28 +159,29 @@ def spent_lines(
         lines = [f"Measured: {', '.join(parts)}, {duration(total('seconds'))}."]
     if empty := total("reasoned_out"):
         lines.append(
-            f"{empty:,} answers are empty, because reasoning used up the output limit; raise "
-            f"`prompt: max_output_tokens` of study {study!r}."
+            f"{count(empty, 'answer')} came back empty, because reasoning used up the output "
+            f"limit; raise `prompt: max_output_tokens` of study {study!r}."
         )
     if unchecked := total("unchecked_truncation") if unchecked is None else unchecked:
         lines.append(
-            f"{unchecked:,} answers could not be checked for a silently truncated prompt; give "
-            "the models' `tokenizer` in models.yaml, and make sure that their servers report usage."
+            f"{count(unchecked, 'answer')} could not be checked for a silently truncated prompt; "
+            "give the models' `tokenizer` in models.yaml, and make sure that their servers report "
+            "usage."
         )
     if unbelieved := total("usage_too_large"):
         lines.append(
-            f"{unbelieved:,} answers came with a usage that cannot be true (more than ten times "
-            "our own count); they are charged as reserved, so see to the server's counting."
+            f"{count(unbelieved, 'answer')} came with a usage that cannot be true (more than ten "
+            "times our own count), charged as reserved, so see to the server's counting."
         )
     if overlong := total("overlong"):
         lines.append(
-            f"{overlong:,} answers were cut, because the server went on far beyond the output "
-            "limit; what is kept of them is scored."
+            f"{count(overlong, 'answer')} had to be cut, because the server went on far beyond the "
+            "output limit; what is kept of them is scored."
         )
     if failed := total("transport_errors"):
         lines.append(
-            f"{failed:,} calls got no answer (transport errors); "
-            f"`contextcliff profile {study}` tries them again."
+            f"{count(failed, 'call')} got no answer (transport errors); "
+            f"`contextcliff profile {study}` tries again."
         )
     for name, noun, why in (
         ("maybe_paid", "request", "died after being sent."),

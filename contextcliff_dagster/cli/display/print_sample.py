@@ -11,6 +11,7 @@ import click
 
 from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.display.progress import duration, money
+from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
         too_long[line.model] += line.too_long
     for model, calls in (+too_long).items():
         click.echo(
-            f"Too long for {model}, so not sent: {calls:,} calls, by the study's token count."
+            f"Too long for {model}, so not sent: {count(calls, 'call')}, "
+            "by the study's token count."
         )
     if lost := _answers_not_in_text(manifest):
         click.echo(lost["sentence"])
@@ -158,7 +160,7 @@ def estimate_sentence(prepared: Prepared) -> str:
     e = prepared.estimate
     if not e.calls:
         return "Nothing new to measure: every call has its outcome in the ledger."
-    parts = [f"{e.calls:,} calls", f"about {e.tokens:,} tokens"]
+    parts = [count(e.calls, "call"), f"about {e.tokens:,} tokens"]
     if e.usd:
         parts.append(f"about {money(e.usd)}")
     if e.price_unknown:
@@ -176,5 +178,5 @@ def estimate_sentence(prepared: Prepared) -> str:
             none = "none gives the position of its evidence"
             sentences.append(f"The control oracle has no example: {none}.")
         else:
-            sentences.append(f"Of these {part}: {left:,} calls{cost}.")
+            sentences.append(f"Of these {part}: {count(left, 'call')}{cost}.")
     return " ".join(sentences)

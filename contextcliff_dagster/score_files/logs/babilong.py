@@ -1,5 +1,5 @@
 """Results of BABILong: one CSV a task and size, `qa1_16k_<prompt>.csv`, of `target`, `output` and
-`question`.
+in most files `question`.
 
 Source of the format and of the score: `scripts/run_model_on_babilong.py`, `babilong/metrics.py` and
 `babilong/collect_results.py` of the BABILong repository (booydar/babilong; Kuratov et al. 2024,
@@ -21,11 +21,16 @@ from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
 
 TOOL = "BABILong"
 
-_COLUMNS = ("target", "output", "question")
+_NEEDED = ("target", "output")
+_QUESTION = "question"
 _NAME = re.compile(r"(?P<task>qa\d{1,2})_(?P<size>\d+)(?P<unit>[kM])(?:_|$)")
 _UNITS = {"k": 1 << 10, "M": 1 << 20}
 _SCORE = "babilong"
 _FOLDER = "babilong_evals"
+_NO_QUESTION = (
+    "The file has no column 'question', which BABILong's own rule needs: what a question names is "
+    "no answer."
+)
 
 
 def is_results(path: Path, head: bytes) -> bool:
@@ -33,7 +38,7 @@ def is_results(path: Path, head: bytes) -> bool:
     if _NAME.match(stem(path)) is None:
         return False
     header = head.partition(b"\n")[0].decode(errors="replace").strip().split(",")
-    return set(_COLUMNS) <= set(header)
+    return set(_NEEDED) <= set(header)
 
 
 def read_results(path: Path) -> Log:
@@ -41,7 +46,7 @@ def read_results(path: Path) -> Log:
     named = _NAME.match(stem(path))
     assert named is not None
     size = int(named["size"]) * _UNITS[named["unit"]]
-    columns = read_columns(path, _COLUMNS, ())
+    columns = read_columns(path, (*_NEEDED, _QUESTION), ())
     folders = path.resolve().parents
     below = len(folders) > 2 and folders[2].name == _FOLDER
     return Log(
@@ -54,18 +59,24 @@ def read_results(path: Path) -> Log:
         default_score="contained",
         notes=[
             "BABILong fills its texts up to a size that is set: these lengths are manufactured, "
-            "and the result says little about documents of natural length."
+            "and the result says little about documents of natural length.",
+            *([] if _QUESTION in columns.arrays else [_NO_QUESTION]),
         ],
         no_text="BABILong leaves the documents out of its results",
     )
 
 
 def _answers(columns: Columns, task: str, size: int) -> Iterator[Answer]:
-    values = [texts(columns, name).to_pylist() for name in _COLUMNS]
-    for row, (target, output, question) in enumerate(zip(*values, strict=True)):
+    questions: list[str | None] = [None] * columns.rows
+    if _QUESTION in columns.arrays:
+        questions = [one or "" for one in texts(columns, _QUESTION).to_pylist()]
+    values = [texts(columns, name).to_pylist() for name in _NEEDED]
+    for row, (target, output, question) in enumerate(zip(*values, questions, strict=True)):
         answer = output or ""
         scores = {}
-        if target and (rule := published_rule(task, question or "")) is not None:
+        known = target and question is not None
+        rule = published_rule(task, question) if known else None
+        if rule is not None:
             scores[_SCORE] = scorer_of({RULE: rule})(parse_answer(answer), [target]).f1
         name = f"{size}/{row}"  # every size has texts of its own
         yield Answer(

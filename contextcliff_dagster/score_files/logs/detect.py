@@ -74,7 +74,7 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     if first == b"name" and b"scenario_spec" in members:
         raise helm.other_file_error(path)
     numbered = first.isdigit() and members[first].startswith(b"{")
-    if numbered and (b'"origin_prompt"' in head or b'"prediction"' in head):
+    if numbered and any(name in head for name in opencompass.MARKS):
         return opencompass.read_predictions(path)
     of_results = path.resolve().parent.parent.name == "results" and b"length_tokens" not in members
     if of_results and _NUMBERS_ALONE.fullmatch(head):

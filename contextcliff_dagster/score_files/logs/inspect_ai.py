@@ -37,6 +37,7 @@ _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _ATTACHMENT = "attachment://"
 _CLASS = re.compile(r"[A-Za-z_][\w.]{0,60}(?:Error|Exception|Timeout)\b")
+_RAISED = re.compile(rf"^{_CLASS.pattern}(?=:|\s*$)", re.MULTILINE)
 
 
 def read_eval(path: Path, options: LogOptions) -> Log:
@@ -148,7 +149,9 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
 def _class_of(error: Any) -> str:
     """The class of an error in brackets, where it is named, and nothing of its text."""
     named = _CLASS.match(str(mapping(error).get("message") or ""))
-    return f" ({named[0]})" if named else ""
+    raised = _RAISED.findall(str(mapping(error).get("traceback") or ""))
+    names = [*raised, *([named[0]] if named else [])]
+    return f" ({names[-1]})" if names else ""
 
 
 def _completion(output: Mapping[str, Any]) -> str | None:

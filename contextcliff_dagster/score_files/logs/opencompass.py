@@ -4,7 +4,8 @@
 Source of the formats: `opencompass/tasks/openicl_eval.py` (`format_details`),
 `openicl/icl_evaluator/icl_base_evaluator.py` (`evaluate`) and
 `openicl/icl_inferencer/icl_base_inferencer.py` (`save_results`) of OpenCompass. A file of
-predictions is an object of `{"origin_prompt", "prediction", "gold"}` by number. `details` is such
+predictions is an object of `{"origin_prompt", "prediction", "gold"}` by number; of answers chosen
+by perplexity it has `{"label: A": {"prompt", "PPL"}, ...}` for the prompt. `details` is such
 an object of `{"predictions", "references", "correct", ...}`, or a list, where `dataset.n` runs make
 every value a list of n.
 """
@@ -22,6 +23,8 @@ from contextcliff_dagster.score_files.logs.answers import Answer, Log, mapping, 
 from contextcliff_dagster.score_files.logs.json_walk import walk
 
 TOOL = "OpenCompass"
+MARKS = (b'"origin_prompt"', b'"prediction"', b'"label: ')
+"""Names of which a file of predictions has one."""
 
 _RESULTS, _PREDICTIONS = "results", "predictions"
 _OUTPUTS = ("pred", "predictions", "prediction", "origin_prediction")
@@ -131,7 +134,6 @@ def _answer(example: int, detail: Mapping[str, Any], predicted: Mapping[str, Any
     fields = {**predicted, **detail}
     output = next((fields[key] for key in _OUTPUTS if isinstance(fields.get(key), str)), None)
     accepted = (_accepted(fields[key]) for key in _ACCEPTED if key in fields)
-    prompt = fields.get("prompt", fields.get("origin_prompt"))
     return Answer(
         example=str(example),
         scores={
@@ -141,7 +143,7 @@ def _answer(example: int, detail: Mapping[str, Any], predicted: Mapping[str, Any
         },
         output=output,
         accepted=next(filter(None, accepted), ()),
-        text=_prompt(prompt) or None,
+        text=_prompt_of(fields) or None,
         of_prompt=True,
     )
 
@@ -154,6 +156,15 @@ def _accepted(value: Any) -> list[str]:
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             return [value]
     return texts_of(value)
+
+
+def _prompt_of(fields: Mapping[str, Any]) -> str:
+    """The prompt of an answer; of one chosen by perplexity the first label's, each has its own."""
+    if text := _prompt(fields.get("prompt", fields.get("origin_prompt"))):
+        return text
+    labels = (*mapping(fields.get("origin_prediction")).values(), *fields.values())
+    prompts = (_prompt(mapping(one).get("prompt")) for one in labels)
+    return next(filter(None, prompts), "")
 
 
 def _prompt(value: Any) -> str:

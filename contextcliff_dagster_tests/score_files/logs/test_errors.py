@@ -111,6 +111,13 @@ def test_empty_logs_and_logs_without_a_score(tmp_path: Path) -> None:
     failed = [inspect_sample(n, error=cause) for n in (1, 2)]
     ended = "2 with an error (RateLimitError)"
     assert f"can be used ({ended})" in refused(write_inspect(tmp_path / "c.eval", failed))
+    trace = 'File "a.py"\n    raise\nValueError: sk-1\n\nopenai.APITimeoutError: Timed\nout.\n'
+    unnamed = [
+        inspect_sample(1, error={"message": "Timed out.", "traceback": trace}),
+        inspect_sample(2, error={"message": "boom", "traceback": "t"}),
+    ]
+    counts = "1 with an error (openai.APITimeoutError), 1 with an error"
+    assert f"can be used ({counts})" in refused(write_inspect(tmp_path / "f.eval", unnamed))
     # Without scores it is the errors that are named, not the scores that are missing.
     without = [{**one, "scores": None, "output": {}} for one in failed]
     assert f"can be used ({ended})" in refused(write_inspect(tmp_path / "d.eval", without))

@@ -107,6 +107,16 @@ def test_the_name_of_the_file_makes_it_babilong_s(tmp_path: Path) -> None:
     assert read_log(path, PLAIN) is None
 
 
+def test_results_of_babilong_without_questions_are_scored_here_and_say_why(tmp_path: Path) -> None:
+    path = tmp_path / "qa1_16k_x.csv"
+    path.write_text(",target,output\n0,office,The office.\n1,garden,A kitchen\n", encoding="utf-8")
+    records = read(path)
+    assert (records.score_name, records.frame["score"].tolist()) == ("contained", [1.0, 0.0])
+    assert any("has no column 'question', which BABILong's" in note for note in records.notes)
+    path.write_text("length_tokens,score\n1,1\n", encoding="utf-8")
+    assert read_log(path, PLAIN) is None
+
+
 # OpenCompass
 
 
@@ -217,6 +227,34 @@ def test_predictions_alone_are_scored_here_and_a_summary_says_what_is_missing(
     }
     path = written(tmp_path / "results/m/e.json", {"details": {"type": "GEN", **formatted}})
     assert read(path).frame["score"].tolist() == [1.0] * 4
+
+
+def test_answers_chosen_by_perplexity_have_their_prompts_with_the_labels(tmp_path: Path) -> None:
+    def labels(n: int) -> dict[str, Any]:
+        """As `PPLInferencerOutputHandler.save_prompt_and_ppl` writes them."""
+        return {
+            f"label: {label}": {
+                "testing input": "?",
+                "prompt": f"{text(n, 10 * n)} {label}",
+                "PPL": 1.5,
+            }
+            for label in "AB"
+        }
+
+    numbers = range(1, 9)
+    right = {str(n): {"predictions": "A", "references": "A", "correct": n < 5} for n in numbers}
+    chosen = {n: {**one, "origin_prediction": labels(int(n))} for n, one in right.items()}
+    details = {"accuracy": 50.0, "details": {"type": "PPL", **chosen}}
+    records = read(written(tmp_path / "results/m/d.json", details))
+    assert records.frame["score"].tolist() == [1.0] * 4 + [0.0] * 4
+    assert records.frame["length_tokens"].is_monotonic_increasing
+    predictions = {
+        str(n): {**labels(600 * n), "prediction": "A", "gold": "A" if n < 3 else "B"}
+        for n in numbers
+    }
+    alone = read(written(tmp_path / "predictions/m/e.json", predictions), own_score="em")
+    assert alone.frame["score"].tolist() == [1.0] * 2 + [0.0] * 6
+    assert alone.frame["length_tokens"].is_monotonic_increasing
 
 
 def test_details_without_a_text_name_the_file_that_has_them(tmp_path: Path) -> None:

@@ -194,7 +194,8 @@ def test_what_reasoning_took_and_left_is_said_at_the_end_of_a_run() -> None:
         {"a": one, "b": replace(one, reasoned_out=2, unchecked_truncation=9)}, "tiny"
     )
     assert any(
-        line.startswith("2 answers are empty") and "max_output_tokens" in line for line in lines
+        line.startswith("2 answers came back empty") and "max_output_tokens" in line
+        for line in lines
     )
     assert any(
         line.startswith("9 answers could not be checked") and "`tokenizer`" in line
