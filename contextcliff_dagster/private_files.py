@@ -84,6 +84,14 @@ def share_with_group(folder: Path) -> None:
                 path.chmod(status.st_mode | (0o2070 if path.is_dir() else 0o060))
 
 
+def hide_from_others(folder: Path) -> None:
+    """Take a folder of ours, and so all that is in it, from everybody who may not see new ones."""
+    with suppress(OSError):
+        status = folder.lstat()
+        if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode):
+            folder.chmod(stat.S_IMODE(status.st_mode) & (0o7770 if _shared() else 0o7700))
+
+
 @contextmanager
 def private_umask() -> Iterator[None]:
     """Let other programs' libraries create files with these modes meanwhile, in all threads."""

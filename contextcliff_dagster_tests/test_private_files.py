@@ -14,6 +14,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.private_files import (
     GROUP,
     file_mode,
+    hide_from_others,
     make_folder,
     private_umask,
     share_with_group,
@@ -102,11 +103,16 @@ def test_another_value_of_the_setting_is_refused(monkeypatch: pytest.MonkeyPatch
         file_mode()
 
 
+@pytest.mark.parametrize("older", [False, True], ids=["new", "older"])
 def test_a_measured_study_leaves_nothing_that_others_can_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
 ) -> None:
+    """In a store, too, that was made when its folders followed the umask."""
     monkeypatch.delenv("DAGSTER_HOME")
     before, store = os.umask(0), tmp_path / "store"
+    if older:
+        (store / "dagster_home" / "storage").mkdir(parents=True)
+        (store / "dagster_home" / "logs").mkdir()
     try:
         ended = call("profile", "quick", *FEW, "--store", str(store), recorded=True)
     finally:
@@ -114,6 +120,22 @@ def test_a_measured_study_leaves_nothing_that_others_can_read(
     assert ended.code == 0, ended.err
     home = store / "dagster_home"
     assert {mode(home), *(mode(path) for path in home.iterdir() if path.is_dir())} == {0o700}
+    assert sum(path.is_file() for path in home.rglob("*")) > 3
     ours = [p for p in store.rglob("*") if home not in p.parents and not p.is_symlink()]
     assert len(ours) > 20
-    assert [path for path in ours if mode(path) & 0o077] == []
+    assert [path for path in ours if mode(path) & 0o077 and path not in (store,)[:older]] == []
+
+
+@pytest.mark.parametrize(("shared", "modes"), [("", [0o700, 0o755]), ("1", [0o770, 0o755])])
+def test_a_folder_is_hidden_from_others_with_all_that_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: str, modes: list[int]
+) -> None:
+    monkeypatch.setenv(GROUP, shared)
+    for name in ("ours", "target"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "ours").chmod(0o777)
+    (tmp_path / "target").chmod(0o755)
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    for name in ("ours", "link", "missing"):
+        hide_from_others(tmp_path / name)
+    assert [mode(tmp_path / "ours"), mode(tmp_path / "target")] == modes

@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.private_files import make_folder, private_umask, share_with_group
+from contextcliff_dagster.private_files import (
+    hide_from_others,
+    make_folder,
+    private_umask,
+    share_with_group,
+)
 from contextcliff_dagster.store import PACKAGE, Store, checkout_root
 
 if TYPE_CHECKING:
@@ -69,11 +74,14 @@ def prepare_home(store: Store) -> Path:
     atexit.register(share_with_group, home)
     writable = "point --store or CONTEXTCLIFF_HOME at a writable folder"
     with _as_store_error(home, writable), private_umask():
+        make_folder(home)
         if ours:
-            # The checkout's own is there, for all to read: what runs leave in it is not.
             for name in ("history", "schedules", "storage"):
                 make_folder(home / name)
-        make_folder(home)
+            # What runs leave in them follows the umask. The checkout's own home is for all to read.
+            own = (home,) if home.parent == store.database_dir else ()
+            for folder in (*own, *(path for path in home.iterdir() if path.is_dir())):
+                hide_from_others(folder)
         config = home / "dagster.yaml"
         if ours and not config.is_file():
             temporary = home / f".dagster.yaml.{os.getpid()}"
