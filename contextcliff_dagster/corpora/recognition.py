@@ -80,20 +80,16 @@ def _refuse_other_fields(path: Path) -> None:
     first: object = None
     with suppress(CorpusError, OSError):  # the reader of the file says what is wrong
         first = next((row for _, row in READERS[kind](path)), None) if kind else None
-    known = (*FIELDS["context"], *FIELDS["question"])
-    if isinstance(first, Mapping) and first and not any(name in first for name in known):
-        names = ", ".join(repr(str(name)[:40]) for name in islice(first, 8))
-        raise CorpusError(
-            f"{path} is no table of examples (it has {names}; it would need 'context', 'question', "
-            f"'answers') and no benchmark that is known; readable are {', '.join(KNOWN)}."
-        )
     if isinstance(first, Mapping) and first and not any(n in first for n in FIELDS["context"]):
-        names = " or ".join(map(repr, FIELDS["context"]))
-        hint = "add the texts"
+        names = ", ".join(repr(str(name)[:40]) for name in islice(first, 8))
+        hint = f"readable are {', '.join(KNOWN)}"
         if columns := _columns_of_results(first):
             file = shlex.quote(str(path))
-            hint += f", or analyse its scores (contextcliff analyze {file} --columns {columns})"
-        raise CorpusError(f"{path} has questions and no texts (no column {names}): {hint}.")
+            hint = f"analyse it as results: `contextcliff analyze {file} --columns {columns}`"
+        raise CorpusError(
+            f"{path} is no table of examples (it has {names}; it would need 'context', 'question', "
+            f"'answers') and no benchmark that is known; {hint}."
+        )
 
 
 def _columns_of_results(row: Mapping[Any, Any]) -> str | None:

@@ -93,11 +93,11 @@ def test_benchmarks_are_named_even_where_other_tables_lie_with_them(
         (
             "token_count,question,answer,output,llm_judge_output",
             "320,How many?,3,2,false",
-            r"texts, or analyse its scores \(contextcliff analyze '\S+/of judges.csv' --columns "
-            r"length_tokens=token_count,score=llm_judge_output\)\.$",
+            r"; analyse it as results: `contextcliff analyze '\S+/of judges.csv' --columns "
+            r"length_tokens=token_count,score=llm_judge_output`\.$",
         ),
-        ("question,answers,correct", "How many?,3,1", "'text'\\): add the texts.$"),
-        ("question,answers,max_length", "How many?,3,9", "'text'\\): add the texts.$"),
+        ("question,answers,correct", "How many?,3,1", "; readable are squad, "),
+        ("question,answers,max_length", "How many?,3,9", "; readable are squad, "),
     ],
 )
 def test_a_table_of_questions_without_texts_is_refused_as_a_whole(
