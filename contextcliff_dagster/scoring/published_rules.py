@@ -9,7 +9,8 @@ needs; the corpora of benchmarks write it. `f1` is the published score, `em` whe
   the accepted one is among them; labels that are part of its name do not count.
 - `first_line` (LongBench: triviaqa): exact match and token F1 of the first line.
 - `only_label` (BABILong, Kuratov et al. 2024), with ``labels``: the first sentence names the
-  accepted label or labels (``apple,milk``) and no other, as whole words.
+  accepted label or labels (``apple,milk``) and no other, as whole words; the published script
+  finds them inside words, too, by which ``none`` names ``one`` and is never right.
 - `answer_line`, `any_answer_line` (LongBench Pro, Chen et al. 2026: "Accuracy", "SubEM"): of what
   follows the last ``[Answer]`` the first line, or any, is the accepted answer.
 - `closed_apart` (HotpotQA, Yang et al. 2018): as text, but yes, no and "noanswer" share nothing

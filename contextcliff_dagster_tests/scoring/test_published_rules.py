@@ -85,9 +85,12 @@ def lines_after_mark(count: int | None) -> Rule:
 
 
 def babi_label(question: str, labels: Sequence[str]) -> Rule:
+    """As published: labels are found inside words, too."""
+
     def alone(output: str, gold: str) -> float:
-        said = set(re.findall(r"[a-z]+", output.lower().partition(".")[0]))
-        return float((said & set(labels)) - set(question.lower().split()) == set(gold.split(",")))
+        sentence = re.split(r"[.]|<context>|<example>", output.lower())[0]
+        named = {one for one in labels if one in sentence and one not in question.lower()}
+        return float(named == (set(gold.split(",")) if len(gold) > 3 else {gold}))
 
     return alone
 
@@ -213,7 +216,7 @@ def test_longbench_pro(task: str, rule: Rule, tmp_path: Path) -> None:
          ["Before the office it was in the garden.", "the office", "garden, then kitchen"]),
         ("qa5", "Who gave the milk to Bill?", "Fred", "bill fred jeff mary apple football milk",
          ["Fred gave the milk to Bill.", "Jeff", "Fred and Jeff"]),
-        ("qa7", "How many?", "none", "none one three two", ["none", "one", "None of them"]),
+        ("qa7", "How many?", "two", "none one three two", ["two", "one", "Two or three", "none"]),
         ("qa8", "What is she carrying?", "apple,milk", "apple football milk nothing",
          ["apple, milk", "The milk and the apple.", "milk", "apple, milk and football"]),
         ("qa17", "Is it left?", "yes", "no yes", ["Yes.", "no", "yes and no"]),
@@ -228,6 +231,25 @@ def test_babilong(
     asked = question.rstrip("?")
     check(entry.example, outputs, lambda output, gold: babi_label(asked, labels.split())(
         output, gold.lower()))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "labels", "output", "here"),
+    [
+        ("none", "none one three two", "none", 1.0),
+        ("none", "none one three two", "None of them", 1.0),
+        ("no", "no yes", "I do not know", 0.0),
+        ("yes", "no yes", "Yes, into another room", 1.0),
+        ("kitchen", "bathroom kitchen office", "The kitchen, not the post-offices", 1.0),
+        ("apple", "apple football milk", "a pineapple", 0.0),
+    ],
+)
+def test_babilong_names_labels_as_whole_words(
+    target: str, labels: str, output: str, here: float
+) -> None:
+    rule = {"name": "only_label", "labels": labels.split()}
+    scores = scorer_of({RULE: rule})(parse_answer(output), [target])
+    assert (scores.f1, babi_label("", labels.split())(output, target)) == (here, 1 - here)
 
 
 @pytest.mark.parametrize(

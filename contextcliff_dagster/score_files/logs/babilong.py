@@ -16,7 +16,7 @@ from contextcliff_dagster.corpora.benchmarks.babilong import published_rule
 from contextcliff_dagster.score_files.column_values import texts
 from contextcliff_dagster.score_files.columns import Columns, read_columns, stem
 from contextcliff_dagster.score_files.logs.answers import Answer, Log
-from contextcliff_dagster.scoring.parse import parse_answer
+from contextcliff_dagster.scoring.parse import ParsedAnswer
 from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
 
 TOOL = "BABILong"
@@ -60,6 +60,8 @@ def read_results(path: Path) -> Log:
         notes=[
             "BABILong fills its texts up to a size that is set: these lengths are manufactured, "
             "and the result says little about documents of natural length.",
+            "Labels are matched as whole words, where BABILong's script finds them inside words, "
+            "too (`one` in `none`).",
             *([] if _QUESTION in columns.arrays else [_NO_QUESTION]),
         ],
         no_text="BABILong leaves the documents out of its results",
@@ -77,7 +79,7 @@ def _answers(columns: Columns, task: str, size: int) -> Iterator[Answer]:
         known = target and question is not None
         rule = published_rule(task, question) if known else None
         if rule is not None:
-            scores[_SCORE] = scorer_of({RULE: rule})(parse_answer(answer), [target]).f1
+            scores[_SCORE] = scorer_of({RULE: rule})(ParsedAnswer(answer, answer), [target]).f1
         name = f"{size}/{row}"  # every size has texts of its own
         yield Answer(
             example=name,

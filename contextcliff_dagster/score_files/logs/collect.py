@@ -113,7 +113,9 @@ def _tables(
         tokens = (length, answer.prompt_tokens, answer.completion_tokens)
         for column, value in zip(objects, named, strict=True):
             column.append(value)
-        for values, number in zip(numbers, (*tokens, *_scored_here(answer, options)), strict=True):
+        for values, number in zip(
+            numbers, (*tokens, *_scored_here(answer, options, log.own_rule)), strict=True
+        ):
             values.append(np.nan if number is None else number)
         for name, score in answer.scores.items():
             values = scores.setdefault(name, array("d"))
@@ -133,14 +135,20 @@ def _tables(
     )
 
 
-def _scored_here(answer: Answer, options: LogOptions) -> tuple[float, float, float]:
+def _scored_here(
+    answer: Answer, options: LogOptions, as_logged: bool
+) -> tuple[float, float, float]:
     wanted = options.own_score is not None or not answer.scores
     if not wanted or answer.output is None or not answer.accepted or answer.error:
         return (np.nan,) * 3
-    from contextcliff_dagster.scoring.parse import parse_answer
+    from contextcliff_dagster.scoring.parse import ParsedAnswer, parse_answer
     from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
 
-    return scorer_of({RULE: answer.rule})(parse_answer(answer.output), answer.accepted)
+    # A published rule is for the text in the log, with its labels and reasoning.
+    parsed = (
+        ParsedAnswer(answer.output, answer.output) if as_logged else parse_answer(answer.output)
+    )
+    return scorer_of({RULE: answer.rule})(parsed, answer.accepted)
 
 
 def _chosen(

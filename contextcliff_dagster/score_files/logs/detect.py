@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import Path
 
 from contextcliff_dagster.contracts import ScoreFileError
@@ -83,7 +84,8 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     one_object = re.match(rb"\{\s*\n", head) is not None
     log = None if one_object else _by_first_row(path, options)
     if log is None and _DETAILS.match(members.get(b"details", b"")):
-        return opencompass.read_results(path) if one_object or _is_one_line(path) else None
+        alone = one_object or next(islice(rows(path), 1, None), None) is None
+        return opencompass.read_results(path) if alone else None
     return log
 
 
@@ -102,17 +104,6 @@ def _members(head: bytes) -> tuple[dict[bytes, bytes], bytes]:
         if depth == 0:
             return members, head[token.end() :]
     return members, b""
-
-
-def _is_one_line(path: Path) -> bool:
-    ended = False
-    with opened(path) as file:
-        while chunk := file.read(_HEAD):
-            _, newline, after = chunk.partition(b"\n")
-            if (after if newline and not ended else chunk if ended else b"").strip():
-                return False
-            ended = ended or bool(newline)
-    return True
 
 
 def _by_first_row(path: Path, options: LogOptions) -> Log | None:

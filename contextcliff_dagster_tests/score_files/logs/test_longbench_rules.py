@@ -37,6 +37,10 @@ def read(path: Path, rows: list[dict[str, Any]]) -> ScoreRecords:
         ("passage_retrieval_zh", "段落15", {"段落15": 1, "段落20": 0}),
         ("passage_count_e", "7", {"7": 1, "There are 7 of 8": 0.5, "seven": 0}),
         ("triviaqa", "Red house", {"red house\nQuestion: more": 1, "red": 2 / 3}),
+        # As logged: the published script removes no label, reasoning or quotes.
+        ("2wikimqa", "Paris", {"Answer: Paris": 2 / 3, "<think>x</think> Paris": 2 / 3,
+                               '"Paris"': 1, "</s>Paris": 0}),
+        ("triviaqa_e", "Paris", {"Answer: Paris\nParis": 2 / 3, " \nParis": 0}),
         ("multifieldqa_zh", "厦门大学。", {"厦门大学": 1, "北京大学": 0.5}),
     ],
 )  # fmt: skip

@@ -49,6 +49,7 @@ def written(path: Path, value: Any, indent: int | None = 4) -> Path:
 ANSWERS = [
     ("kitchen", "Answer: John is in the kitchen. He was in the garden.", "Where is John? ", 1.0),
     ("kitchen", "Kitchen or garden.", "Where is John? ", 0.0),
+    ("kitchen", "<think>garden?</think> kitchen", "Where is John? ", 0.0),
     ("garden", "The garden, after the kitchen", "Where was John before the kitchen?", 1.0),
     ("office", "<example>office", "Where is John? ", 0.0),
     ("office", "", "Where is John? ", 0.0),
@@ -89,10 +90,10 @@ def test_sizes_of_babilong_pool_to_one_model_and_0k_is_left_out(tmp_path: Path) 
     settings = AnalysisSettings(second_opinions=False)
     (analyzed,) = analyze_files(paths, AnalyzeOptions(settings, log=PLAIN), errors)
     assert not errors
-    assert analyzed.result.n == 60
+    assert analyzed.result.n == 72
     assert analyzed.answers is not None
     assert set(analyzed.answers["length_tokens"]) == {1024, 2048, 1 << 20}
-    assert any("qa1_0k_x.csv" in note and "20 at 0k" in note for note in analyzed.result.warnings)
+    assert any("qa1_0k_x.csv" in note and "24 at 0k" in note for note in analyzed.result.warnings)
 
 
 def test_a_task_of_babilong_without_a_rule_is_scored_here(tmp_path: Path) -> None:
