@@ -191,22 +191,22 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_result(path: Path, result: object) -> None:
-    """Write a result (`contracts.results`) as `write_json` does.
+    """Write a result (`contracts.results`), or a list of them, as `write_json` does.
 
     Raises:
         StoreError: the file cannot be written, or `read_result` would refuse it.
     """
     from contextcliff_dagster.contracts.results import ResultError, from_json, to_json
 
-    written = to_json(result)
     try:
-        from_json(type(result), written)
+        for one in result if isinstance(result, list) else (result,):
+            from_json(type(one), to_json(one))
     except ResultError as error:
         raise StoreError(
             f"{path} is not written, because {error}: what it was made of cannot have been "
             "measured; check where the answers come from."
         ) from error
-    write_json(path, written)
+    write_json(path, to_json(result))
 
 
 def read_result(path: Path, model: type[R]) -> R:
