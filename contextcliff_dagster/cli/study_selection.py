@@ -25,7 +25,7 @@ from contextcliff_dagster.cli.data_sets import (
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
-from contextcliff_dagster.store import Store, store_root, write_atomic
+from contextcliff_dagster.store import Store, write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
@@ -82,35 +82,29 @@ def choose_study(options: StudyOptions) -> Study:
 def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Study:
     """The study with the user's leave for what it reads and sends; on a terminal the user is asked.
 
-    ``frozen``: its sample is there, so that neither corpus nor tokenizer is opened. Without a
-    terminal, what was not agreed to is refused when it is about to be read.
+    ``frozen``: its sample is there, so that neither corpus nor tokenizer is opened.
+    `keep_definition` remembers the leave.
 
     Raises:
-        StudyError: the user says no.
+        StudyError: the user says no, or there is no terminal to ask on.
     """
-    from contextcliff_dagster.inference.models.tokenizers import unlisted_server
-    from contextcliff_dagster.studies import kept_in
-    from contextcliff_dagster.studies.study_paths import files_outside, imported_mark
+    from contextcliff_dagster.studies.study_paths import (
+        described,
+        leave_needed,
+        refuse_without_leave,
+    )
 
-    host = None if frozen else unlisted_server(study.tokenizer)
-    reads = [] if study.origin == "own" else files_outside(study, "prompt" if frozen else "")
-    asked_for = [one for one in reads if options.data and one.startswith("corpus.")]
-    doubtful = [one for one in reads if one not in asked_for and study.origin == "elsewhere"]
-    parts = [f"reads {', '.join(reads)}, outside of its folder"] if reads else []
-    parts += [f"sends its documents to {host}, which models.yaml does not list"] if host else []
-    what = f"study {study.name!r} {' and '.join(parts)}"
-    if not doubtful and not host:
-        if reads:
-            say(f"Note: {what}.")
-        return study.trusted() if asked_for else study
-    if options.trust_study:
+    part = "prompt" if frozen else ""
+    needed = leave_needed(study, part)
+    what = described(study, needed)
+    doubtful = [one for one in needed if not (options.data and one.startswith("corpus."))]
+    if needed and (options.trust_study or not doubtful):
         say(f"Note: {what}.")
-    elif not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return study
-    elif not click.confirm(f"{what[0].upper()}{what[1:]}. Allow that?", err=True):
+    elif needed and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        refuse_without_leave(study, part)
+    elif needed and not click.confirm(f"{what[0].upper()}{what[1:]}. Allow that?", err=True):
         raise StudyError(f"Not allowed, so nothing of study {study.name!r} was read.")
-    imported_mark(kept_in(store_root()) / f"{study.name}.yaml").unlink(missing_ok=True)
-    return study.trusted()
+    return study.with_leave(study.leave.also(needed))
 
 
 def _with_synthetic_length(study: Study) -> Study:
@@ -152,10 +146,10 @@ def as_asked(study: Study, options: StudyOptions) -> Study:
     return study.with_models(options.models) if options.models else study
 
 
-def keep_definition(study: Study, store: Store, *, imported: bool = False) -> None:
+def keep_definition(study: Study, store: Store) -> None:
     """Write the study's YAML into the store unless a study folder has the same one.
 
-    ``imported``: with a mark that it came from elsewhere.
+    Next to one from elsewhere: what it may read.
 
     Raises:
         StoreError: the store cannot be written.
@@ -163,23 +157,23 @@ def keep_definition(study: Study, store: Store, *, imported: bool = False) -> No
     import yaml
 
     from contextcliff_dagster.studies import kept_in, load_studies
-    from contextcliff_dagster.studies.study_paths import imported_mark
+    from contextcliff_dagster.studies.study_paths import imported_mark, leave_record
 
     known = load_studies().get(study.name)
     if known is not None and known.model_dump() == study.model_dump():
-        return
+        if known.leave.home is None or study.leave.allowed <= known.leave.allowed:
+            return
+        study = study.with_leave(study.leave.also(known.leave.allowed))
     text = yaml.safe_dump(
         study.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
     )
     path = kept_in(store.root) / f"{study.name}.yaml"
-    mark = imported_mark(path)
-    header = "# Made by contextcliff from the options of a command; edit a copy, not this file.\n"
-    if imported:  # before the definition: it is never there without its mark
-        header = "# Imported by contextcliff from an archive; edit a copy, not this file.\n"
-        write_atomic(mark, b"")
+    if study.leave.home is not None:  # before the definition: it is never there without its mark
+        write_atomic(imported_mark(path), leave_record(study))
+    header = "# Kept by contextcliff for its commands; edit a copy, not this file.\n"
     write_atomic(path, (header + text).encode())
-    if not imported:
-        mark.unlink(missing_ok=True)
+    if study.leave.home is None:
+        imported_mark(path).unlink(missing_ok=True)
 
 
 def _by_name(options: StudyOptions) -> Study:

@@ -12,7 +12,7 @@ from typing import Any
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import store_root
 from contextcliff_dagster.studies.study import Study
-from contextcliff_dagster.studies.study_paths import origin_of, shipped_folder
+from contextcliff_dagster.studies.study_paths import Leave, home_of, recorded_leave, shipped_folder
 from contextcliff_dagster.user_files import open_file
 
 
@@ -26,8 +26,12 @@ def load_study(path: Path) -> Study:
 
     study = load_validated(path, Study)
     study._folder = path.resolve().parent
-    study._origin = origin_of(path, study_folders(), kept_in(store_root()))
-    return study
+    folder, kept = path.absolute().parent.resolve(), kept_in(store_root())
+    if folder == kept.resolve():
+        return study.with_leave(recorded_leave(study, kept / path.name))
+    # A link there is the user's own, too.
+    own = folder in [one.resolve() for one in study_folders()]
+    return study if own else study.with_leave(Leave(home_of(path)))
 
 
 def study_folders() -> list[Path]:
@@ -193,4 +197,6 @@ def self_contained(study: Study) -> Study:
     known = load_studies().get(study.name)
     if known is None or known.with_absolute_paths().model_dump() != absolute.model_dump():
         return absolute
-    return known
+    if known.leave.home is None:
+        return known
+    return known.with_leave(absolute.leave.also(known.leave.allowed))

@@ -42,7 +42,7 @@ from contextcliff_dagster.studies.sections import (
     TargetSection,
     study_name,
 )
-from contextcliff_dagster.studies.study_paths import PROMPT_FILES, Origin, absolute
+from contextcliff_dagster.studies.study_paths import PROMPT_FILES, Leave, absolute
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
@@ -84,9 +84,9 @@ class Study(Section):
     sentinel: SentinelSection | None = None
     alerts: AlertsSection = AlertsSection()
 
-    # Where its file lies, from which its paths go, and whose that is: in Python the user's own.
+    # Where its file lies, from which its paths go.
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
-    _origin: Origin = PrivateAttr(default="own")
+    _leave: Leave = PrivateAttr(default=Leave())
 
     @model_validator(mode="wrap")
     @classmethod
@@ -121,20 +121,22 @@ class Study(Section):
         return self._folder
 
     @property
-    def origin(self) -> Origin:
-        return self._origin
+    def leave(self) -> Leave:
+        return self._leave
 
     def trusted(self) -> Study:
         """The same study with leave to read what it names and to ask the servers it names."""
+        return self.with_leave(self._leave.also(study_paths.leave_needed(self)))
+
+    def with_leave(self, leave: Leave) -> Study:
         copy = self.model_copy()
-        copy._origin = "trusted"
+        copy._leave = leave
         return copy
 
     @property
     def task(self) -> str | None:
         """The one task this study asks for, where its corpus names one."""
-        task = self.corpus.options.get("task")
-        return str(task) if task is not None else None
+        return None if (task := self.corpus.options.get("task")) is None else str(task)
 
     @property
     def bin_keys(self) -> tuple[str, ...]:
@@ -149,9 +151,8 @@ class Study(Section):
     @property
     def tokenizer_name(self) -> str:
         """The tokenizer, a ``file:`` path made absolute (relative to the study file)."""
-        if not self.tokenizer.startswith("file:"):
-            return self.tokenizer
-        return f"file:{absolute(self._folder, self.tokenizer[5:])}"
+        name = self.tokenizer
+        return f"file:{absolute(self._folder, name[5:])}" if name.startswith("file:") else name
 
     def with_absolute_paths(self) -> Study:
         """The same study with its files by absolute paths (relative: to the study file)."""
@@ -222,8 +223,7 @@ class Study(Section):
         """
         from contextcliff_dagster.analysis.design.sampling_rounds import Target
 
-        own = self.targeted
-        if own is None:
+        if (own := self.targeted) is None:
             return Target()
         return Target(own.pilot, float(own.until.removesuffix("%")) / 100.0, own.round)
 
@@ -296,5 +296,5 @@ class Study(Section):
             raise StudyError(
                 f"Study {self.name!r} cannot be changed as asked: {key}: {what}; correct that."
             ) from None
-        copy._folder, copy._origin = self._folder, self._origin
+        copy._folder, copy._leave = self._folder, self._leave
         return copy

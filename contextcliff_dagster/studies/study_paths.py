@@ -1,19 +1,22 @@
 """The files that a study names: where they are, and whether they are those of its own folder.
 
-A study may come from another person. What it names outside of its folder is read only once the user
-knows of it.
+A study may come from another person. What it reads outside of its folder, and the server that
+counts its tokens, need the user's leave.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import PACKAGE
-from contextcliff_dagster.user_files import read_file
+from contextcliff_dagster.user_files import loads, read_file
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies.study import Study
@@ -22,9 +25,20 @@ PROMPT_FILES = ("template", "system", "instructions")
 """The keys of `prompt` that name files."""
 
 _MOST_NAMED = 8
-Origin = Literal["own", "project", "elsewhere", "trusted"]
-"""Of a study file: the user's folders of studies, the working folder, or anywhere else; or trusted
-on request."""
+_SERVER = "server "
+
+
+class Leave(NamedTuple):
+    """What a study may read: all below ``home`` (None: anything, it is the user's own).
+
+    Beyond that, and to ask: what the user has ``allowed``, in the words of `leave_needed`.
+    """
+
+    home: Path | None = None
+    allowed: frozenset[str] = frozenset()
+
+    def also(self, more: Iterable[str]) -> Leave:
+        return Leave(self.home, self.allowed | frozenset(more))
 
 
 def shipped_folder() -> Path:
@@ -61,18 +75,50 @@ def _path_keys(kind: str, options: Mapping[str, Any]) -> list[str]:
     return [key for key in keys if isinstance(options.get(key), str)]
 
 
-def files_outside(study: Study, part: str = "") -> list[str]:
-    """Keys and paths of what the study reads outside of its folder, links followed.
+def leave_needed(study: Study, part: str = "") -> list[str]:
+    """What the study reads and asks that its user has not agreed to.
 
-    ``part``: of the files under this key alone (corpus, tokenizer or prompt).
+    As `<key> <path>`, links followed, and `server <host>`. ``part``: under this key alone (corpus,
+    tokenizer or prompt).
     """
-    homes = (study.folder.resolve(), shipped_folder().resolve())
-    files = [(key, file) for key, file in _files(study) if key.startswith(part)]
-    outside = [f"{key} {file}" for key, file in files if not _is_within(file, homes)]
-    return [*outside[:_MOST_NAMED], *(["and others"] if len(outside) > _MOST_NAMED else [])]
+    from contextcliff_dagster.inference.models.tokenizers import unlisted_server
+
+    needed, home = [], study.leave.home
+    if home is not None:
+        homes = (home.resolve(), shipped_folder().resolve())
+        files = _files(study, part)
+        outside = [(key, file) for key, file in files if not _is_within(file, homes)]
+        needed = [f"{key} {_with_target(file)}" for key, file in outside]
+    if "tokenizer".startswith(part) and (host := unlisted_server(study.tokenizer, home)):
+        needed.append(f"{_SERVER}{host}")
+    return [one for one in needed if one not in study.leave.allowed]
 
 
-def _files(study: Study) -> Iterator[tuple[str, str]]:
+def described(study: Study, needed: Sequence[str]) -> str:
+    """A clause about what `leave_needed` has found."""
+    files = [one for one in needed if not one.startswith(_SERVER)]
+    more = ["and others"] if len(files) > _MOST_NAMED else []
+    hosts = [one.removeprefix(_SERVER) for one in needed if one.startswith(_SERVER)]
+    where = "models.yaml" if study.leave.home is None else "CONTEXTCLIFF_MODELS"
+    read = f"reads {', '.join(files[:_MOST_NAMED] + more)}, outside of its folder"
+    sent = f"sends its documents to {', '.join(hosts)}, which {where} does not list"
+    return f"study {study.name!r} {' and '.join([read] * bool(files) + [sent] * bool(hosts))}"
+
+
+def refuse_without_leave(study: Study, part: str = "") -> None:
+    """Raise StudyError where `leave_needed` finds something."""
+    if needed := leave_needed(study, part):
+        what = described(study, needed)
+        way = "move its file into CONTEXTCLIFF_STUDIES"
+        if study.leave.home is None:
+            way = "add that server to models.yaml (engine openai, base_url)"
+        raise StudyError(
+            f"{what[0].upper()}{what[1:]}; if you want that, run `contextcliff prepare` with "
+            f"--trust-study, or {way}."
+        )
+
+
+def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
     found: list[tuple[str, str]] = []
 
     def note(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,19 +129,29 @@ def _files(study: Study) -> Iterator[tuple[str, str]]:
                 found.extend((f"corpus.{key}", link) for link in _links_below(file))
         return dict(options)
 
-    study.corpus.changed_options(note)
+    if "corpus".startswith(part):
+        study.corpus.changed_options(note)
     if study.tokenizer.startswith("file:"):
         found.append(("tokenizer", study.tokenizer[5:]))
     prompt = {key: getattr(study.prompt, key) for key in PROMPT_FILES}
     found.extend((f"prompt.{key}", file) for key, file in prompt.items() if file)
     for key, file in found:
-        yield key, absolute(study.folder, file)
+        if key.startswith(part):
+            yield key, absolute(study.folder, file)
 
 
 def _links_below(folder: str) -> list[str]:
     walked = os.walk(folder) if "://" not in folder and "\0" not in folder else ()
     paths = (Path(above) / name for above, dirs, files in walked for name in dirs + files)
     return [str(path) for path in paths if path.is_symlink()]
+
+
+def _with_target(file: str) -> str:
+    """``file``, and what it is a link to: leave for the one is none for another."""
+    with suppress(OSError, RuntimeError, ValueError):
+        if "://" not in file and (target := str(Path(file).resolve())) != os.path.normpath(file):
+            return f"{file}, a link to {target}"
+    return file
 
 
 def _is_within(file: str, homes: tuple[Path, ...]) -> bool:
@@ -106,33 +162,41 @@ def _is_within(file: str, homes: tuple[Path, ...]) -> bool:
         return False
 
 
-def origin_of(file: Path, folders: list[Path], kept: Path) -> Origin:
-    """Whose the study file is; ``folders`` are those of the user, ``kept`` the store's."""
-    path, folder = file.resolve(), file.absolute().parent.resolve()
-    if folder == kept.resolve():
-        return "elsewhere" if imported_mark(kept / file.name).exists() else "own"
-    if folder in [one.resolve() for one in folders]:
-        return "own"  # a link there, too: the user has put it there
-    here = Path.cwd().resolve()
+def home_of(file: Path) -> Path:
+    """The folder whose files a study file may read: the working folder, else its own."""
+    path, here = file.resolve(), Path.cwd().resolve()
     # From the home folder everything would be within: downloads, too.
     wide = here in (Path.home().resolve(), Path(here.anchor))
-    within = path.parent == here if wide else path.is_relative_to(here)
-    return "project" if within else "elsewhere"
+    return here if path.is_relative_to(here) and not wide else path.parent
 
 
 def imported_mark(definition: Path) -> Path:
-    """The file next to a definition in the store that came in an archive."""
+    """The file next to a definition in the store that came from elsewhere: what it may read."""
     return definition.with_suffix(".imported")
 
 
-def refuse_outside(study: Study, part: str) -> None:
-    """Raise StudyError where a study from elsewhere reads outside of its folder."""
-    if study.origin == "elsewhere" and (outside := files_outside(study, part)):
-        raise StudyError(
-            f"Study {study.name!r} is not from your own folder of studies and reads "
-            f"{', '.join(outside)}, outside of its folder; if you want that, run `contextcliff "
-            "prepare` with --trust-study, or move its file into CONTEXTCLIFF_STUDIES."
-        )
+def leave_record(study: Study) -> bytes:
+    """What is written at `imported_mark`: leave for this very definition."""
+    home, allowed = study.leave
+    record = {"definition": _definition(study), "home": str(home), "allowed": sorted(allowed)}
+    return json.dumps(record, indent=1).encode()
+
+
+def recorded_leave(study: Study, definition: Path) -> Leave:
+    """The leave of the study kept at ``definition``, the least where that was changed."""
+    mark = imported_mark(definition)
+    if not mark.exists():
+        return Leave()
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        record = loads(read_file(mark))
+        if record["definition"] == _definition(study):
+            return Leave(Path(record["home"]), frozenset(map(str, record["allowed"])))
+    return Leave(definition.parent)
+
+
+def _definition(study: Study) -> str:
+    values = study.model_dump(mode="json", exclude_defaults=True)
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def prompt_text(study: Study, key: str, file: str) -> str:
@@ -141,7 +205,7 @@ def prompt_text(study: Study, key: str, file: str) -> str:
     Raises:
         StudyError: it is missing, no text, or outside the folder of a study from elsewhere.
     """
-    refuse_outside(study, "prompt")
+    refuse_without_leave(study, "prompt")
     path = Path(absolute(study.folder, file))
     try:
         return read_file(path).decode()

@@ -24,6 +24,7 @@ bins: {{count: 2}}
 models: [reference-short]
 sampling: {{samples_per_bin: 2, pilot_per_bin: 1}}
 """
+MODELS = "models:\n  m: {{engine: openai, base_url: '{url}/v1'}}\n"
 
 
 class Listener(ThreadingHTTPServer):
@@ -160,8 +161,7 @@ def test_the_users_own_folders_need_no_leave(
     file = _study(theirs, "../private/data.jsonl")
     monkeypatch.chdir(tmp_path)
     project = call("prepare", file)
-    assert project.code == 0
-    assert project.err.startswith("Note: study 'theirs' reads corpus.path ")
+    assert (project.code, project.err) == (0, "")
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(theirs))
     assert "outside" not in call("prepare", "theirs").err
@@ -178,17 +178,63 @@ def test_a_server_that_models_yaml_does_not_list_is_sent_nothing(
     file = _study(theirs, "data.jsonl", tokenizer)
     (theirs / "data.jsonl").write_bytes((theirs.parent / "private" / "data.jsonl").read_bytes())
     host = listener.url.removeprefix("http://")
-    for folder in (theirs, theirs.parent / "work"):  # nor where the study is the user's own
+    models = theirs.parent / "work" / "models.yaml"
+    for folder in (theirs, theirs.parent / "work"):
         monkeypatch.chdir(folder)
-        assert_one_sentence(call("prepare", file), host, "models.yaml", "--trust-study")
+        assert_one_sentence(call("prepare", file), host, "CONTEXTCLIFF_MODELS", "--trust-study")
+    own = {"CONTEXTCLIFF_STUDIES": str(theirs)}  # nor where the study is the user's own
+    assert_one_sentence(call("prepare", "theirs", env=own), host, "models.yaml", "--trust-study")
     data = ("--data", str(theirs.parent / "private" / "data.jsonl"), "--model", "reference-short")
     assert_one_sentence(call("profile", file, *data), "--trust-study")
+    models.write_text(MODELS.format(url=listener.url))
+    assert_one_sentence(call("prepare", file), host)  # it may have come with the study
     assert listener.received == []
-    (theirs.parent / "work" / "models.yaml").write_text(
-        f"models:\n  m: {{engine: openai, base_url: '{listener.url}/v1'}}\n"
-    )
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(models))
     assert call("prepare", file).code == 0
+    monkeypatch.delenv("CONTEXTCLIFF_MODELS")
+    assert call("prepare", "theirs", env=own).code == 0
     assert SECRET in b"".join(listener.received).decode()
+
+
+@pytest.mark.parametrize("tokenizer", ["server:{url}", "server:m"])
+def test_a_cloned_folder_vouches_for_nothing(
+    tokenizer: str, theirs: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (theirs / "models.yaml").write_text(MODELS.format(url=listener.url))
+    file = _study(theirs, "../private/data.jsonl", tokenizer.format(url=listener.url))
+    monkeypatch.chdir(theirs)
+    host = listener.url.removeprefix("http://")
+    for command in (("prepare", file), ("profile", file), ("profile", file, "--dry-run")):
+        assert_one_sentence(call(*command), "corpus.path", "outside", host, "--trust-study")
+    assert listener.received == []
+    root = Store.default().root
+    assert not root.exists() or not list(root.iterdir())
+    assert call("prepare", file, "--trust-study").code == 0
+    assert listener.received
+    assert call("prepare", "theirs").code == 0
+    (theirs / "models.yaml").write_text(MODELS.format(url="http://127.0.0.1:9"))
+    moved = tokenizer == "server:m"  # leave for one server is none for another
+    assert (call("prepare", "theirs").code == 2) == moved
+
+
+def test_leave_is_for_what_was_shown(theirs: Path) -> None:
+    data = theirs.parent / "private" / "data.jsonl"
+    other = data.with_name("other.jsonl")
+    other.write_bytes(data.read_bytes())
+    (theirs / "link.jsonl").symlink_to(data)
+    file = _study(theirs, "link.jsonl")
+    assert call("prepare", file, "--trust-study").code == 0
+    for name in (file, "theirs"):
+        assert call("prepare", name).code == 0
+    (theirs / "link.jsonl").unlink()
+    (theirs / "link.jsonl").symlink_to(other)
+    for name in (file, "theirs"):
+        assert_one_sentence(call("prepare", name), "other.jsonl", "--trust-study")
+    (theirs / "link.jsonl").unlink()
+    (theirs / "link.jsonl").symlink_to(data)
+    kept = Store.default().root / "_studies" / "theirs.yaml"
+    kept.write_text(kept.read_text().replace("count: 2", "count: 3"))  # another definition
+    assert_one_sentence(call("prepare", "theirs"), "corpus.path", "--trust-study")
 
 
 def test_on_a_terminal_the_user_is_asked(theirs: Path) -> None:
@@ -223,7 +269,18 @@ def test_an_imported_study_stays_anothers_until_it_is_trusted(
     for command in ("report", "profile"):  # the sample is there: nothing else is read
         ended = call(command, "theirs", *taken)
         assert ended.code == 0, ended.err
-    assert_one_sentence(call("prepare", "theirs", *taken), "corpus.path", "--trust-study")
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    (shown / "data.jsonl").write_bytes((theirs.parent / "private" / "data.jsonl").read_bytes())
+    for command in (
+        ("profile", "theirs", "--dry-run", "--trust-study"),  # which changes nothing
+        ("profile", _study(shown, "data.jsonl"), "--dry-run", "--trust-study"),
+        ("profile", "theirs", "--samples-per-bin", "1", "--trust-study"),  # the corpus is not read
+    ):
+        ended = call(*command, *taken)
+        assert ended.code == 0, ended.err
+        refused = call("prepare", "theirs", *taken)
+        assert_one_sentence(refused, "corpus.path", "--trust-study")
     assert call("prepare", "theirs", "--trust-study", *taken).code == 0
     assert call("prepare", "theirs", *taken).code == 0
 

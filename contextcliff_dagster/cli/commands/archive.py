@@ -42,12 +42,13 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
 def import_(file: Path, as_json: bool) -> None:
     """Bring the study of FILE into this store; `report` then rebuilds its results."""
     from contextcliff_dagster.archive.study import import_study
-    from contextcliff_dagster.studies import load_studies, measures
+    from contextcliff_dagster.studies import kept_in, load_studies, measures
+    from contextcliff_dagster.studies.study_paths import Leave
 
     store = Store.default()
     study, summary = import_study(store, file)
     before = load_studies().get(study.name)
-    keep_definition(study, store, imported=True)
+    keep_definition(study.with_leave(Leave(kept_in(store.root))), store)
     if before is not None and measures(before) != measures(study):
         say(
             f"Note: study {study.name!r} differs from the imported one; in this store the "

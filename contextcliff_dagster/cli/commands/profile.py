@@ -154,7 +154,8 @@ def profile(
             cause=COMMAND_LINE,
         )
         if not dry_run:
-            keep_definition(chosen, store)  # not before: unreadable data leave no study behind
+            # Not before: unreadable data leave no study behind.
+            keep_definition(chosen.with_leave(asked.leave), store)
         say_notes(prepared)
         if dry_run:
             print_prepared(prepared, store, as_json=as_json)
@@ -203,8 +204,9 @@ def prepare(options: StudyOptions, verbose: bool, as_json: bool) -> None:
     with dagster_log(verbose):
         from contextcliff_dagster.defs.run import prepare_study
 
+        chosen = agreed(chosen, options)
         prepared = prepare_study(
-            agreed(as_asked(chosen, options), options),
+            as_asked(chosen, options),
             # Preparing is where a person expects a changed file to be noticed.
             reread=True,
             store=store,

@@ -23,7 +23,7 @@ from contextcliff_dagster.corpora.materialize import (
 )
 from contextcliff_dagster.experiments.common.file_list import keep_file_list
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer, unlisted_server
+from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins
 from contextcliff_dagster.sampling.manifest import (
     Manifest,
@@ -33,7 +33,7 @@ from contextcliff_dagster.sampling.manifest import (
 )
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.study_paths import refuse_outside
+from contextcliff_dagster.studies.study_paths import refuse_without_leave
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,7 +122,7 @@ def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> Corpu
 
     if not reread and (frozen := find_frozen(study, store)) is not None:
         return CorpusSummary(**frozen.header["corpus"])
-    refuse_outside(study, "corpus")
+    refuse_without_leave(study, "corpus")
     folder = corpus_dir(study, store)
     corpus = open_corpus(study.corpus.kind, study.corpus_options)
     summary: CorpusSummary | None = None
@@ -276,13 +276,7 @@ def _lengths(study: Study, store: Store) -> pa.Table:
 
 
 def _tokenizer(study: Study) -> Tokenizer:
-    refuse_outside(study, "tokenizer")
-    if study.origin != "trusted" and (host := unlisted_server(study.tokenizer)):
-        raise StudyError(
-            f"Study {study.name!r} would send its documents to {host}, which models.yaml does not "
-            "list, to count their tokens: add that server there (engine openai, base_url), or run "
-            "`contextcliff prepare` with --trust-study."
-        )
+    refuse_without_leave(study, "tokenizer")
     return open_any_tokenizer(study.tokenizer_name)
 
 

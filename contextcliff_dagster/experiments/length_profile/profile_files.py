@@ -25,7 +25,7 @@ from contextcliff_dagster.experiments.length_profile.earlier_versions import (
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.study_paths import refuse_outside
+from contextcliff_dagster.studies.study_paths import refuse_without_leave
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,7 +161,7 @@ def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame
     if study.tokenizer.startswith("server:") or not records["prompt_tokens"].notna().any():
         return records
     try:
-        refuse_outside(study, "tokenizer")
+        refuse_without_leave(study, "tokenizer")
         tokenizer = open_any_tokenizer(study.tokenizer_name)
     except ContextCliffError:
         return records

@@ -228,12 +228,15 @@ class _ModelsFile(_Strict):
         return {**data, "models": named}
 
 
-def model_files() -> list[Path]:
-    """The files that make up the registry, the later overlaying the earlier."""
+def model_files(*, here: bool = True) -> list[Path]:
+    """The files that make up the registry, the later overlaying the earlier.
+
+    ``here``: that of the working folder, too.
+    """
     if own := os.environ.get("CONTEXTCLIFF_MODELS"):
         return [SHIPPED_MODELS, Path(own).expanduser()]
     local = Path("models.yaml")
-    return [SHIPPED_MODELS, local] if local.is_file() else [SHIPPED_MODELS]
+    return [SHIPPED_MODELS, local] if here and local.is_file() else [SHIPPED_MODELS]
 
 
 def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.models.base_url import request_headers
-from contextcliff_dagster.inference.models.models_file import load_models
+from contextcliff_dagster.inference.models.models_file import ModelEntry, load_models, model_files
 
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
@@ -61,19 +63,32 @@ def served_models() -> list[str]:
     return [name for name, entry in load_models().items() if entry.spec.remote]
 
 
-def unlisted_server(name: str) -> str | None:
-    """Host and port of the tokenizer ``server:<URL>`` where models.yaml has no server there."""
+def unlisted_server(name: str, home: Path | None) -> str | None:
+    """Host and port of the tokenizer ``server:...`` where models.yaml has no server there.
+
+    For a study from elsewhere (``home``: the folder that it may read) the one in the working folder
+    does not count: it may have come with the study.
+    """
     kind, _, url = name.partition(":")
-    if kind != "server" or not url.startswith(("http://", "https://")):
+    if kind != "server":
         return None
-    listed = set()
-    for entry in load_models().values():
+    models = load_models()
+    listed = models if home is None else load_models(model_files(here=False))
+    with suppress(EngineError, ValueError):  # no address: opening it says so
+        if not url.startswith(("http://", "https://")):
+            if (entry := models.get(url)) is None or not entry.spec.remote:
+                return None
+            url = entry.resolved_base_url()
+        known = _server(url) in set(_servers(listed.values()))
+        return None if known else urlsplit(url).netloc.rpartition("@")[2]
+    return None
+
+
+def _servers(entries: Iterable[ModelEntry]) -> Iterator[tuple[str, str | None, int | None]]:
+    for entry in entries:
         with suppress(EngineError, ValueError):  # an address whose variable is not set
             if entry.spec.remote:
-                listed.add(_server(entry.resolved_base_url()))
-    with suppress(ValueError):
-        return None if _server(url) in listed else urlsplit(url).netloc.rpartition("@")[2]
-    return None  # no address: opening it says so
+                yield _server(entry.resolved_base_url())
 
 
 def _server(url: str) -> tuple[str, str | None, int | None]:
