@@ -155,7 +155,7 @@ def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int]
     if recorded is None:
         return None
     keys = {call.call_key for call in plan.calls(recorded.hash, ledger.outcomes)}
-    return (recorded, len(keys)) if len(ledger.outcomes(keys)) == len(keys) else None
+    return (recorded, len(keys)) if len(ledger.answered(keys)) == len(keys) else None
 
 
 def _require_declared(recorded: Identity, entry: ModelEntry, study: str, campaign: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Backend, Database
-from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, from_row
+from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum, from_row
 from contextcliff_dagster.inference.requests.outcome import Failure, MaybePaid, Orphan, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn
 from contextcliff_dagster.inference.spending.budget import Spend
@@ -44,9 +44,27 @@ class LedgerReader:
     # --- calls by their keys ---------------------------------------------------------------------
 
     def outcomes(self, call_keys: Iterable[str]) -> dict[str, Outcome]:
-        """Call key -> outcome, of those that have one."""
-        sql = f"SELECT call_key, {', '.join(COLUMNS)} FROM results WHERE call_key IN (?)"
-        return {row[0]: from_row(row[1:]) for row in self._rows_of(call_keys, sql)}
+        """Call key -> outcome, of those that have one.
+
+        Raises:
+            StoreError: the ledger cannot be read, or an answer is not what its checksum says.
+        """
+        sql = (
+            f"SELECT call_key, pruned_at, checksum, {', '.join(COLUMNS)} FROM results"
+            " WHERE call_key IN (?)"
+        )
+        outcomes, altered = {}, 0
+        for key, pruned_at, noted, *values in self._rows_of(call_keys, sql):
+            outcomes[key] = from_row(values)
+            whole = dict(zip(COLUMNS, values, strict=True))
+            altered += pruned_at is None and noted != checksum(key, whole)
+        if altered:
+            raise StoreError(
+                f"In the call ledger {self.name} {altered:,} of these answers were altered after "
+                "they were kept; `contextcliff ledger verify` names them: put a backup in its "
+                "place, or measure again with `contextcliff campaign new`."
+            )
+        return outcomes
 
     def answered(self, call_keys: Iterable[str]) -> set[str]:
         """Those of the calls that have an outcome."""

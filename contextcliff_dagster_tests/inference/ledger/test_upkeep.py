@@ -71,6 +71,18 @@ def test_each_altered_answer_is_named(sqlite_ledger: Ledger) -> None:
     assert len(faults) == 17
 
 
+@pytest.mark.parametrize("change_to", ["raw_output = 'x'", "checksum = NULL", "ttft_ms = 1.0"])
+def test_no_altered_answer_is_read(ledger: Ledger, change_to: str) -> None:
+    run(ledger, n=2)
+    (key,), (other,) = ledger.read("SELECT call_key FROM results ORDER BY call_key LIMIT 2")
+    change(ledger, f"UPDATE results SET {change_to} WHERE call_key = '{key}'")
+    with pytest.raises(StoreError, match="1 of these answers were altered after they were kept"):
+        ledger.outcomes([key, other])
+    assert list(ledger.outcomes([other])) == [other]
+    with pytest.raises(StoreError, match="verify` names them"):
+        rows_of(ledger, n=2)
+
+
 def test_answers_that_change_places_are_noticed(ledger: Ledger) -> None:
     """Each is an answer of this ledger, whole: under another call's key it is not vouched for."""
     run(ledger, n=2)
