@@ -147,8 +147,12 @@ def read_tables(
     }
 
 
-def own_rows(tables: Mapping[str, pa.Table], study: str) -> dict[str, pa.Table]:
-    """The tables without what another study paid, which archives of older versions may hold."""
+def own_rows(tables: Mapping[str, pa.Table], study: str, name: str) -> dict[str, pa.Table]:
+    """The tables without what another study paid, which archives of older versions may hold.
+
+    The study's rows go under ``name``.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     own = dict(tables)
@@ -156,6 +160,10 @@ def own_rows(tables: Mapping[str, pa.Table], study: str) -> dict[str, pa.Table]:
     own["attempts"] = tables["attempts"].filter(pc.field("study") == study)
     mine = pc.field("attempt_id").isin(own["attempts"].column("attempt_id").to_pylist())
     own["failures"] = tables["failures"].filter(mine)
+    for one in ("campaigns", "campaign_models", "calls", "attempts"):
+        table = own[one]
+        names = pa.array([name] * table.num_rows, pa.string())
+        own[one] = table.set_column(table.column_names.index("study"), "study", names)
     return own
 
 

@@ -116,21 +116,24 @@ def export_study(
     return _summary(study, manifest, tables, data)
 
 
-def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
+def import_study(store: Store, file: Path, name: str | None = None) -> tuple[Study, ArchiveSummary]:
     """Bring the study of ``file`` into ``store``; answers that are there already stay as they are.
 
     Nothing of the store changes unless the whole file is sound and fits. Importing twice does
     nothing the second time. The study's definition is returned, not kept: the caller decides
     where definitions live.
 
+    Args:
+        name: of the study in this store; None: as in the file.
+
     Raises:
         StoreError: the file is no such archive, is damaged or newer, or contradicts the store
             (another sample or another serving identity under the same name).
-        StudyError: the user's own folder has another study of that name, which would hide it.
+        StudyError: another study has that name: a shipped one or one of the user's own.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import load_manifest
-    from contextcliff_dagster.studies import measures, own_study
+    from contextcliff_dagster.studies import load_studies, measures, own_study
 
     head, members, data = container.read(file, _MEMBERS, SAMPLE_MEMBERS)
     allowance = container.Allowance(file, len(data))
@@ -139,14 +142,16 @@ def import_study(store: Store, file: Path) -> tuple[Study, ArchiveSummary]:
     manifest, texts = sound_sample(members, head["manifest_sha256"], allowance)
     tables = calls.read_tables(members, allowance, head["versions"]["ledger"])
     check_rows(tables, head, texts.keys(), allowance)
-    tables = calls.own_rows(tables, head["study"])
+    tables = calls.own_rows(tables, head["study"], name or head["study"])
     described = read_description(members["study.json"], file)
-    study, prompt_texts = _restore(described, head, store, file)
-    own = own_study(study.name)
-    if own is not None and measures(own[1]) != measures(study, described["recipe_hash"]):
+    study, prompt_texts = _restore(described, head, store, file, name)
+    own, there = own_study(study.name), load_studies().get(study.name)
+    mine = there if there and there.leave.home is None else None
+    if mine and measures(mine) != measures(study, described["recipe_hash"]):
+        where = own[0] if own else mine.folder / f"{study.name}.yaml"
         raise StudyError(
-            f"{own[0]} would hide the study of {file}: both are called {study.name!r} and measure "
-            "different things; rename yours, or import without CONTEXTCLIFF_STUDIES."
+            f"{file} holds another study {study.name!r} than {where}; import it under another "
+            "name with --name NAME, or rename yours."
         )
     folder = store.manifest_dir(study.name)
     present = (folder / MANIFEST_FILES[0]).is_file()
@@ -198,7 +203,7 @@ def _describe(study: Study) -> dict[str, Any]:
 
 
 def _restore(
-    data: Mapping[str, Any], head: Mapping[str, Any], store: Store, file: Path
+    data: Mapping[str, Any], head: Mapping[str, Any], store: Store, file: Path, name: str | None
 ) -> tuple[Study, dict[Path, str]]:
     """The study of the archive, and the texts of its prompt files by their place in the store."""
     import pydantic
@@ -215,6 +220,7 @@ def _restore(
         ) from error
     if study.name != head["study"]:
         raise StoreError(f"{file} is damaged: it names two studies; get a fresh copy.")
+    study = study.changed(name=name or study.name)
     paths = {key: kept_in(store.root) / f"{study.name}.{key}.txt" for key in texts}
     prompt = study.prompt.model_copy(update={key: str(path) for key, path in paths.items()})
     restored = study.model_copy(update={"prompt": prompt})

@@ -38,15 +38,16 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", help="Call the study NAME here.")
 @common_options
-def import_(file: Path, as_json: bool) -> None:
+def import_(file: Path, name: str | None, as_json: bool) -> None:
     """Bring the study of FILE into this store; `report` then rebuilds its results."""
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.studies import kept_in, load_studies, measures
     from contextcliff_dagster.studies.study_paths import Leave
 
     store = Store.default()
-    study, summary = import_study(store, file)
+    study, summary = import_study(store, file, name)
     before = load_studies().get(study.name)
     keep_definition(study.with_leave(Leave(kept_in(store.root))), store)
     if before is not None and measures(before) != measures(study):

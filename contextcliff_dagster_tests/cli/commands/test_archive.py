@@ -216,6 +216,28 @@ def test_an_imported_study_that_is_hidden_later_is_named(sent: Path, tmp_path: P
     assert output.startswith(f"Note: study 'elsewhere' is {tmp_path / 'mine.yaml'}, not {kept} ")
 
 
+def test_an_archive_takes_no_name_of_a_shipped_study(tmp_path: Path) -> None:
+    made, taken = ("--store", str(tmp_path / "made")), tmp_path / "taken"
+    (tmp_path / "quick.yaml").write_text(ELSEWHERE.replace("name: elsewhere", "name: quick"))
+    file = str(tmp_path / "x.zip")
+    assert call("profile", str(tmp_path / "quick.yaml"), *made).code == 0
+    assert call("export", "quick", file, *made).code == 0
+    into = ("import", file, "--store", str(taken))
+    assert_one_sentence(call(*into), "x.zip", "'quick'", "--name")
+    assert_one_sentence(call(*into, "--name", "../quick"), "name")
+    assert not taken.exists()
+    renamed = call(*into, "--name", "theirs")
+    assert (renamed.code, renamed.err) == (0, "")
+    there = ("--store", str(taken))
+    assert results(call("report", "theirs", "--json", *there))[0]["study"] == "theirs"
+    listed = json.loads(call("studies", "--json", *there).out)
+    assert {one["bins"]["count"] for one in listed if one["name"] == "quick"} == {5}
+    profiled = json.loads(call("profile", "theirs", "--json", *there).out)
+    assert profiled["calls"]["reference-short"]["sent"] == 0
+    again = ("export", "theirs", str(tmp_path / "again.zip"), *there)
+    assert call(*again).code == 0
+
+
 def test_an_imported_study_that_takes_the_place_of_another_says_so(
     sent: Path, tmp_path: Path
 ) -> None:
