@@ -23,7 +23,7 @@ from contextcliff_dagster.score_files.row_parsers import (
     read_csv,
     read_objects,
 )
-from contextcliff_dagster.user_files import require_file
+from contextcliff_dagster.score_files.unpacking import opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,14 +157,6 @@ def _kind(path: Path) -> str:
             "with the ending that says so."
         )
     return kind
-
-
-def opened(path: Path) -> pa.NativeFile:
-    """The file as bytes, unpacked where its ending says that it is packed."""
-    import pyarrow as pa
-
-    require_file(path)
-    return pa.input_stream(str(path), compression="detect")
 
 
 def _first_bytes(path: Path, count: int) -> bytes:

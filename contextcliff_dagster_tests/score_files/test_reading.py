@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from contextcliff_dagster.score_files import ScoreFileError, read_records, read_tables, stem
+from contextcliff_dagster.score_files.unpacking import SMALL_BYTES, opened
 
 
 def read(path: Path, **options: Any) -> pd.DataFrame:
@@ -185,3 +187,17 @@ def test_a_column_of_times_that_are_none_is_left_aside(tmp_path: Path) -> None:
         tmp_path / "a.parquet",
     )
     assert "finished_at" not in read(tmp_path / "a.parquet")
+
+
+def test_a_packed_file_that_unpacks_without_measure_is_refused(tmp_path: Path) -> None:
+    bomb, most = tmp_path / "scores.csv.gz", SMALL_BYTES >> 20
+    with gzip.open(bomb, "wb") as file:
+        file.write(b"length_tokens,score\n")
+        for _ in range(most + 2):
+            file.write(b"1000,1\n" * ((1 << 20) // 7))
+    with pytest.raises(ScoreFileError, match=r"unpacks to more than .* MB, .* unpack it if"):
+        opened(bomb)
+    sound = tmp_path / "sound.csv.gz"
+    sound.write_bytes(gzip.compress(b"length_tokens,score\n" + b"1000,1\n" * 100_000))
+    with opened(sound) as file:
+        assert len(file.read()) == 20 + 700_000

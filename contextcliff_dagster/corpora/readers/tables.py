@@ -16,6 +16,7 @@ from typing import Any
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.readers.json_stream import DECODER, JsonStream
 from contextcliff_dagster.corpora.readers.text_lines import text_lines
+from contextcliff_dagster.user_files import require_file
 
 LONGEST_FIELD = 2**31 - 1
 """The csv module's own limit is global, and lower: a field may be a whole book."""
@@ -80,6 +81,7 @@ def parquet(path: Path) -> Rows:
 
     number = 0
     try:
+        require_file(path)
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
             if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
                 raise CorpusError(f"{path} names a column twice.")

@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs import (
     babilong,
     helm,
@@ -22,6 +21,7 @@ from contextcliff_dagster.score_files.logs.collect import collect
 from contextcliff_dagster.score_files.logs.json_walk import rows
 from contextcliff_dagster.score_files.records import ScoreRecords
 from contextcliff_dagster.score_files.row_parsers import BOM
+from contextcliff_dagster.score_files.unpacking import opened
 
 _HEAD = 1 << 16
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")

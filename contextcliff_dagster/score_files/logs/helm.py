@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
@@ -25,6 +24,7 @@ from contextcliff_dagster.score_files.logs.answers import (
     number,
 )
 from contextcliff_dagster.score_files.logs.json_walk import rows, walk
+from contextcliff_dagster.score_files.unpacking import opened
 
 TOOL = "HELM"
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
@@ -29,6 +28,7 @@ from contextcliff_dagster.score_files.logs.answers import (
 )
 from contextcliff_dagster.score_files.logs.json_walk import walk
 from contextcliff_dagster.score_files.logs.zip_members import ZipMembers
+from contextcliff_dagster.score_files.unpacking import opened
 
 TOOL = "inspect_ai"
 

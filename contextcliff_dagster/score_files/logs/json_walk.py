@@ -10,8 +10,8 @@ from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.corpora.readers.json_stream import JsonStream
-from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.row_parsers import BOM, json_lines
+from contextcliff_dagster.score_files.unpacking import opened
 
 MOST_BYTES = 256 << 20
 """No single value of a log (a sample, a line) may be larger; what is, was made to be."""

@@ -112,13 +112,14 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
         piece = choice.get("delta") or choice.get("message")  # the latter in whole answers
         if isinstance(piece, dict):
             text, reasoning = _texts(piece.get("content"))
-            for name in ("reasoning", "reasoning_content"):
-                if isinstance(thinking := piece.get(name), str) and thinking:
-                    reasoning = thinking
+            if "reasoning" in piece or "reasoning_content" in piece:
+                for name in ("reasoning", "reasoning_content"):
+                    if isinstance(thinking := piece.get(name), str) and thinking:
+                        reasoning = thinking
         elif isinstance(given := choice.get("text"), str):
             text = given
-    usage = _usage(chunk.get("usage"))
-    timing = _timing(chunk.get("metrics"), within_ms)
+    usage = _usage(chunk["usage"]) if "usage" in chunk else None
+    timing = _timing(chunk["metrics"], within_ms) if "metrics" in chunk else None
     if not (text or reasoning or finish_reason or usage or timing):
         return None
     return Delta(text, reasoning, finish_reason, usage, timing=timing)
