@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _OF_TABLES = ("file", "folder")
 _NEEDS_NO_PATH = "python-source"
 _MADE = {"python-source": 6, "folder": 5, "reference": 1}
-"""Questions on a document that a corpus makes unless it is told otherwise."""
+"""Default number of questions that a corpus makes on one document."""
 _FOLDER = Path("data") / "corpora"
 
 

@@ -59,8 +59,8 @@ def chosen_letter(answer: str, options: str = ascii_uppercase) -> str | None:
 
 
 def single_letter(answer: str, options: str = ascii_uppercase) -> str | None:
-    """The only letter of ``options`` that stands alone as a capital in ``answer`` and is not called
-    wrong; None where there is none or another, and never the word "A" or "I".
+    """The only capital of ``options`` that is a word of its own in ``answer`` and not called wrong;
+    None where there is none or another, and never the word "A" or "I".
 
     >>> [single_letter(one) for one in ("It's B", "A man", "A is wrong, C is right", "B or C")]
     ['B', None, 'C', None]

@@ -11,7 +11,7 @@ Additions, none of which changes the result on ASCII text:
 - an accented letter is one answer however it is encoded (Unicode NFC), full-width letters and
   digits are the usual ones, and invisible characters (zero-width, direction marks, soft hyphens)
   do not count;
-- in scripts that write no spaces between words, each character is a token, and what stands between
+- in scripts that write no spaces between words, each character is a token, and what is between
   is split at white space, as in the evaluation of MLQA (Lewis et al. 2020, "mixed segmentation",
   which does this for Chinese) and of MKQA (Longpre et al. 2021: Chinese, Japanese, Thai, Khmer).
   A combining vowel or tone mark belongs to its character. Spaces between such characters do not

@@ -34,4 +34,4 @@ allow_host_option = click.option(
 def note_open_server(host: str, token: str | None) -> None:
     """A note on stderr where other machines reach a server without a token."""
     if token is None and not is_loopback(host):
-        click.echo(f"Note: without a token, whoever reaches {host} may use this server.", err=True)
+        click.echo(f"Note: without a token, everyone who reaches {host} can use it.", err=True)

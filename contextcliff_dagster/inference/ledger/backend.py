@@ -193,7 +193,7 @@ class Backend(GroupCommit):
 
     @abstractmethod
     def backup(self, file: Path) -> None:
-        """Write all that is committed to ``file``, whoever writes meanwhile. Raises StoreError."""
+        """Write all that is committed to ``file``, while others write. Raises StoreError."""
 
     @abstractmethod
     def compact(self) -> None:

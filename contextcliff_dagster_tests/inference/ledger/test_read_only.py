@@ -1,4 +1,4 @@
-"""A ledger where nothing can be written is read; a backup is whole, whoever writes meanwhile."""
+"""A ledger where nothing can be written is read; a backup is whole, while others write."""
 
 from __future__ import annotations
 
