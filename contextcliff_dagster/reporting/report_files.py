@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contextcliff_dagster.contracts import SCHEMA_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
-from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_sections
+from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_page
 from contextcliff_dagster.reporting.sections import Section, map_texts
 from contextcliff_dagster.reporting.wording.sentences import comparison, labels
 from contextcliff_dagster.store import write_atomic
@@ -64,7 +64,13 @@ def write_report(
     png = plot_report(results, _renamed(records, cliffs, results))
     drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
     pictures = [file for file, content in drawn.items() if content is not None]
-    page = report_sections(results, title=title, notes=notes, pictures=pictures)
+    page = report_page(
+        results,
+        title=title,
+        notes=notes,
+        pictures=pictures,
+        sections=map_texts(sections, redact),
+    )
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
         indent=1,
@@ -78,7 +84,7 @@ def write_report(
         else:  # one of an earlier report would be taken for this one's
             (directory / name).unlink(missing_ok=True)
     write_atomic(files.json, f"{machine}\n".encode())
-    write_atomic(files.md, as_page([*page, *map_texts(sections, redact)]).encode())
+    write_atomic(files.md, as_page(page.flat()).encode())
     return files
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,25 @@ class Section:
     title: Text
     blocks: Sequence[Block] = field(default_factory=tuple)
     level: int = 2
+
+
+class Fold(NamedTuple):
+    """A reader's question and the sections that answer it, level 3 and deeper; folded in HTML."""
+
+    question: str
+    sections: Sequence[Section]
+
+
+class Page(NamedTuple):
+    """A whole report: ``head`` is what the reader sees first, ``folds`` what carries it."""
+
+    head: Sequence[Section]
+    folds: Sequence[Fold]
+
+    def flat(self) -> list[Section]:
+        """Every section in order, each question as a heading of level 2."""
+        folded = ([Section(fold.question), *fold.sections] for fold in self.folds)
+        return [*self.head, *(section for sections in folded for section in sections)]
 
 
 def spans(text: Text) -> Sequence[Span]:

@@ -61,7 +61,7 @@ def test_the_page_its_pictures_and_the_numbers_and_nothing_else(tmp_path: Path) 
 
 def test_a_figure_of_the_page_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = page.Picture("own.png", "What it shows", lambda results: b"of %d" % len(results))
-    monkeypatch.setattr(page, "PARTS", (*page.PARTS, page.Part(zone_sections, own)))
+    monkeypatch.setattr(page, "PARTS", (*page.PARTS, page.Part(page.CERTAINTY, zone_sections, own)))
     files = write_report(results_of(sample_pair()[0]), None, tmp_path, title="t")
     assert (tmp_path / "own.png").read_bytes() == b"of 2"
     assert files.md.read_text("utf-8").count("![What it shows](own.png)") == 1

@@ -101,7 +101,7 @@ def test_the_command_in_the_note_measures_them_again(measured: Study) -> None:
     assert set(models(done)) == {SHORT, LONG}
     assert {c.provenance["hashes"]["recipe"] for c in done.cliffs} == {edited.recipe().hash}
     assert done.notes == ()
-    assert "## Notes" not in done.report.md.read_text()
+    assert "Warnings and notes" not in done.report.md.read_text()
 
 
 @pytest.mark.slow(reason="three measurements")

@@ -1,24 +1,37 @@
-"""The length profile's page: the answer first, then everything that carries it."""
+"""The length profile's page: the answer first, then everything that carries it, by question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from contextcliff_dagster.contracts.results import Cliffs, to_json
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.figures.confounds import plot_questions
 from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
+from contextcliff_dagster.reporting.length_profile.answer import (
+    answer_blocks,
+    cause_sections,
+    latency_sections,
+    need_sections,
+    reading_section,
+    support_sections,
+    warnings_section,
+    work_sections,
+)
 from contextcliff_dagster.reporting.length_profile.definitions import (
     definition_sections,
     rule_sections,
 )
-from contextcliff_dagster.reporting.length_profile.questions import question_sections, refused_tests
+from contextcliff_dagster.reporting.length_profile.questions import question_sections
 from contextcliff_dagster.reporting.length_profile.robustness import (
-    confounds_sentence,
     more_data_sections,
     sensitivity_sections,
+)
+from contextcliff_dagster.reporting.length_profile.scope import (
+    provenance_section,
+    unmeasured_section,
 )
 from contextcliff_dagster.reporting.length_profile.tables import (
     bin_sections,
@@ -28,41 +41,19 @@ from contextcliff_dagster.reporting.length_profile.tables import (
     slowdown_sections,
     zone_sections,
 )
-from contextcliff_dagster.reporting.sections import (
-    Block,
-    Bracketed,
-    Bullets,
-    Code,
-    Figure,
-    Item,
-    Lines,
-    Paragraph,
-    Section,
-    Strong,
-    Text,
-)
-from contextcliff_dagster.reporting.wording.latency import (
-    joint_cap_sentence,
-    latency_limit_sentence,
-)
-from contextcliff_dagster.reporting.wording.number_format import level, percent, tokens
-from contextcliff_dagster.reporting.wording.sentences import (
-    VERDICT_PHRASE,
-    amount,
-    assumption_sentence,
-    baseline_phrase,
-    certify_sentence,
-    comparison,
-    copies_sentence,
-    half_drop_sentence,
-    labels,
-    looks_sentence,
-    measured_range,
-    score_name,
-    sentence,
-)
+from contextcliff_dagster.reporting.sections import Code, Figure, Fold, Page, Section
+from contextcliff_dagster.reporting.wording.sentences import labels
 
 Results = Sequence[Cliffs]
+
+CAUSE = "Is it length?"
+CERTAINTY = "How sure is it?"
+ANSWERS = "What did it answer?"
+MORE_DATA = "What would more data buy?"
+DEFINITIONS = "Other definitions"
+PROVENANCE = "Provenance"
+QUESTIONS = (CAUSE, CERTAINTY, ANSWERS, MORE_DATA, DEFINITIONS, PROVENANCE)
+"""What readers ask, in the order of the page."""
 
 
 class Picture(NamedTuple):
@@ -77,27 +68,31 @@ class Picture(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Sections about one model; the first model that has any also shows the ``picture``."""
+    """Sections about one model that answer ``question``, level 3.
 
+    The first model that has any also shows the ``picture``.
+    """
+
+    question: str
     sections: Callable[[Cliffs], list[Section]]
     picture: Picture | None = None
 
 
 PARTS = (
-    Part(zone_sections),
-    Part(bin_sections),
-    Part(failure_sections),
-    Part(slowdown_sections),
-    Part(cap_sections),
+    Part(CAUSE, cause_sections),
     Part(
+        CAUSE,
         question_sections,
         Picture(
             "questions.png", "The score against other properties of the questions", plot_questions
         ),
     ),
-    Part(rule_sections),
-    Part(definition_sections),
+    Part(CERTAINTY, support_sections),
+    Part(CERTAINTY, bin_sections),
+    Part(CERTAINTY, zone_sections),
+    Part(CERTAINTY, cap_sections),
     Part(
+        CERTAINTY,
         sensitivity_sections,
         Picture(
             "sensitivity.png",
@@ -105,7 +100,14 @@ PARTS = (
             plot_sensitivity,
         ),
     ),
-    Part(more_data_sections),
+    Part(ANSWERS, work_sections),
+    Part(ANSWERS, failure_sections),
+    Part(MORE_DATA, need_sections),
+    Part(MORE_DATA, more_data_sections),
+    Part(DEFINITIONS, latency_sections),
+    Part(DEFINITIONS, slowdown_sections),
+    Part(DEFINITIONS, rule_sections),
+    Part(DEFINITIONS, definition_sections),
 )
 
 
@@ -114,177 +116,57 @@ def all_pictures() -> list[Picture]:
     return [part.picture for part in PARTS if part.picture]
 
 
-def report_sections(
-    cliffs: Results, *, title: str, notes: Sequence[str] = (), pictures: Container[str] = ()
-) -> list[Section]:
-    """Return the page's sections, the first with its title.
+def report_page(
+    cliffs: Results,
+    *,
+    title: str,
+    notes: Sequence[str] = (),
+    pictures: Container[str] = (),
+    sections: Sequence[Section] = (),
+) -> Page:
+    """Return the whole page; a question that nothing answers is left out.
 
     ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
-    the warnings. ``pictures``: those files of `all_pictures` that are there.
+    the warnings. ``pictures``: those files of `all_pictures` that are there. ``sections``: of other
+    experiments of the study, the last fold.
     """
     names = labels(cliffs)
     main = Figure(Path("report.png"), "Score and SD against natural document length")
-    head = [*_answers(cliffs, names), main]
-    sections = [Section(title, head, 1), models_section(cliffs, names), _reading(cliffs)]
+    head = [
+        Section(title, [*answer_blocks(cliffs, names), main], 1),
+        warnings_section(cliffs, names, notes),
+    ]
+    before = {CERTAINTY: [models_section(cliffs, names), reading_section(cliffs)]}
+    after = {
+        CERTAINTY: [unmeasured_section(cliffs, names)],
+        PROVENANCE: [provenance_section(cliffs, names)],
+    }
     shown: set[str] = set()
-    for name, result in zip(names, cliffs, strict=True):
-        sections += _answer_sections(name, result)
-        for part in PARTS:
-            made, picture = part.sections(result), part.picture
-            if made and picture and picture.file in pictures and picture.file not in shown:
-                shown.add(picture.file)
-                figure = Figure(Path(picture.file), picture.alt)
-                made[-1] = replace(made[-1], blocks=[*made[-1].blocks, figure])
-            sections += made
-    sections += [_unmeasured(cliffs, names), _provenance(cliffs, names)]
-    if notes:
-        sections.append(Section("Notes", [Bullets([sentence(note) for note in notes])]))
-    return sections
+    folds = []
+    for question in QUESTIONS:
+        parts = [part for part in PARTS if part.question == question]
+        found: list[Section] = []
+        for name, result in zip(names, cliffs, strict=True):
+            own = [s for part in parts for s in _sections(part, result, pictures, shown)]
+            if own and len(cliffs) > 1:
+                own = [Section(Code(name), level=3), *(replace(s, level=4) for s in own)]
+            found += own
+        whole = [*before.get(question, ()), *found, *after.get(question, ())]
+        if whole:
+            folds.append(Fold(question, whole))
+    if sections:
+        deeper = [replace(section, level=section.level + 1) for section in sections]
+        folds.append(Fold("Other experiments", deeper))
+    return Page(head, folds)
 
 
-def _answers(results: Results, names: Sequence[str]) -> list[Block]:
-    if not results:
-        return [Paragraph("No model has a result yet.")]
-    blocks: list[Block] = [Bullets(list(map(_answer, names, results)))]
-    if text := comparison(results):
-        blocks.append(Paragraph(text))
-    return blocks
-
-
-def _answer(name: str, result: Cliffs) -> Text:
-    """Verdict and cap of one model in one sentence."""
-    head = (Code(name), ": ", Strong(VERDICT_PHRASE[result.verdict]))
-    cap = result.safe_cap_tokens
-    if cap is None:
-        reason = sentence(result.safe_cap_reason) or "the analysis gives no reason."
-        support = f" is supported by {amount(result)}: {reason}"
-        return [*head, "; ", Strong("no safe cap"), support]
-    prompt = result.cap_prompt_tokens
-    as_prompt = f" ({tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
-    return [
-        *head,
-        "; keep documents at or below ",
-        Strong(f"{tokens(cap)} tokens"),
-        f"{as_prompt}: up to there, with {level(result.confidence)} confidence, the "
-        f"{score_name(result)} is within {level(result.tolerance)} of its baseline ",
-        Bracketed(baseline_phrase(result)),
-        f", measured with {amount(result)}.",
-    ]
-
-
-def _reading(results: Results) -> Section:
-    confidence = level(results[0].confidence) if results else "the stated"
-    tolerance = level(results[0].tolerance) if results else "the stated share"
-    items: list[Text] = [
-        "Lengths are tokens of the document alone, in the tokenizer named in the table. The "
-        "method sends every document whole: nothing cut, padded or inserted.",
-        [
-            "The ",
-            Strong("safe cap"),
-            f" is the largest length up to which a drop of {tolerance} of the baseline is excluded "
-            f"at {confidence} confidence. It is a limit for this task and this serving "
-            "configuration, not a ranking of models.",
-        ],
-        f"Numbers in square brackets are {confidence} intervals. Where there is none, the reason "
-        "is next to the number. The intervals of a drop from its location on, and of the group "
-        "that differs most, do not account for the choice of that location or group: they are "
-        "somewhat too short.",
-        [
-            Strong("Stable"),
-            ", ",
-            Strong("transition"),
-            ", ",
-            Strong("degraded"),
-            ": where the score holds, where it falls, where it stays low.",
-        ],
-        "What happens inside the model is not observed: the report shows where the score drops, "
-        "not why.",
-    ]
-    return Section("How to read this", [Bullets(items)])
-
-
-def _answer_sections(name: str, result: Cliffs) -> list[Section]:
-    cap = sentence(result.safe_cap_reason)
-    answer = [
-        cap,
-        looks_sentence(result),
-        assumption_sentence(result),
-        copies_sentence(result),
-        half_drop_sentence(result),
-        certify_sentence(result),
-    ]
-    blocks: list[Block] = [Lines([text for text in answer if text])]
-    further = (
-        confounds_sentence(result),
-        latency_limit_sentence(result),
-        joint_cap_sentence(result),
-    )
-    blocks += [Paragraph(text) for text in further if text]
-    warnings = [sentence(warning) for warning in result.warnings if warning]
-    return [
-        Section(Code(name), blocks),
-        Section("Warnings", [Bullets(warnings) if warnings else Paragraph("None.")], 3),
-    ]
-
-
-def _unmeasured(results: Results, names: Sequence[str]) -> Section:
-    items: list[Text] = []
-    for name, result in zip(names, results, strict=True):
-        items += [(Code(name), f": {gap[0].upper()}{gap[1:]}.") for gap in _gaps(result)]
-    items += [
-        "Standard deviations and failure rates have no interval: only the mean's is computed.",
-        "Other tasks, corpora, prompts and serving configurations: a cap holds only for what was "
-        "measured.",
-    ]
-    return Section("What was not measured", [Bullets(items)])
-
-
-def _gaps(result: Cliffs) -> list[str]:
-    missing = {tag: n for tag, n in to_json(result.missing).items() if n}
-    tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items())
-    share = f"{percent(result.missing_share)} of the planned calls"
-    unanswered = f"calls without an answer, not part of any mean: {tags} ({share})"
-    gaps = [unanswered if tags else "no call went unanswered"]
-    reach, window = measured_range(result), result.window_tokens
-    if reach is None:
-        gaps.append("no answer was scored")
-    elif window and window > reach[1]:
-        gaps.append(
-            f"nothing was measured between {tokens(reach[1])} tokens, the longest document, and "
-            f"the window of {tokens(window)}"
-        )
-    elif not window:
-        gaps.append("the context window is unknown, so no share of it is given")
-    if result.baseline.mean is None:
-        gaps.append("no baseline")
-    if all(b.ttft_ms is None for b in result.bins):
-        gaps.append("no time to first token")
-    elif result.joint_cap is None:
-        why = "too few times to first token, or answers in order of length"
-        gaps.append(f"no joint cap of score and latency: {why}")
-    if result.length_time_correlation is None:
-        gaps.append(
-            "whether the answers came in order of length, so that a change over time would look "
-            "like one over length: their times are unknown"
-        )
-    if result.confounds.identified == "not_assessed":
-        gaps.append("confounding of length with difficulty was not assessed")
-    return [*gaps, *refused_tests(result)]
-
-
-def _provenance(results: Results, names: Sequence[str]) -> Section:
-    items = [Item(Code(n), _origin(r)) for n, r in zip(names, results, strict=True)]
-    blocks = [Bullets(items)] if items else []
-    machine = " next to this page has all of it for programs, with every bin's tokens."
-    return Section("Provenance", [*blocks, Paragraph([Code("report.json"), machine])])
-
-
-def _origin(result: Cliffs) -> list[Text]:
-    keys = ("schema_version", "created_at", "study", "campaign", "task", "tokenizer", "identity")
-    origin: list[Text] = [(f"{key}: ", Code(getattr(result, key))) for key in keys]
-    for group, content in result.provenance.items():
-        if isinstance(content, Mapping):
-            origin += [(f"{group} {key}: ", Code(value)) for key, value in content.items()]
-        elif content is not None:
-            origin.append((f"{group}: ", Code(content)))
-    return origin
+def _sections(
+    part: Part, result: Cliffs, pictures: Container[str], shown: set[str]
+) -> list[Section]:
+    """The part's sections of one model; its picture once a page, noted in ``shown``."""
+    made, picture = part.sections(result), part.picture
+    if made and picture and picture.file in pictures and picture.file not in shown:
+        shown.add(picture.file)
+        figure = Figure(Path(picture.file), picture.alt)
+        made[-1] = replace(made[-1], blocks=[*made[-1].blocks, figure])
+    return made

@@ -83,7 +83,7 @@ def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
                 Code(r.tokenizer or None),
             ]
         )
-    return Section("Models", [DataTable(head, rows, right=(2, 3, 8, 9, 10))])
+    return Section("Models", [DataTable(head, rows, right=(2, 3, 8, 9, 10))], 3)
 
 
 def zone_sections(result: Cliffs) -> list[Section]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.reporting.length_profile.page import report_sections
+from contextcliff_dagster.reporting.length_profile.page import report_page
 from contextcliff_dagster.reporting.markdown.render import as_json, as_markdown, as_page, as_text
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
@@ -106,7 +106,7 @@ def test_a_bracketed_span_is_as_strict_about_all_that_is_no_interval(outside: st
 
 
 def test_the_length_profile_is_shown_in_a_terminal_too() -> None:
-    text = "\n".join(as_text(report_sections(results_of(sample_pair()[0]), title="Study")))
+    text = "\n".join(as_text(report_page(results_of(sample_pair()[0]), title="Study").flat()))
     assert text.startswith("STUDY\n\n- reference-short: cliff; keep documents at or below 382")
     assert "**" not in text
     assert "\\[" not in text

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from contextcliff_dagster.contracts.results import Cliffs, from_json
-from contextcliff_dagster.reporting.length_profile.page import report_sections
+from contextcliff_dagster.reporting.length_profile.page import report_page
 from contextcliff_dagster.reporting.markdown.render import as_page
 
 BINS, PER_BIN = 10, 20
@@ -29,8 +29,8 @@ def results_of(cliffs: Iterable[Mapping[str, Any]]) -> list[Cliffs]:
 
 
 def page_of(cliffs: Sequence[Cliffs], title: str = "t", **options: Any) -> str:
-    """The Markdown page of the results."""
-    return as_page(report_sections(cliffs, title=title, **options))
+    """The whole page of the results as Markdown."""
+    return as_page(report_page(cliffs, title=title, **options).flat())
 
 
 def control_of(name: str) -> dict[str, Any]:

@@ -1,0 +1,160 @@
+"""What a result states: verdict and cap of each model, and the sentences that qualify them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.reporting.length_profile.robustness import confounds_sentence
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Bracketed,
+    Bullets,
+    Code,
+    Lines,
+    Paragraph,
+    Section,
+    Strong,
+    Text,
+)
+from contextcliff_dagster.reporting.wording.latency import (
+    joint_cap_sentence,
+    latency_limit_sentence,
+)
+from contextcliff_dagster.reporting.wording.number_format import level, tokens
+from contextcliff_dagster.reporting.wording.sentences import (
+    VERDICT_PHRASE,
+    amount,
+    assumption_sentence,
+    baseline_phrase,
+    certify_sentence,
+    comparison,
+    copies_sentence,
+    half_drop_sentence,
+    looks_sentence,
+    score_name,
+    sentence,
+)
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+
+
+def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block]:
+    """Verdict and cap of every model, and how the models compare."""
+    if not results:
+        return [Paragraph("No model has a result yet.")]
+    blocks: list[Block] = [Bullets(list(map(_answer, names, results)))]
+    if text := comparison(results):
+        blocks.append(Paragraph(text))
+    return blocks
+
+
+def _answer(name: str, result: Cliffs) -> Text:
+    """Verdict and cap of one model in one sentence."""
+    head = (Code(name), ": ", Strong(VERDICT_PHRASE[result.verdict]))
+    cap = result.safe_cap_tokens
+    if cap is None:
+        reason = sentence(result.safe_cap_reason) or "the analysis gives no reason."
+        support = f" is supported by {amount(result)}: {reason}"
+        return [*head, "; ", Strong("no safe cap"), support]
+    prompt = result.cap_prompt_tokens
+    as_prompt = f" ({tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
+    return [
+        *head,
+        "; keep documents at or below ",
+        Strong(f"{tokens(cap)} tokens"),
+        f"{as_prompt}: up to there, with {level(result.confidence)} confidence, the "
+        f"{score_name(result)} is within {level(result.tolerance)} of its baseline ",
+        Bracketed(baseline_phrase(result)),
+        f", measured with {amount(result)}.",
+    ]
+
+
+def warnings_section(
+    results: Sequence[Cliffs], names: Sequence[str], notes: Sequence[str]
+) -> Section:
+    """The warnings of all models, then the caller's notes; says so where there are none."""
+    warnings: list[Text] = [
+        ((Code(name), ": ", sentence(text)) if len(results) > 1 else sentence(text))
+        for name, result in zip(names, results, strict=True)
+        for text in result.warnings
+        if text
+    ]
+    blocks: list[Block] = [Bullets(warnings) if warnings else Paragraph("None.")]
+    if notes:
+        blocks.append(Bullets([sentence(note) for note in notes]))
+    return Section("Warnings and notes" if notes else "Warnings", blocks)
+
+
+def reading_section(results: Sequence[Cliffs]) -> Section:
+    """How lengths, intervals, zones and the cap are meant."""
+    confidence = level(results[0].confidence) if results else "the stated"
+    tolerance = level(results[0].tolerance) if results else "the stated share"
+    items: list[Text] = [
+        "Lengths are tokens of the document alone, in the tokenizer named in the table. The "
+        "method sends every document whole: nothing cut, padded or inserted.",
+        [
+            "The ",
+            Strong("safe cap"),
+            f" is the largest length up to which a drop of {tolerance} of the baseline is excluded "
+            f"at {confidence} confidence. It is a limit for this task and this serving "
+            "configuration, not a ranking of models.",
+        ],
+        f"Numbers in square brackets are {confidence} intervals. Where there is none, the reason "
+        "is next to the number. The intervals of a drop from its location on, and of the group "
+        "that differs most, do not account for the choice of that location or group: they are "
+        "somewhat too short.",
+        [
+            Strong("Stable"),
+            ", ",
+            Strong("transition"),
+            ", ",
+            Strong("degraded"),
+            ": where the score holds, where it falls, where it stays low.",
+        ],
+        "What happens inside the model is not observed: the report shows where the score drops, "
+        "not why.",
+    ]
+    return Section("How to read this", [Bullets(items)], 3)
+
+
+def support_sections(result: Cliffs) -> list[Section]:
+    """How far the cap reaches and why no further, what it assumes, the midpoint of the drop."""
+    cap = sentence(result.safe_cap_reason)
+    lines = (
+        cap,
+        looks_sentence(result),
+        assumption_sentence(result),
+        half_drop_sentence(result),
+    )
+    return _section("The cap", Lines([text for text in lines if text]))
+
+
+def cause_sections(result: Cliffs) -> list[Section]:
+    """Whether other questions explain the drop; nothing where that was not assessed."""
+    return _section("Length or other questions", *_paragraphs(confounds_sentence(result)))
+
+
+def work_sections(result: Cliffs) -> list[Section]:
+    """The kind of work the cap holds for, where that is limited to copying."""
+    return _section("Kind of work", *_paragraphs(copies_sentence(result)))
+
+
+def need_sections(result: Cliffs) -> list[Section]:
+    """How many examples a verdict or a longer cap takes; nothing where none helps."""
+    return _section("Examples needed", *_paragraphs(certify_sentence(result)))
+
+
+def latency_sections(result: Cliffs) -> list[Section]:
+    """Lengths at which times keep to their limits; nothing where no time was tested."""
+    limits = _paragraphs(latency_limit_sentence(result), joint_cap_sentence(result))
+    return _section("Limits by latency", *limits)
+
+
+def _paragraphs(*texts: str | None) -> list[Paragraph]:
+    return [Paragraph(text) for text in texts if text]
+
+
+def _section(title: str, *blocks: Block) -> list[Section]:
+    return [Section(title, blocks, 3)] if blocks else []

@@ -1,0 +1,87 @@
+"""What a report's figures rest on, and what they do not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.reporting.length_profile.questions import refused_tests
+from contextcliff_dagster.reporting.sections import (
+    Bullets,
+    Code,
+    Item,
+    Paragraph,
+    Section,
+    Text,
+)
+from contextcliff_dagster.reporting.wording.number_format import percent, tokens
+from contextcliff_dagster.reporting.wording.sentences import measured_range
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+
+
+def unmeasured_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
+    """What the statement does not cover, per model and in general."""
+    items: list[Text] = []
+    for name, result in zip(names, results, strict=True):
+        items += [(Code(name), f": {gap[0].upper()}{gap[1:]}.") for gap in _gaps(result)]
+    items += [
+        "Standard deviations and failure rates have no interval: only the mean's is computed.",
+        "Other tasks, corpora, prompts and serving configurations: a cap holds only for what was "
+        "measured.",
+    ]
+    return Section("What was not measured", [Bullets(items)], 3)
+
+
+def _gaps(result: Cliffs) -> list[str]:
+    missing = {tag: n for tag, n in to_json(result.missing).items() if n}
+    tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items())
+    share = f"{percent(result.missing_share)} of the planned calls"
+    unanswered = f"calls without an answer, not part of any mean: {tags} ({share})"
+    gaps = [unanswered if tags else "no call went unanswered"]
+    reach, window = measured_range(result), result.window_tokens
+    if reach is None:
+        gaps.append("no answer was scored")
+    elif window and window > reach[1]:
+        gaps.append(
+            f"nothing was measured between {tokens(reach[1])} tokens, the longest document, and "
+            f"the window of {tokens(window)}"
+        )
+    elif not window:
+        gaps.append("the context window is unknown, so no share of it is given")
+    if result.baseline.mean is None:
+        gaps.append("no baseline")
+    if all(b.ttft_ms is None for b in result.bins):
+        gaps.append("no time to first token")
+    elif result.joint_cap is None:
+        why = "too few times to first token, or answers in order of length"
+        gaps.append(f"no joint cap of score and latency: {why}")
+    if result.length_time_correlation is None:
+        gaps.append(
+            "whether the answers came in order of length, so that a change over time would look "
+            "like one over length: their times are unknown"
+        )
+    if result.confounds.identified == "not_assessed":
+        gaps.append("confounding of length with difficulty was not assessed")
+    return [*gaps, *refused_tests(result)]
+
+
+def provenance_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
+    """Hashes, versions, seeds and times of every model."""
+    items = [Item(Code(n), _origin(r)) for n, r in zip(names, results, strict=True)]
+    blocks = [Bullets(items)] if items else []
+    machine = " next to this page has all of it for programs, with every bin's tokens."
+    return Section("Of the measurement", [*blocks, Paragraph([Code("report.json"), machine])], 3)
+
+
+def _origin(result: Cliffs) -> list[Text]:
+    keys = ("schema_version", "created_at", "study", "campaign", "task", "tokenizer", "identity")
+    origin: list[Text] = [(f"{key}: ", Code(getattr(result, key))) for key in keys]
+    for group, content in result.provenance.items():
+        if isinstance(content, Mapping):
+            origin += [(f"{group} {key}: ", Code(value)) for key, value in content.items()]
+        elif content is not None:
+            origin.append((f"{group}: ", Code(content)))
+    return origin

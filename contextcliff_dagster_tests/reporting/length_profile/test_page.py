@@ -1,0 +1,79 @@
+"""The page by question: the answer first, and nothing of what a report ever said is lost."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.reporting.length_profile.page import (
+    PARTS,
+    QUESTIONS,
+    all_pictures,
+    report_page,
+)
+from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.sections import Code, Page, Paragraph, Section
+from contextcliff_dagster_tests.support.records.reports import results_of, sample, sample_pair
+
+EARLIER = Path(__file__).parents[2] / "support" / "records" / "page_of_0_1_0"
+
+
+def earlier() -> Page:
+    """Today's page of a real result whose page of version 0.1.0 is kept."""
+    report = json.loads((EARLIER / "report.json").read_text("utf-8"))
+    return report_page(
+        results_of(report["models"]),
+        title=report["title"],
+        notes=report["notes"],
+        pictures=[picture.file for picture in all_pictures()],
+    )
+
+
+def test_every_line_of_the_earlier_page_is_in_this_one() -> None:
+    now = {line.lstrip("# ") for line in as_page(earlier().flat()).splitlines()}
+    before = (EARLIER / "report.md").read_text("utf-8").splitlines()
+    lost = [line for line in before if line.lstrip("# ") not in now]
+    assert lost == ["## `smollm2-135m`"]  # a heading: one model needs none of its own
+    assert len(before) == 222
+
+
+def test_the_questions_come_in_their_order_and_each_has_an_answer() -> None:
+    assert [fold.question for fold in earlier().folds] == list(QUESTIONS)
+    page = report_page(results_of(sample_pair()[0]), title="t")
+    asked = [fold.question for fold in page.folds]
+    assert asked == [question for question in QUESTIONS if question in asked]
+    assert len(asked) >= 4  # these results know neither a mix of questions nor what more data buys
+    assert all(fold.sections for fold in page.folds)
+
+
+def test_every_part_answers_a_question() -> None:
+    assert {part.question for part in PARTS} == set(QUESTIONS) - {"Provenance"}
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_headings_go_one_level_at_a_time(models: int) -> None:
+    sections = report_page(results_of(sample_pair()[0][:models]), title="t").flat()
+    levels = [section.level for section in sections]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    own = [s.title for s in sections if isinstance(s.title, Code)]
+    assert (Code("reference-short") in own) == (Code("reference-long") in own) == (models > 1)
+
+
+def test_warnings_are_seen_without_opening_anything() -> None:
+    cliffs = sample_pair()[0]
+    cliffs[1]["warnings"] = ["the server cut two prompts"]
+    head = report_page(results_of(cliffs), title="t", notes=["measured twice"]).head
+    text = as_page(head)
+    assert "- `reference-long`: the server cut two prompts." in text
+    assert "- measured twice." in text
+
+
+def test_other_experiments_have_a_fold_of_their_own() -> None:
+    own = Section("Sizes", [Paragraph("Three.")])
+    page = report_page(results_of([sample()[0]]), title="t", sections=[own])
+    assert page.folds[-1].question == "Other experiments"
+    assert page.folds[-1].sections == [Section("Sizes", [Paragraph("Three.")], 3)]
