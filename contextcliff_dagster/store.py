@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -242,8 +242,8 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]] | pa.Table, table:
     return int(data.num_rows)
 
 
-def read_table(path: Path, table: Table) -> pa.Table:
-    """The Parquet file at ``path``, checked against ``table``.
+def read_table(path: Path, table: Table, columns: Collection[str] | None = None) -> pa.Table:
+    """The Parquet file at ``path``, checked against ``table``; of ``columns`` only those, if given.
 
     Raises:
         StoreError: the file is missing, damaged, or lacks a declared column.
@@ -254,7 +254,8 @@ def read_table(path: Path, table: Table) -> pa.Table:
     try:
         # ParquetFile, not read_table: the latter adds hive columns (model=...) from the path.
         with pq.ParquetFile(path) as file:
-            data = file.read()
+            there = file.schema_arrow.names
+            data = file.read([c for c in there if columns is None or c in columns])
     except FileNotFoundError as error:
         raise StoreError(
             f"There is no {table.name} table at {path}; materialize it first."
@@ -263,4 +264,6 @@ def read_table(path: Path, table: Table) -> pa.Table:
         raise StoreError(
             f"{path} cannot be read as Parquet ({error}); delete it and rebuild."
         ) from error
+    if columns is not None:
+        table = replace(table, columns=tuple(c for c in table.columns if c.name in columns))
     return validate(data, table, str(path))

@@ -15,6 +15,7 @@ from contextcliff_dagster.contracts.errors import (
     StudyError,
 )
 from contextcliff_dagster.contracts.tables import (
+    ANSWERS,
     CONTROL_PREDICTIONS,
     CONTROL_RECORDS,
     DOCUMENTS,
@@ -42,6 +43,7 @@ from contextcliff_dagster.contracts.values import (
 )
 
 __all__ = [
+    "ANSWERS",
     "CONTROL_PREDICTIONS",
     "CONTROL_RECORDS",
     "DOCUMENTS",

@@ -249,6 +249,32 @@ CONTROL_RECORDS = Table(
     (_CONTROL, *EVAL_RECORDS.columns),
 )
 
+ANSWERS = Table(
+    "answers",
+    "The evidence behind a number: what was asked, what would have been right, what the model "
+    "answered and what that scored. Read by people; never a file of the store.",
+    (
+        *_EXAMPLE_COLUMNS,
+        Column("model", "string", "Serving configuration", nullable=False),
+        Column("bin", "string", "Length bin key", nullable=False),
+        Column("replicate", "int64", "Which repeated call of the example", nullable=False),
+        Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
+        Column("evidence_position", "float64", "Evidence position in the document", "share 0..1"),
+        Column("control", "string", "no_context or oracle; null: asked over the document"),
+        Column("question", "string", "Null where the sample no longer has the example"),
+        Column("accepted", "list<string>", "Accepted answers; null like the question"),
+        Column("answer", "string", "The raw output; null where there is none, or it was pruned"),
+        Column("parsed_answer", "string", "The answer taken out of it, which is what was scored"),
+        Column("score", "float64", "The study's primary score; null: not scored", "0..1"),
+        Column("em", "float64", "Exact match after normalisation", "0..1"),
+        Column("f1", "float64", "Token F1 after normalisation", "0..1"),
+        Column("contained", "float64", "The output contains an accepted answer", "0..1"),
+        Column("failure", "string", "Failure tag, null for a right answer"),
+        Column("error", "string", "Why there is no answer, where there is none"),
+        Column("prompt_tokens", "int64", "Prompt tokens by the server's count", "tokens"),
+    ),
+)
+
 TABLES: tuple[Table, ...] = (
     DOCUMENTS,
     EXAMPLES,

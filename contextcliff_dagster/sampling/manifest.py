@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+
+_FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def save_manifest(manifest: Manifest, directory: Path) -> None:
     Raises:
         StoreError: the directory cannot be written.
     """
-    path = directory / "manifest.json"
+    path = directory / _FILE
     documents = directory / "documents.parquet"
     with suppress(StoreError):  # there is none yet, or it is damaged: write it anew
         if load_manifest(directory).sha256 == manifest.sha256:
@@ -194,27 +196,47 @@ def load_manifest(directory: Path) -> Manifest:
     Raises:
         StoreError: there is none, or it is damaged.
     """
-    path = directory / "manifest.json"
-    try:
-        whole = json.loads(path.read_bytes())
-        made = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-        digest, of_documents = whole.pop("sha256"), whole.pop("documents_sha256")
-        if whole["schema_version"].split(".")[0] != SCHEMA_VERSION.split(".")[0]:
-            raise StoreError(
-                f"{path} was written by another version (schema {whole['schema_version']}); "
-                "prepare the study again."
-            )
-        if _hash(whole) != digest:
-            raise ValueError("its content is not what its SHA-256 says")
+    with _intact(directory):
+        whole = _content(directory)
+        made = datetime.fromtimestamp((directory / _FILE).stat().st_mtime, UTC)
         with (directory / "documents.parquet").open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != of_documents:
+            if hashlib.file_digest(file, "sha256").hexdigest() != whole["documents_sha256"]:
                 raise ValueError("documents.parquet is not what its SHA-256 says")
         return Manifest(
-            header={**whole["header"], "created_at": made},
+            header={**whole["header"], "created_at": made.isoformat(timespec="seconds")},
             bins=tuple(LengthBin(**b) for b in whole["bins"]),
             examples=conform(whole["examples"], MANIFEST_EXAMPLES),
             documents=read_table(directory / "documents.parquet", DOCUMENTS),
         )
+
+
+def load_examples(directory: Path) -> pa.Table:
+    """The examples of the manifest in ``directory``, its documents unread; raises like
+    `load_manifest`."""
+    with _intact(directory):
+        return conform(_content(directory)["examples"], MANIFEST_EXAMPLES)
+
+
+def _content(directory: Path) -> dict[str, Any]:
+    """What ``manifest.json`` holds, proven against its own hash."""
+    path = directory / _FILE
+    whole: dict[str, Any] = json.loads(path.read_bytes())
+    digest, of_documents = whole.pop("sha256"), whole.pop("documents_sha256")
+    if whole["schema_version"].split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        raise StoreError(
+            f"{path} was written by another version (schema {whole['schema_version']}); "
+            "prepare the study again."
+        )
+    if _hash(whole) != digest:
+        raise ValueError("its content is not what its SHA-256 says")
+    return {**whole, "documents_sha256": of_documents}
+
+
+@contextmanager
+def _intact(directory: Path) -> Iterator[None]:
+    """Turn what reading a missing or damaged manifest raises into a sentence."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise StoreError(
             f"There is no manifest in {directory} ({Path(error.filename).name} is missing); "
@@ -230,8 +252,8 @@ def load_manifest(directory: Path) -> Manifest:
         ArithmeticError,
     ) as error:
         raise StoreError(
-            f"The manifest {path} is damaged ({error}); delete its folder and prepare the study "
-            "again."
+            f"The manifest {directory / _FILE} is damaged ({error}); delete its folder and prepare "
+            "the study again."
         ) from error
 
 

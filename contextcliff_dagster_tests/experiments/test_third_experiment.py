@@ -17,6 +17,7 @@ from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.schedules import study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
+from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.experiment import Step
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import judged_assets, ops_of
@@ -24,7 +25,7 @@ from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster.studies.experiment_table import EXPERIMENTS
-from contextcliff_dagster_tests.support.sizes_experiment import Sizes
+from contextcliff_dagster_tests.support.sizes_experiment import SIZES, Sizes
 from contextcliff_dagster_tests.support.tiny_study import TINY
 
 ALONE = """\
@@ -99,6 +100,12 @@ def test_next_to_a_length_profile_it_has_a_section_of_its_report(both: Study) ->
     assert done.calls["reference-short"].planned == 12 + 8
     with StudyRun.open(both, Store.default()) as run:
         assert run.measured_models() == ["reference-short"]
+        made = read_answers(run, experiment=SIZES).to_pylist()
+        assert [answer["bin"] for answer in made] == ["r006"] * 4 + ["r020"] * 4
+        for answer in made:
+            assert answer["accepted"]
+            assert answer["question"].startswith("Find ")
+        assert read_answers(run).num_rows == 12
 
 
 def test_the_command_line_runs_and_prints_it(

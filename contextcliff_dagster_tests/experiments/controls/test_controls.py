@@ -17,6 +17,9 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.studies import study_assets
+from contextcliff_dagster.experiments.common.answers import read_answers
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.controls.experiment import CONTROLS_EXPERIMENT
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
@@ -77,6 +80,15 @@ def test_they_are_measured_scored_and_reported_beside_the_curve(
     asked = store.table_file("control_predictions", controlled.name, done.campaign, MODEL, "b02")
     lengths = [row["length_tokens"] for row in read_table(asked, CONTROL_PREDICTIONS).to_pylist()]
     assert max(lengths) < min(row["length_tokens"] for row in whole.values())
+
+    with StudyRun.open(controlled, store) as run:
+        asked_again = read_answers(run, experiment=CONTROLS_EXPERIMENT)
+        over_documents = read_answers(run)
+    kinds = dict.fromkeys(asked_again["control"].to_pylist())
+    assert (asked_again.num_rows, [*kinds]) == (24, ["no_context", "oracle"])
+    names = ["example_id", "document_id", "length_tokens", "question", "accepted"]
+    alone = asked_again.filter([c == "oracle" for c in asked_again["control"].to_pylist()])
+    assert alone.select(names).equals(over_documents.select(names))
 
     again = profile_study(controlled)
     assert again.calls[MODEL].sent == 0
