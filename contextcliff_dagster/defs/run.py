@@ -255,8 +255,8 @@ def read_profiled(
     from contextcliff_dagster.scoring.truncation import COLUMNS, truncations
 
     folder = store.report_dir(study.name, campaign)
-    page, machine = folder / "report.md", folder / "report.json"
-    files = ReportFiles(page, machine, folder / "report.png" if study.has_corpus else None)
+    page, machine, html = (folder / f"report.{kind}" for kind in ("md", "json", "html"))
+    files = ReportFiles(page, machine, html, folder / "report.png" if study.has_corpus else None)
     cliffs = read_cliffs(study, store, campaign) if study.has_corpus else []
     sections: Sequence[Section] = ()
     if any(one.name != "length_profile" for one in partitioned(study)):

@@ -1,4 +1,4 @@
-"""Write the report of a study: report.md, report.json, report.png and the pictures next to it.
+"""Write the report of a study: report.html, report.md, report.json, report.png and more pictures.
 
 Each file is written whole, under another name first.
 """
@@ -17,7 +17,7 @@ from contextcliff_dagster.contracts import SCHEMA_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_page
-from contextcliff_dagster.reporting.sections import Section, map_texts
+from contextcliff_dagster.reporting.sections import Section, as_folds, map_texts
 from contextcliff_dagster.reporting.wording.sentences import comparison, labels
 from contextcliff_dagster.store import write_atomic
 
@@ -33,6 +33,7 @@ class ReportFiles(NamedTuple):
 
     md: Path
     json: Path
+    html: Path
     png: Path | None
 
 
@@ -55,6 +56,7 @@ def write_report(
         StoreError: the folder cannot be written (full, read-only).
     """
     from contextcliff_dagster.reporting.figures.report_figure import plot_report
+    from contextcliff_dagster.reporting.html.report import profile_page
     from contextcliff_dagster.reporting.markdown.render import as_page
 
     redact: Any = partial(without_secrets, secrets=secrets_of(os.environ))
@@ -71,37 +73,43 @@ def write_report(
         pictures=pictures,
         sections=map_texts(sections, redact),
     )
+    shown = {file: content for file, content in drawn.items() if content is not None}
+    html = profile_page(results, page, title=title, pictures=shown)
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
         indent=1,
         ensure_ascii=False,
         allow_nan=False,
     )
-    files = ReportFiles(*(directory / f"report.{kind}" for kind in ("md", "json", "png")))
+    files = ReportFiles(*(directory / f"report.{kind}" for kind in ReportFiles._fields))
     for name, content in {"report.png": png, **drawn}.items():
         if content is not None:
             write_atomic(directory / name, content)
         else:  # one of an earlier report would be taken for this one's
             (directory / name).unlink(missing_ok=True)
     write_atomic(files.json, f"{machine}\n".encode())
+    write_atomic(files.html, html.encode())
     write_atomic(files.md, as_page(page.flat()).encode())
     return files
 
 
 def write_sections(sections: Sequence[Section], directory: Path, *, title: str) -> ReportFiles:
-    """Write a report that consists of ``sections`` alone: report.md and report.json.
+    """Write a report that consists of ``sections`` alone: report.html, report.md, report.json.
 
     Raises:
         StoreError: the folder cannot be written.
     """
+    from contextcliff_dagster.reporting.html.page import html_page
     from contextcliff_dagster.reporting.markdown.render import as_json, as_page
 
     redact: Any = partial(without_secrets, secrets=secrets_of(os.environ))
     title, sections = redact(title), map_texts(sections, redact)
-    files = ReportFiles(directory / "report.md", directory / "report.json", None)
+    md, machine_file, html = (directory / f"report.{kind}" for kind in ("md", "json", "html"))
+    files = ReportFiles(md, machine_file, html, None)
     machine = {"title": title, "sections": as_json(sections)}
     text = json.dumps(machine, indent=1, ensure_ascii=False, default=str)
     write_atomic(files.json, f"{text}\n".encode())
+    write_atomic(files.html, html_page(title, "", as_folds(sections)).encode())
     write_atomic(files.md, as_page([Section(title, level=1), *sections]).encode())
     return files
 

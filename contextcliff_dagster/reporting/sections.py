@@ -122,6 +122,18 @@ class Page(NamedTuple):
         return [*self.head, *(section for sections in folded for section in sections)]
 
 
+def as_folds(sections: Sequence[Section]) -> list[Fold]:
+    """Return ``sections`` with one fold for each of level 2, under its title."""
+    folds: list[Fold] = []
+    for section in sections:
+        if section.level <= 2 or not folds:
+            title = "".join(s if isinstance(s, str) else str(s.text) for s in spans(section.title))
+            folds.append(Fold(title, [replace(section, title="")]))
+        else:
+            folds[-1] = Fold(folds[-1].question, [*folds[-1].sections, section])
+    return folds
+
+
 def spans(text: Text) -> Sequence[Span]:
     """Return ``text`` as its spans."""
     return [text] if isinstance(text, Span) else text

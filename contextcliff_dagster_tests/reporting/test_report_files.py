@@ -51,6 +51,7 @@ def test_the_page_its_pictures_and_the_numbers_and_nothing_else(tmp_path: Path) 
     cliffs, records = sample_pair()
     files = write_report(results_of(cliffs), records, tmp_path / "new", title="Reference")
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == [
+        "report.html",
         "report.json",
         "report.md",
         "report.png",
