@@ -18,6 +18,7 @@ _COMMANDS = {
     "profile": ("profile", "profile"),
     "prepare": ("profile", "prepare"),
     "report": ("report", "report"),
+    "answers": ("answers", "answers"),
     "analyze": ("analyze", "analyze"),
     "compare": ("compare", "compare"),
     "calibrate": ("calibrate", "calibrate"),

@@ -48,7 +48,7 @@ _ALL = (*bad_files.NO_FILES, *bad_files.UNREADABLE)
 
 _STUDY_LINES = (
     "profile", "prepare", "report", "calibrate", "baseline set", "baseline show", "baseline check",
-    "policy", "campaign new", "campaign list", "export", "compare a b --study",
+    "answers", "policy", "campaign new", "campaign list", "export", "compare a b --study",
 )  # fmt: skip
 _MODELS_LINES = (
     "models", "models diff a b", "tokenizers", "serve reference-short", "prepare quick --model m",

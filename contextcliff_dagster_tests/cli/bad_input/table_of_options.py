@@ -16,6 +16,7 @@ LINES = {
     "profile": "profile quick",
     "prepare": "prepare quick",
     "report": "report quick",
+    "answers": "answers quick",
     "analyze": "analyze s.csv",
     "compare": "compare a b",
     "calibrate": "calibrate quick",
@@ -71,8 +72,9 @@ _NAMED = (
     "analyze s.csv --documents {}", "analyze s.csv --by {}", "analyze s.csv --score {}",
     "guard {} --tokens 1", "guard p.json --file {}", "guard p.json --model {} --tokens 1",
     "guard p.json --file s.csv --tokenizer {}", "guard p.json --tokens 1 --identity {}",
-    "ledger export {} out", "ledger prune {}", "import {}", "{}",
-    "models {}", "report quick --campaign {}", "policy quick --campaign {}",
+    "ledger export {} out", "ledger prune {}", "import {}", "{}", "answers {}",
+    "answers quick --campaign {}", "models {}", "report quick --campaign {}",
+    "policy quick --campaign {}",
 )  # fmt: skip
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,31 +16,8 @@ from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.ledger.test_ledger import CALLS, begin
 from contextcliff_dagster_tests.support.postgres import PostgresServer
+from contextcliff_dagster_tests.support.read_only import read_only
 from contextcliff_dagster_tests.support.records.measured import run
-
-
-@contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """Let nobody write in ``folder``: by a mount for root, by permissions for anybody else."""
-    if os.geteuid():
-        for path in folder.rglob("*"):
-            path.chmod(0o500 if path.is_dir() else 0o400)
-        folder.chmod(0o500)
-        yield
-        folder.chmod(0o700)
-        return
-    if (
-        shutil.which("mount") is None
-        or subprocess.run(
-            ["mount", "--bind", str(folder), str(folder)], capture_output=True, check=False
-        ).returncode
-    ):
-        pytest.skip("needs the right to mount")
-    try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("name", ["store", "a?b", "a#b", "a%41b", "a b é", "a[1]*b", "it's"])

@@ -1,0 +1,172 @@
+"""`answers`: the evidence behind a number, answer by answer."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from contextcliff_dagster.cli.answer_selection import ChosenAnswers, Wanted, answered_campaign
+from contextcliff_dagster.cli.display.answer_rows import as_json_line, csv_lines
+from contextcliff_dagster.cli.display.answer_table import AnswerTable, Survey, visible
+from contextcliff_dagster.cli.display.output import print_json
+from contextcliff_dagster.cli.options import StudyOptions, common_options, together
+from contextcliff_dagster.cli.study_selection import choose_study
+from contextcliff_dagster.contracts import ANSWERS, FailureTag, StudyError
+from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.sampling.controls import CONTROLS
+
+_FORMATS = ("table", "jsonl", "csv")
+_WIDTH = 120
+"""Columns of a table that goes into a file or a pipe."""
+
+
+_CHOICE = together(
+    click.option("--wrong", is_flag=True, help="Only wrong answers."),
+    click.option("--right", is_flag=True, help="Only right answers."),
+    click.option(
+        "--failure",
+        "failures",
+        multiple=True,
+        type=click.Choice([tag.value for tag in FailureTag]),
+        metavar="TAG",
+        help="Only answers with this failure tag, e.g. hallucination; repeatable.",
+    ),
+    click.option(
+        "--bin", "bins", multiple=True, metavar="BIN", help="Only this length bin; repeatable."
+    ),
+    click.option(
+        "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
+    ),
+    click.option(
+        "--control",
+        type=click.Choice(CONTROLS),
+        metavar="NAME",
+        help="The answers of a control (no_context, oracle) instead.",
+    ),
+    click.option(
+        "--limit", type=click.IntRange(1, 1_000_000_000), metavar="N", help="The first N of them."
+    ),
+)
+
+
+def _choice(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` the options of `Wanted` as one."""
+
+    @functools.wraps(command)
+    def gathered(**given: Any) -> None:
+        command(wanted=Wanted(**{f.name: given.pop(f.name) for f in fields(Wanted)}), **given)
+
+    return _CHOICE(gathered)
+
+
+@click.command()
+@click.argument("study")
+@_choice
+@click.option("--campaign", metavar="NAME", help="This campaign (default: the newest answered).")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="Default: by the ending of --output, else a table.",
+)
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
+@common_options
+def answers(
+    study: str,
+    wanted: Wanted,
+    campaign: str | None,
+    form: str | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """List the answers of STUDY: question, accepted, got, score, failure tag, length of the
+    document, and position (AT) of the evidence in it.
+
+    Sorted by bin, then length; makes no call. JSONL and CSV hold the whole texts.
+    """
+    if wanted.wrong + wanted.right + bool(wanted.failures) > 1:
+        raise StudyError("--wrong, --right and --failure exclude each other; choose one of them.")
+    if as_json and form is not None and output is None:
+        raise StudyError(
+            "--json prints one JSON object, so --format does not apply; leave one of the two out."
+        )
+    chosen = choose_study(StudyOptions(study))
+    with answered_campaign(chosen, campaign) as run:
+        found = ChosenAnswers(run, wanted)
+        where = {"study": run.study.name, "campaign": run.campaign}
+        if output is not None:
+            _write(found, output, form, where, as_json=as_json)
+        elif as_json:
+            rows = list(found.rows())
+            print_json({**where, **_counts(found.survey()), "answers": rows})
+        else:
+            _print(found, form or "table", where)
+
+
+def _counts(survey: Survey) -> dict[str, int]:
+    names = ("right", "wrong", "not_scored", "shown")
+    return {name: getattr(survey, name) for name in names}
+
+
+def _print(found: ChosenAnswers, form: str, where: dict[str, str]) -> None:
+    if hasattr(sys.stdout, "reconfigure"):  # whatever the locale: the texts are in any language
+        sys.stdout.reconfigure(encoding="utf-8")
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
+    for line in _lines(found, form, where, max(width, 60)):
+        click.echo(line)
+
+
+def _write(
+    found: ChosenAnswers, file: Path, form: str | None, where: dict[str, str], *, as_json: bool
+) -> None:
+    """Raises StoreError where the file cannot be written."""
+    from contextcliff_dagster.store import atomic_path
+
+    form = form or next((one for one in _FORMATS if file.suffix == f".{one}"), "table")
+    end = "\r\n" if form == "csv" else "\n"
+    with atomic_path(file) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
+        for line in _lines(found, form, where, _WIDTH):
+            out.write(line + end)
+    survey = found.survey()
+    if as_json:
+        print_json({**where, "file": str(file), "format": form, **_counts(survey)})
+    else:
+        click.echo(f"{file} holds {count(survey.shown, 'answer')} as {form}.")
+
+
+def _lines(found: ChosenAnswers, form: str, where: dict[str, str], width: int) -> Iterator[str]:
+    if form == "table":
+        yield from _table(found, where, width)
+        return
+    rows = ({**where, **row} for row in found.rows())
+    if form == "jsonl":
+        yield from map(as_json_line, rows)
+    else:
+        yield from csv_lines(rows, [*where, *ANSWERS.column_names])
+
+
+def _table(found: ChosenAnswers, where: dict[str, str], width: int) -> Iterator[str]:
+    survey = found.survey()
+    if survey.shown:
+        table = AnswerTable(survey, width)
+        yield from table.head()
+        for row in found.rows():
+            yield from table.lines(row)
+        yield ""
+    one = next(iter(survey.models)) if len(survey.models) == 1 else None
+    parts = [f"{survey.right:,} right", f"{survey.wrong:,} wrong"]
+    parts += [f"{survey.not_scored:,} not scored"] if survey.not_scored else []
+    left = survey.answers - survey.shown
+    shown = f"; {survey.shown:,} shown" if left else ""
+    of = f", {visible(one)}" if one else ""
+    yield (
+        f"Study {where['study']}, campaign {where['campaign']}{of}: "
+        f"{count(survey.answers, 'answer')}, {', '.join(parts)}{shown}."
+    )
