@@ -25,7 +25,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model reference-models schemas install install-dev install-reference install-log-tools clean
+.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model reference-models schemas install install-dev install-reference install-log-tools install-gateway-tools clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -98,19 +98,24 @@ install: $(BIN)/.base  ## only make .venv
 install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs
 install-reference: $(BIN)/.reference  ## .venv with torch and transformers, for the tests that compare with them
 
-# They bound versions of what others need, hence the environment of their own.
-install-log-tools: $(BIN)/.base  ## .venv-logs with the tools whose logs the tests read (CONTEXTCLIFF_LOG_TOOLS)
+# They bound versions of what others need, hence an environment of their own for each of the two.
+install-log-tools: extra = logs
+install-log-tools:  ## .venv-logs with the tools whose logs the tests read (CONTEXTCLIFF_LOG_TOOLS)
+install-gateway-tools: extra = gateway
+install-gateway-tools:  ## .venv-gateway with LiteLLM's proxy, MLflow and W&B, for the tests (CONTEXTCLIFF_GATEWAY_TOOLS)
+
+install-log-tools install-gateway-tools: $(BIN)/.base
 	@. $(BIN)/.python; tools=$$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', \
-		'rb'))['project']['optional-dependencies']['logs'])"); \
-	$(BIN)/python -m venv $(VENV)-logs && \
+		'rb'))['project']['optional-dependencies']['$(extra)'])"); \
+	$(BIN)/python -m venv $(VENV)-$(extra) && \
 	if [ "$$installer" = uv ]; then \
-		$(BIN)/uv pip install --quiet --python $(VENV)-logs/bin/python $$tools; \
+		$(BIN)/uv pip install --quiet --python $(VENV)-$(extra)/bin/python $$tools; \
 	else \
-		$(VENV)-logs/bin/python -m pip install --quiet --disable-pip-version-check $$tools; \
-	fi && echo "Installed $$tools into $(VENV)-logs."
+		$(VENV)-$(extra)/bin/python -m pip install --quiet --disable-pip-version-check $$tools; \
+	fi && echo "Installed $$tools into $(VENV)-$(extra)."
 
 clean:  ## remove .venv, caches and coverage; data/ stays
-	rm -rf $(VENV) $(VENV)-logs $(VENV)-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

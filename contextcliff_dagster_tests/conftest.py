@@ -50,6 +50,7 @@ _KEPT = {
     "CONTEXTCLIFF_REAL_DATA",
     "CONTEXTCLIFF_SCREENSHOTS",
     "CONTEXTCLIFF_LOG_TOOLS",
+    "CONTEXTCLIFF_GATEWAY_TOOLS",
 }
 
 # Started as a shell's background job, the tests inherit an ignored SIGINT and pass it on: then no
@@ -146,6 +147,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked by what it needs (`requirements`) runs only where that is."""
     for name in (
         "browser", "postgres", "celery", "ray", "torch", "vllm", "local_model", "log_tools",
+        "gateway_tools",
     ):  # fmt: skip
         if item.get_closest_marker(name):
             require(name)

@@ -20,7 +20,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "docker").glob("*.md")),
 ]
-PUBLIC = {"contextcliff_dagster.api", "contextcliff_dagster.policy"}
+PUBLIC = {f"contextcliff_dagster.{name}" for name in ("api", "policy", "gateway.asgi")}
 IMPORTS = re.compile(r"^ *from (contextcliff_dagster[\w.]*) import (\([^)]*\)|[^\n]*)", re.M)
 
 

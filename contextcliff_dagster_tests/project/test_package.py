@@ -52,6 +52,8 @@ EXTRAS_BY_PATH = {
     "inference/engines/transformers.py": "transformers",
     "inference/weights/gguf_header.py": "transformers",
     "inference/telemetry/otel_spans.py": "otel",
+    "gateway/metrics.py": "otel",
+    "gateway/litellm_hook.py": "litellm",
     "inference/spending/prices.py": "prices",
     "inference/ledger/postgres": "postgres",
 }

@@ -1,8 +1,8 @@
 """What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
 
-`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery`, `ray` and `log_tools`, too) names
-what must be there (continuous integration sets it): a test that would have been skipped for lack of
-it then fails.
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery`, `ray`, `log_tools` and
+`gateway_tools`, too) names what must be there (continuous integration sets it): a test that would
+have been skipped for lack of it then fails.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 
 REQUIRE_VARIABLE = "CONTEXTCLIFF_REQUIRE"
 LOG_TOOLS_VARIABLE = "CONTEXTCLIFF_LOG_TOOLS"
+GATEWAY_TOOLS_VARIABLE = "CONTEXTCLIFF_GATEWAY_TOOLS"
 
 
 def chromium() -> str | None:
@@ -110,6 +111,23 @@ def _lacks_log_tools() -> str | None:
     )
 
 
+def gateway_tools_python() -> str:
+    """A Python that has LiteLLM's proxy, MLflow and W&B: `CONTEXTCLIFF_GATEWAY_TOOLS`."""
+    return os.environ.get(GATEWAY_TOOLS_VARIABLE) or sys.executable
+
+
+def _lacks_gateway_tools() -> str | None:
+    modules = "litellm", "fastapi", "mlflow", "wandb"
+    look = f"from importlib.util import find_spec as f; assert all(map(f, {modules}))"
+    python = gateway_tools_python()
+    if not subprocess.run([python, "-c", look], capture_output=True).returncode:
+        return None
+    return (
+        "needs LiteLLM's proxy, MLflow and W&B, in an environment of their own: "
+        f"make install-gateway-tools, then {GATEWAY_TOOLS_VARIABLE}=.venv-gateway/bin/python"
+    )
+
+
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "torch": _lacks_torch,
     "vllm": _lacks_vllm,
@@ -119,6 +137,7 @@ _CHECKS: dict[str, Callable[[], str | None]] = {
     "celery": _lacks_celery,
     "ray": _lacks_ray,
     "log_tools": _lacks_log_tools,
+    "gateway_tools": _lacks_gateway_tools,
 }
 
 

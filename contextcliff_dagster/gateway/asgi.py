@@ -1,0 +1,128 @@
+"""ASGI middleware that holds requests to a language model against the cap.
+
+In front of whatever answers them: an application of one's own, a proxy, a model's server. It wants
+no framework, and an event loop of asyncio.
+
+    app = SafeContextMiddleware(app, policy="safe-context.json", route_to={"small": "large"})
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+
+from contextcliff_dagster.gateway.gate import Decision, Gate
+from contextcliff_dagster.gateway.settings import GateSettings
+from contextcliff_dagster.user_files import loads
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+CHECKED_PATHS = "/chat/completions", "/completions", "/messages", "/responses"
+"""Ends of the paths that are checked: below /v1 or whatever else a server puts before them."""
+LARGEST_BODY = 64 << 20
+_SHORT = 32_768
+"""Bytes of a body that is read and counted at once; a longer one in a thread of its own."""
+
+
+class SafeContextMiddleware:
+    """Refuses with status 400, or sends to another model, what is longer than the policy allows.
+
+    Args:
+        app: what answers.
+        policy: path of `safe-context.json`; further settings by name, see `GateSettings`.
+        paths: ends of the paths whose POST requests are checked; others pass untouched.
+        max_body_bytes: a longer body on these paths is refused with status 413.
+
+    A request within the cap reaches ``app`` in the pieces it came in, and answers are not touched.
+    One for another model keeps all but ``model`` and is written as JSON again.
+
+    Raises:
+        PolicyError: a setting is wrong, or there is no usable policy.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        paths: Sequence[str] = CHECKED_PATHS,
+        max_body_bytes: int = LARGEST_BODY,
+        **settings: Any,
+    ) -> None:
+        self.app = app
+        self.gate = Gate(GateSettings.of(settings))
+        self._paths, self._most = tuple(paths), max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not (
+            scope["type"] == "http"
+            and scope["method"] == "POST"
+            and scope["path"].rstrip("/").endswith(self._paths)
+        ):
+            return await self.app(scope, receive, send)
+        pieces: list[Message] = []
+        size = 0
+        while not pieces or pieces[-1].get("more_body", False):
+            pieces.append(await receive())
+            if pieces[-1]["type"] == "http.disconnect":
+                return None
+            size += len(pieces[-1].get("body", b""))
+            if size > self._most:
+                return await _refuse(send, 413, _too_large(self._most))
+        content = b"".join(piece.get("body", b"") for piece in pieces)
+        headers = dict(scope["headers"])
+        packed = headers.get(b"content-encoding", b"identity") not in (b"identity", b"")
+        if packed:
+            content = b""
+        if size > _SHORT:
+            body, decision = await asyncio.to_thread(self._decide, content)
+        else:
+            body, decision = self._decide(content)
+        if decision.error is not None:
+            return await _refuse(send, 400, decision.error)
+        if decision.model is not None:
+            content = json.dumps({**body, "model": decision.model}).encode()
+            pieces = [{"type": "http.request", "body": content, "more_body": False}]
+            length = str(len(content)).encode()
+            kept = [pair for pair in scope["headers"] if pair[0] != b"content-length"]
+            scope = {**scope, "headers": [*kept, (b"content-length", length)]}
+        return await self.app(scope, _replayed(pieces, receive), send)
+
+    def _decide(self, content: bytes) -> tuple[Any, Decision]:
+        try:
+            body = loads(content)
+        except ValueError:
+            body = None
+        return body, self.gate.decide(body)
+
+
+def _replayed(pieces: list[Message], receive: Receive) -> Receive:
+    waiting = iter(pieces)
+
+    async def again() -> Message:
+        for piece in waiting:
+            return piece
+        return await receive()
+
+    return again
+
+
+def _too_large(most: int) -> dict[str, Any]:
+    message = f"The request's body is larger than {most:,} bytes, the most that is checked."
+    error = {"message": message, "type": "invalid_request_error", "code": "request_too_large"}
+    return {"type": "error", "error": error}
+
+
+async def _refuse(send: Send, status: int, error: dict[str, Any]) -> None:
+    content = json.dumps(error).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(content)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})

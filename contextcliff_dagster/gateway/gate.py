@@ -1,0 +1,231 @@
+"""What becomes of a request: passed, refused, or sent to another model."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.gateway.metrics import GateMetrics
+from contextcliff_dagster.gateway.policy_file import PolicyFile
+from contextcliff_dagster.gateway.prompts import Prompt, prompt_of, upper_bound
+from contextcliff_dagster.gateway.settings import GateSettings
+from contextcliff_dagster.policy import PolicyError, SafeContext
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+
+log = logging.getLogger("contextcliff_dagster.gateway")
+
+Outcome = Literal["passed", "refused", "routed", "no_policy", "uncounted", "expired"]
+_TRY_AGAIN_S = 60.0
+"""After which a tokenizer that could not be opened is tried again: it may be a server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``error`` is the JSON body of a refusal, else None; ``model`` the one to send to instead."""
+
+    outcome: Outcome
+    error: dict[str, Any] | None = None
+    model: str | None = None
+
+
+class _Count(NamedTuple):
+    tokens: int
+    by: Literal["tokenizer", "upper_bound"]
+
+
+class Gate:
+    """Holds requests against the policies of one file, and counts what becomes of them.
+
+    Raises:
+        PolicyError: a setting is wrong, or there is no usable policy to begin with.
+    """
+
+    def __init__(self, settings: GateSettings, meter_provider: Any = None) -> None:
+        self.settings = settings
+        self._file = PolicyFile(settings.policy)
+        self._metrics = GateMetrics(meter_provider)
+        self._tokenizers = _Tokenizers()
+        self._warned: set[str] = set()
+
+    def decide(self, body: Any) -> Decision:
+        """What becomes of a request with this JSON body; counting may take milliseconds."""
+        model = body.get("model") if isinstance(body, Mapping) else None
+        if not isinstance(model, str):
+            why = "its length cannot be checked against a safe cap"
+            return self._unchecked(
+                "uncounted", None, f"The request's body is no JSON object with a model: {why}."
+            )  # fmt: skip
+        policy = self._policy(model)
+        if policy is None:
+            return self._unchecked(
+                "no_policy", None, f"There is no safe cap for the model {model!r}; measure it, or "
+                "name one that has been measured."
+            )  # fmt: skip
+        if (expired := self._expired(policy)) is not None:
+            return expired
+        prompt = prompt_of(body)
+        count = self._count(policy, prompt)
+        cap = policy.safe_cap_tokens + self.settings.allowance_tokens
+        self._metrics.measured(count.tokens / cap, policy.model, count.by)
+        own_cap = policy.cap_prompt_tokens
+        if count.tokens > cap or (own_cap is not None and prompt.token_ids > own_cap):
+            return self._above(policy, prompt, count)
+        unseen = prompt.unseen or ("token ids" if prompt.token_ids and own_cap is None else None)
+        if unseen:
+            return self._unchecked(
+                "uncounted", policy.model, f"The request sends {unseen!r}, whose length in tokens "
+                f"cannot be checked against the safe cap of {policy.model}; send its text."
+            )  # fmt: skip
+        return self._done("passed", policy.model)
+
+    def _policy(self, model: str) -> SafeContext | None:
+        return self._file.policies().get(self.settings.models.get(model, model))
+
+    def _expired(self, policy: SafeContext) -> Decision | None:
+        if not _past(policy):
+            return None
+        what = (
+            f"The policy of {policy.model} expired on {policy.expiry} (measured {policy.date}); "
+            f"measure again with `contextcliff campaign new {policy.study or 'STUDY'}` and export "
+            "a new one."
+        )
+        self._warn(what)
+        if self.settings.expired == "enforce":
+            self._metrics.counted("expired_enforced", policy.model)
+            return None
+        if self.settings.expired == "pass":
+            return self._done("expired", policy.model)
+        return self._done("expired", policy.model, _error(what, "policy_expired", policy))
+
+    def _count(self, policy: SafeContext, prompt: Prompt) -> _Count:
+        """Tokens of the longest text by the policy's tokenizer; a bound where that is enough."""
+        bound = max(sum(map(upper_bound, texts)) for texts in prompt.texts)
+        if bound <= policy.safe_cap_tokens + self.settings.allowance_tokens:
+            return _Count(bound, "upper_bound")
+        where = self.settings.tokenizers.get(policy.model)
+        try:
+            opened = self._tokenizers.opened
+            longest = max(
+                sum(policy.count(text, where, opened) for text in texts) for texts in prompt.texts
+            )
+        except ContextCliffError as error:
+            self._warn(
+                f"Prompts for {policy.model} are counted by an upper bound, one token a byte of "
+                f"UTF-8, and so refused from about a quarter of the cap on: {error}"
+            )
+            return _Count(bound, "upper_bound")
+        return _Count(longest, "tokenizer")
+
+    def _above(self, policy: SafeContext, prompt: Prompt, count: _Count) -> Decision:
+        tried, model = {policy.model}, self.settings.route_to.get(policy.model)
+        while model is not None:
+            other = self._policy(model)
+            if other is None or not (self._lapsed(other) or self._too_long(other, prompt)):
+                log.info("A prompt above the cap of %s goes to %s.", policy.model, model)
+                self._metrics.counted("routed", policy.model)
+                return Decision("routed", model=model)
+            tried.add(other.model)
+            following = self.settings.route_to.get(other.model)
+            model = following if following not in tried else None
+        own = policy.cap_prompt_tokens
+        if own is not None and prompt.token_ids > own:
+            size, cap = f"{prompt.token_ids:,} tokens of the model", own
+        elif count.by == "tokenizer":
+            size, cap = f"{count.tokens:,} tokens ({policy.tokenizer})", policy.safe_cap_tokens
+        else:
+            size = f"up to {count.tokens:,} tokens (bytes, as {policy.tokenizer} cannot be opened)"
+            cap = policy.safe_cap_tokens
+        allowed = self.settings.allowance_tokens
+        more = f" and {allowed:,} besides the document" if allowed else ""
+        message = (
+            f"A prompt of {size} is above the safe cap of {cap:,}{more} for {policy.model} on the "
+            f"task {policy.task or 'of its study'}, measured {policy.date}: beyond it a loss of "
+            f"{policy.tolerance:.0%} is not excluded at {policy.confidence:.0%} confidence; "
+            "shorten or split it."
+        )
+        tokens = max(count.tokens, prompt.token_ids)
+        error = _error(message, "context_length_exceeded", policy, tokens=tokens, cap_tokens=cap)
+        return self._done("refused", policy.model, error)
+
+    def _too_long(self, policy: SafeContext, prompt: Prompt) -> bool:
+        cap = policy.safe_cap_tokens + self.settings.allowance_tokens
+        own = policy.cap_prompt_tokens
+        ids = own is not None and prompt.token_ids > own
+        return ids or self._count(policy, prompt).tokens > cap
+
+    def _lapsed(self, policy: SafeContext) -> bool:
+        return self.settings.expired == "refuse" and _past(policy)
+
+    def _unchecked(self, outcome: Outcome, model: str | None, why: str) -> Decision:
+        refused = self.settings.unknown == "refuse"
+        return self._done(outcome, model, _error(why, "not_certified") if refused else None)
+
+    def _done(
+        self, outcome: Outcome, model: str | None, error: dict[str, Any] | None = None
+    ) -> Decision:
+        refused = "_refused" if error is not None and outcome != "refused" else ""
+        self._metrics.counted(f"{outcome}{refused}", model)
+        return Decision(outcome, error)
+
+    def _warn(self, sentence: str) -> None:
+        """Once each: a gateway answers thousands of calls a minute."""
+        if sentence not in self._warned:
+            self._warned.add(sentence)
+            log.warning(sentence)
+
+
+def _past(policy: SafeContext) -> bool:
+    return datetime.now(UTC).date() > date.fromisoformat(policy.expiry)
+
+
+class _Tokenizers:
+    """Each opened once, and not tried at every call where it cannot be."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, Tokenizer] = {}
+        self._failed: dict[str, tuple[float, ContextCliffError]] = {}
+        self._lock = threading.Lock()
+
+    def opened(self, name: str) -> Tokenizer:
+        with self._lock:
+            if (there := self._opened.get(name)) is not None:
+                return there
+            at, error = self._failed.get(name, (0.0, None))
+            if error is not None and time.monotonic() < at + _TRY_AGAIN_S:
+                raise error
+            try:
+                self._opened[name] = _open(name)
+            except ContextCliffError as failed:
+                self._failed[name] = time.monotonic(), failed
+                raise
+            return self._opened[name]
+
+
+def _open(name: str) -> Tokenizer:
+    try:
+        from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+
+        return open_tokenizer(name)
+    except ImportError as error:
+        raise PolicyError(
+            f"The tokenizer {name!r} needs the package {error.name!r}; install it here."
+        ) from error
+
+
+def _error(
+    message: str, code: str, policy: SafeContext | None = None, **counts: int
+) -> dict[str, Any]:
+    """As OpenAI's and Anthropic's clients read it: both look for ``error.message``."""
+    about: dict[str, Any] = dict(counts)
+    if policy is not None:
+        about |= {"model": policy.model, "task": policy.task, "policy_date": policy.date}
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    return {"type": "error", "error": {**error, "contextcliff": about}}

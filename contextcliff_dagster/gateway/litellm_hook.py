@@ -1,0 +1,86 @@
+"""The cap as a hook of the LiteLLM proxy, which calls it before each call to a model.
+
+litellm_settings:
+  callbacks: contextcliff_dagster.gateway.litellm_hook.hook
+callback_settings:
+  contextcliff: {policy: safe-context.json, route_to: {my-model: my-larger-model}}
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import litellm
+from fastapi import HTTPException
+from litellm.integrations.custom_logger import CustomLogger
+
+from contextcliff_dagster.gateway.gate import Decision, Gate
+from contextcliff_dagster.gateway.prompts import prompt_of
+from contextcliff_dagster.gateway.settings import GateSettings
+
+_CHECKED = {
+    "completion", "acompletion", "text_completion", "atext_completion", "responses", "aresponses",
+    "anthropic_messages", "aanthropic_messages",
+}  # fmt: skip
+"""LiteLLM's names of the calls whose prompt is text: embeddings, images and the like pass."""
+_SHORT = 32_768
+"""Characters of a prompt that is counted at once; a longer one in a thread of its own."""
+
+
+class RefusedError(HTTPException):  # type: ignore[misc]
+    """A refusal as LiteLLM's routes turn it into an answer: some read attributes, some the detail.
+
+    ``error`` is the JSON body of the refusal.
+    """
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(status_code=400, detail=error)
+        self.message: str = error["error"]["message"]
+        self.type: str = error["error"]["type"]
+        self.code: str = error["error"]["code"]
+        self.param = None
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class SafeContextHook(CustomLogger):  # type: ignore[misc]
+    """Refuses with status 400, or sends to another model, what is longer than the policy allows.
+
+    Settings by name, see `GateSettings`. A call within the cap is not touched.
+
+    Raises:
+        PolicyError: a setting is wrong, or there is no usable policy.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.gate = Gate(GateSettings.of(settings))
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
+    ) -> dict[str, Any] | None:
+        if call_type not in _CHECKED:
+            return None
+        decision = await self._decide(data)
+        if decision.error is not None:
+            raise RefusedError(decision.error)
+        if decision.model is None:
+            return None
+        return {**data, "model": decision.model}
+
+    async def _decide(self, data: dict[str, Any]) -> Decision:
+        size = sum(len(text) for texts in prompt_of(data).texts for text in texts)
+        if size > _SHORT:
+            return await asyncio.to_thread(self.gate.decide, data)
+        return self.gate.decide(data)
+
+
+def __getattr__(name: str) -> SafeContextHook:
+    """``hook``, made when the proxy looks for it, with the settings of its YAML file."""
+    if name != "hook":
+        raise AttributeError(name)
+    made = SafeContextHook(**(litellm.callback_settings or {}).get("contextcliff", {}))
+    globals()["hook"] = made
+    return made
