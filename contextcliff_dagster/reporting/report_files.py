@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contextcliff_dagster.contracts import SCHEMA_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
+from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence
 from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_page
 from contextcliff_dagster.reporting.sections import Section, as_folds, map_texts
 from contextcliff_dagster.reporting.wording.sentences import comparison, labels
@@ -45,12 +46,14 @@ def write_report(
     title: str,
     notes: Sequence[str] = (),
     sections: Sequence[Section] = (),
+    evidence: Evidence = NO_EVIDENCE,
 ) -> ReportFiles:
     """Render and write all files into ``directory``; what is linked is written first.
 
     ``cliffs``: one result of the contract per model, in the order of the report. ``records``:
     EVAL_RECORDS for the single answers in the picture, or None. ``sections``: of other experiments
-    of the study, at the end of the page. Same input, same bytes.
+    of the study, at the end of the page. ``evidence``: what report.html shows besides (its records
+    are ``records``). Same input, same bytes.
 
     Raises:
         StoreError: the folder cannot be written (full, read-only).
@@ -63,7 +66,8 @@ def write_report(
     results = [from_json(Cliffs, redact(to_json(c))) for c in cliffs]
     title, notes = redact(title), redact(list(notes))
     # The answers are matched to the results by names as they were measured, so before redaction.
-    png = plot_report(results, _renamed(records, cliffs, results))
+    renamed = _renamed(records, cliffs, results)
+    png = plot_report(results, renamed)
     drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
     pictures = [file for file, content in drawn.items() if content is not None]
     page = report_page(
@@ -74,7 +78,8 @@ def write_report(
         sections=map_texts(sections, redact),
     )
     shown = {file: content for file, content in drawn.items() if content is not None}
-    html = profile_page(results, page, title=title, pictures=shown)
+    own = evidence._replace(records=renamed)
+    html = profile_page(results, page, own, title=title, pictures=shown, redact=redact)
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
         indent=1,

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.html.escaping import text
+from contextcliff_dagster.reporting.html.picture import chip, look
 from contextcliff_dagster.reporting.wording.number_format import estimate, level, located, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
-    amount,
-    comparison,
     labels,
     score_name,
     sentence,
@@ -20,24 +19,20 @@ from contextcliff_dagster.reporting.wording.tolerance import tolerance_sentence
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
-LOOKS = 6
-"""Colours, markers and line styles there are in chart.css; further models begin again."""
-
 
 def head_html(results: Sequence[Cliffs]) -> str:
-    """Cards of all models, then how they compare, and what the tolerance means in answers."""
+    """Cards of all models, and what the tolerance means in answers."""
     if not results:
         return "<p>No model has a result yet.</p>"
     cards = "".join(map(_card, range(len(results)), labels(results), results))
     meanings = dict.fromkeys(filter(None, map(tolerance_sentence, results)))
-    lines = [*meanings, *filter(None, [comparison(results)])]
-    return f'<div class="cards">{cards}</div>\n' + "".join(f"<p>{text(line)}</p>" for line in lines)
+    return f'<div class="cards">{cards}</div>\n<p>{text(" ".join(meanings))}</p>\n'
 
 
 def _card(row: int, name: str, result: Cliffs) -> str:
     cap = result.safe_cap_tokens
     if cap is None:
-        big = "no safe cap"
+        big = "No safe cap"
         why = sentence(result.safe_cap_reason) or "The analysis gives no reason."
     else:
         big = f"{tokens(cap)} tokens"
@@ -46,18 +41,20 @@ def _card(row: int, name: str, result: Cliffs) -> str:
             f"{score_name(result)} is within {level(result.tolerance)} of its baseline."
         )
     facts = [("Verdict", VERDICT_PHRASE[result.verdict])]
-    base, cliff = result.baseline, result.cliff
+    base, cliff, documents = result.baseline, result.cliff, result.n_documents
     if base.mean is not None:
         facts.append(("Baseline", estimate(base.mean, base.ci_low, base.ci_high)))
     if cliff is not None:
         place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
-        facts.append(("Midpoint of the drop", f"{place} tokens"))
+        facts.append(("Midpoint of the drop", place))
     if cap is not None and result.cap_prompt_tokens is not None:
-        facts.append(("Cap as a prompt", f"{tokens(result.cap_prompt_tokens)} tokens"))
-    facts.append(("Measured with", amount(result)))
+        facts.append(("Cap as prompt tokens", tokens(result.cap_prompt_tokens)))
+    facts.append(("Examples", tokens(result.n)))
+    if documents is not None and documents != result.n:
+        facts.append(("Documents", tokens(documents)))
     rows = "".join(f"<div><dt>{text(key)}</dt><dd>{text(value)}</dd></div>" for key, value in facts)
     return (
-        f'<article class="card m{row % LOOKS}"><h2>{text(name)}</h2>\n'
+        f'<article class="card {look(row).style}"><h2>{chip(row)} {text(name)}</h2>\n'
         f'<p class="cap">{text(big)}</p>\n<p class="why">{text(why)}</p>\n'
         f"<dl>{rows}</dl></article>\n"
     )

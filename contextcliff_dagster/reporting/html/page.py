@@ -16,7 +16,7 @@ from contextcliff_dagster.reporting.sections import Fold
 _ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("page.css", "chart.css")
 _SCRIPTS = ("page.js",)
-_CHART_SCRIPTS = ()  # those of the interactive picture
+_CHART_SCRIPTS = ("scales.js", "chart.js", "answers.js", "controls.js")
 
 
 def html_page(
@@ -36,7 +36,8 @@ def html_page(
     says, a browser neither runs it nor fetches anything for it.
     """
     style = _joined(_STYLES)
-    script = _joined(_SCRIPTS if payload is None else (*_SCRIPTS, *_CHART_SCRIPTS))
+    files = _SCRIPTS if payload is None else (*_SCRIPTS, *_CHART_SCRIPTS)
+    script = f'\n"use strict";\n(() => {{{_joined(files)}}})();\n'
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "
         f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"

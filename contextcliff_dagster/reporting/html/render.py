@@ -104,7 +104,7 @@ def _table(table: DataTable) -> str:
     # It scrolls where it is too wide, so the keyboard must reach it.
     label = caption or f"Table: {', '.join(_plain(column) for column in table.columns[:3])}"
     return (
-        f'<div class="table" role="region" tabindex="0" aria-label="{label}"><table>{named}'
+        f'<div class="table" role="group" tabindex="0" aria-label="{label}"><table>{named}'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
     )
 

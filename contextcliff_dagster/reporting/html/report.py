@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.html.head import head_html
 from contextcliff_dagster.reporting.html.page import html_page
+from contextcliff_dagster.reporting.html.payload import Evidence, payload_of
+from contextcliff_dagster.reporting.html.picture import picture_html
 from contextcliff_dagster.reporting.sections import Page, as_folds
 
 if TYPE_CHECKING:
@@ -14,10 +16,21 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.html.render import Pictures
 
 
-def profile_page(results: Sequence[Cliffs], page: Page, *, title: str, pictures: Pictures) -> str:
-    """Return ``report.html``: cards, then what ``page`` has below its first section.
+def profile_page(
+    results: Sequence[Cliffs],
+    page: Page,
+    evidence: Evidence,
+    *,
+    title: str,
+    pictures: Pictures,
+    redact: Callable[[str], str],
+) -> str:
+    """Return ``report.html``: cards, the picture, then what ``page`` has below its first section.
 
-    ``pictures``: PNG files that its folds show.
+    ``pictures``: PNG files that its folds show. ``redact``: put on questions and answers.
     """
     folds = [*as_folds(page.head[1:]), *page.folds]
-    return html_page(title, head_html(results), folds, None, pictures)
+    if not results:
+        return html_page(title, head_html(results), folds, None, pictures)
+    head = head_html(results) + picture_html(results)
+    return html_page(title, head, folds, payload_of(results, evidence, redact), pictures)

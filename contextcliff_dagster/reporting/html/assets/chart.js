@@ -1,0 +1,160 @@
+// The picture: bands, curves, caps, bins, single answers. Drawn anew at every change.
+const LOOKS = 6;
+const DASHES = ["", "7 3", "9 3 2 3", "2 3", "12 4", "5 2 2 2 2 2"];
+const MARKS = [
+  "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z", "M-4.5 -4.5h9v9h-9z", "M0 -5.6L5.4 4.2H-5.4z",
+  "M0 -6L6 0L0 6L-6 0z", "M0 5.6L5.4 -4.2H-5.4z", "M-2 -5.5h4v3.5h3.5v4h-3.5v3.5h-4v-3.5h-3.5v-4h3.5z",
+];
+const look = (row) => {
+  const lap = Math.floor(row / LOOKS), place = row % LOOKS;
+  return { style: `m${place}`, mark: MARKS[(place + lap) % LOOKS], dash: DASHES[(place + 2 * lap) % LOOKS] };
+};
+
+const capAt = (model, tolerance) => {
+  const found = model.caps.find(([one]) => one === tolerance);
+  return found ? found[1] : null;
+};
+
+// A bin of one model as the chart and the panel need it.
+function binOf(data, row, place, score) {
+  const { bins } = data.models[row], means = bins.scores[score];
+  const get = (name) => (means ? means[name][place] : null);
+  return {
+    row, place, key: bins.key[place], from: bins.from[place], to: bins.to[place], at: bins.at[place],
+    n: bins.n[place], missing: bins.missing[place], failures: bins.failures[place],
+    mean: get("mean"), low: get("ci_low"), high: get("ci_high"),
+  };
+}
+
+const describe = (data, bin, score) =>
+  `${data.models[bin.row].name}, bin ${bin.key}, ${whole(bin.from)} to ${whole(bin.to)} tokens: ` +
+  `${data.scores[score]} ${estimate(bin.mean, bin.low, bin.high)}, n = ${whole(bin.n)}`;
+
+function scaleOf(data, rows, axis, left, right) {
+  const seen = [];
+  for (const row of rows) {
+    const model = data.models[row];
+    seen.push(...model.curve.tokens, ...model.bins.at, ...[model.bins.from[0], model.bins.to.at(-1)]);
+  }
+  const positive = seen.filter((x) => x > 0);
+  return lengthScale(positive.length ? positive : [100, 10000], axis, left, right);
+}
+
+// Exact zeros and ones would hide each other on two lines: each model has a lane for them.
+const LANE = 8;
+const spread = (i) => (i * 0.6180339887) % 1;
+
+function drawPoints(data, row, lane, x, y, state) {
+  const points = pointsOf(data, row), scores = points && points[state.score];
+  if (!scores) return "";
+  let path = "";
+  for (let i = 0; i < scores.length; i++) {
+    const score = scores[i];
+    if (score === null) continue;
+    const off = 7 + LANE * (lane + 0.85 * spread(i));
+    const height = score === 0 ? y(0) + off : score === 1 ? y(1) - off : y(score);
+    path += `M${x.at(points.x[i]).toFixed(1)} ${height.toFixed(1)}h0`;
+  }
+  return svg("path", { class: "points", d: path });
+}
+
+function drawModel(data, row, lane, x, y, state, frame) {
+  const model = data.models[row], own = look(row);
+  const group = svg("g", { class: own.style });
+  if (state.points) group.append(drawPoints(data, row, lane, x, y, state));
+  const { tokens, mean, ci_low: low, ci_high: high } = model.curve;
+  if (state.score === model.primary && tokens.length > 1) {
+    const up = tokens.map((t, i) => `${x.at(t).toFixed(1)} ${y(high[i]).toFixed(1)}`);
+    const down = tokens.map((t, i) => `${x.at(t).toFixed(1)} ${y(low[i]).toFixed(1)}`).reverse();
+    const line = tokens.map((t, i) => `${x.at(t).toFixed(1)} ${y(mean[i]).toFixed(1)}`);
+    group.append(
+      svg("path", { class: "band", d: `M${[...up, ...down].join("L")}z` }),
+      svg("path", { class: "curve", d: `M${line.join("L")}`, "stroke-dasharray": own.dash || null }),
+    );
+  }
+  if (state.score === model.primary) {
+    const cap = capAt(model, state.tolerance), floor = model.baseline * (1 - state.tolerance);
+    if (model.baseline !== null)
+      group.append(svg("path", { class: "floor", d: `M${frame.left} ${y(floor)}H${frame.right}` }));
+    if (cap !== null && cap >= x.low && cap <= x.high) {
+      const at = x.at(cap);
+      group.append(svg("path", { class: "cap", d: `M${at.toFixed(1)} ${frame.foot}V${frame.top}` }));
+      // A name that would cover another is left out: the note has all caps.
+      if (frame.named.every((other) => Math.abs(other - at) > 48) && at < frame.right - 44) {
+        frame.named.push(at);
+        group.append(svg("text", { class: "name", x: at + 5, y: frame.top + 8 }, whole(cap)));
+      }
+    }
+  }
+  return group;
+}
+
+// One group a bin, which can be pointed at and focused.
+function drawBins(data, row, x, y, state, shift, marks) {
+  const model = data.models[row], own = look(row), group = svg("g", { class: own.style });
+  let line = "";
+  for (let place = 0; place < model.bins.key.length; place++) {
+    const bin = binOf(data, row, place, state.score);
+    if (!bin.at || bin.mean === null) continue;
+    const left = x.at(bin.at) + shift, top = y(bin.mean);
+    line += `${line ? "L" : "M"}${left.toFixed(1)} ${top.toFixed(1)}`;
+    const known = bin.low !== null && bin.high !== null;
+    const open = state.bin && state.bin.row === row && state.bin.place === place;
+    const mark = svg(
+      "g",
+      { class: `bin${known ? "" : " bare"}`, role: "button", tabindex: "-1",
+        "aria-label": describe(data, bin, state.score), "aria-expanded": open ? "true" : "false" },
+      svg("circle", { class: "halo", cx: left, cy: top, r: 13 }),
+      known ? svg("path", { class: "interval", d: `M${left} ${y(bin.low)}V${y(bin.high)}` }) : null,
+      svg("path", { class: "mark", d: own.mark, transform: `translate(${left} ${top})` }),
+    );
+    marks.push({ element: mark, left, top, bin });
+    group.append(mark);
+  }
+  if (state.score !== model.primary) group.prepend(svg("path", { class: "between", d: line }));
+  return group;
+}
+
+// Draw into `root`; returns the marks with their places.
+function drawChart(root, data, state, width) {
+  const rows = data.models.map((_, row) => row).filter((row) => state.models.has(row));
+  const lanes = state.points ? 10 + LANE * Math.max(rows.length, 1) : 0;
+  const narrow = width < 560, height = (narrow ? 300 : 400) + 2 * lanes;
+  const edge = { left: 40, right: 12, top: 26 + lanes, bottom: 46 + lanes };
+  const x = scaleOf(data, rows.length ? rows : [0], state.axis, edge.left, width - edge.right);
+  const y = (score) => height - edge.bottom - score * (height - edge.top - edge.bottom);
+  const marks = [], grid = svg("g", { class: "grid", "aria-hidden": "true" });
+  for (const score of [0, 0.25, 0.5, 0.75, 1]) {
+    grid.append(
+      svg("path", { d: `M${edge.left} ${y(score)}H${width - edge.right}` }),
+      svg("text", { x: edge.left - 8, y: y(score) + 4, "text-anchor": "end" }, String(score)),
+    );
+  }
+  const foot = height - edge.bottom + lanes + 4;
+  for (const tokens of x.ticks(narrow ? 5 : 9)) {
+    const at = x.at(tokens);
+    grid.append(
+      svg("path", { d: `M${at} ${foot}v5` }),
+      svg("text", { x: at, y: foot + 19, "text-anchor": "middle" }, short(tokens)),
+    );
+  }
+  grid.append(
+    svg("text", { class: "axis", x: width - edge.right, y: height - 4, "text-anchor": "end" },
+      `document length in tokens${state.axis === "log" ? ", log scale" : ""}`),
+  );
+  const chosen = svg("path", { class: "chosen" });
+  if (state.bin && state.models.has(state.bin.row)) {
+    const { from, to } = binOf(data, state.bin.row, state.bin.place, state.score);
+    const left = x.at(Math.max(from, x.low)), right = x.at(Math.min(to, x.high));
+    chosen.setAttribute("d", `M${left} 2H${right}V${foot}H${left}z`);
+  }
+  const frame = { left: edge.left, right: width - edge.right, top: 2, foot, named: [] };
+  const gap = Math.min(7, 24 / Math.max(rows.length, 1));
+  root.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  root.replaceChildren(
+    chosen, grid,
+    ...rows.map((row, i) => drawModel(data, row, i, x, y, state, frame)),
+    ...rows.map((row, i) => drawBins(data, row, x, y, state, (i - (rows.length - 1) / 2) * gap, marks)),
+  );
+  return marks;
+}

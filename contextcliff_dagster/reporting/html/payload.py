@@ -1,0 +1,141 @@
+"""The data of the interactive picture: columns of rounded numbers, and answers where asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from contextcliff_dagster.contracts import UNSCORED_TAGS
+from contextcliff_dagster.reporting.html.answers import embedded_answers, rounded
+from contextcliff_dagster.reporting.wording.sentences import SCORE_NAMES, labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.fields import BinMean
+
+_MOST_POINTS = 9_000
+"""Single answers in one page, of all models; beyond that, evenly taken by length."""
+_TOLERANCES = (0.1, 0.2, 0.3)
+
+
+class Evidence(NamedTuple):
+    """What lies behind the results, as far as the page shows it.
+
+    ``records``: EVAL_RECORDS of all models, for the single answers in the picture. ``scores``:
+    model -> score -> bin means, of the scores besides the primary one. ``answers``: the table
+    `ANSWERS` with questions and answers; None where they are to stay out of the page.
+    ``how``: the command that puts them in.
+    """
+
+    records: pd.DataFrame | None = None
+    scores: Mapping[str, Mapping[str, Sequence[BinMean]]] = {}
+    answers: pa.Table | None = None
+    how: str = ""
+
+
+NO_EVIDENCE = Evidence()
+
+
+def payload_of(
+    results: Sequence[Cliffs], evidence: Evidence, redact: Callable[[str], str]
+) -> dict[str, Any]:
+    """Return the data as JSON values; scores have three digits, lengths are whole tokens.
+
+    ``redact`` is put on every question and answer. Names of models are `labels`.
+    """
+    answers, records = evidence.answers, evidence.records
+    most = max(200, _MOST_POINTS // max(len(results), 1))
+    models: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for name, result in zip(labels(results), results, strict=True):
+        scores = {result.score.name: result.bins, **evidence.scores.get(result.model, {})}
+        names |= {score: SCORE_NAMES.get(score, score) for score in scores}
+        model: dict[str, Any] = {
+            "name": name,
+            "primary": result.score.name,
+            "cap": result.safe_cap_tokens,
+            "caps": _caps(result),
+            "tolerance": result.tolerance,
+            "confidence": result.confidence,
+            "baseline": rounded(result.baseline.mean),
+            "window": result.window_tokens,
+            "zones": [[zone.name, zone.from_tokens, zone.to_tokens] for zone in result.zones],
+            "curve": _columns(result.curve, ("tokens", "mean", "ci_low", "ci_high")),
+            "bins": {
+                "key": [b.bin for b in result.bins],
+                "from": [b.edge_low for b in result.bins],
+                "to": [b.edge_high for b in result.bins],
+                "at": [b.median_tokens for b in result.bins],
+                "n": [b.n for b in result.bins],
+                "missing": [b.missing for b in result.bins],
+                "failures": [dict(b.failures or {}) for b in result.bins],
+                "scores": {
+                    score: _columns(bins, ("mean", "ci_low", "ci_high"))
+                    for score, bins in scores.items()
+                },
+            },
+        }
+        if answers is None and records is not None:
+            model["points"] = _points(_of_model(records, result, len(results)), scores, most)
+        models.append(model)
+    payload = {"models": models, "scores": names, "how": evidence.how}
+    if answers is not None:
+        payload |= embedded_answers(answers, results, list(names), redact)
+    return payload
+
+
+def _caps(result: Cliffs) -> list[list[float | int | None]]:
+    caps = {one.tolerance: one.safe_cap_tokens for one in result.caps_by_tolerance}
+    if result.tolerance is not None:
+        caps.setdefault(result.tolerance, result.safe_cap_tokens)
+    return [[tolerance, caps[tolerance]] for tolerance in sorted(caps)]
+
+
+def _columns(rows: Iterable[Any], names: Sequence[str]) -> dict[str, list[Any]]:
+    rows = list(rows)
+    return {
+        name: [
+            value if isinstance(value := getattr(row, name), int) else rounded(value)
+            for row in rows
+        ]
+        for name in names
+    }
+
+
+def _of_model(records: pd.DataFrame, result: Cliffs, results: int) -> pd.DataFrame | None:
+    mine = records
+    for column, value in (
+        ("study", result.study),
+        ("model", result.model),
+        ("campaign", result.campaign),
+    ):
+        if column in mine.columns and value is not None:
+            mine = mine[mine[column] == value]
+        elif column == "model" and results > 1:
+            return None
+    return mine
+
+
+def _points(
+    rows: pd.DataFrame | None, scores: Iterable[str], most: int
+) -> dict[str, list[Any]] | None:
+    """Length and scores of single answers, in order of length."""
+    import numpy as np
+
+    if rows is None or not {"length_tokens", "score"} <= set(rows.columns):
+        return None
+    rows = rows[rows["score"].notna() & (rows["length_tokens"] > 0)]
+    if "failure" in rows.columns:
+        rows = rows[~rows["failure"].isin(UNSCORED_TAGS)]
+    rows = rows.sort_values("length_tokens", kind="stable")
+    if len(rows) > most:
+        rows = rows.iloc[np.linspace(0, len(rows) - 1, most).astype(int)]
+    primary, *others = scores
+    columns = {primary: "score", **{name: name for name in others if name in rows.columns}}
+    return {
+        "x": [int(x) for x in rows["length_tokens"].tolist()],
+        **{name: [rounded(v) for v in rows[column].tolist()] for name, column in columns.items()},
+    }

@@ -1,0 +1,129 @@
+"""The picture as a reader without scripts sees it, and the places that the scripts fill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import TYPE_CHECKING, NamedTuple
+
+from contextcliff_dagster.reporting.figures.style import (
+    token_label,
+    token_limits,
+    token_ticks,
+    with_air,
+)
+from contextcliff_dagster.reporting.html.escaping import text
+from contextcliff_dagster.reporting.wording.number_format import level
+from contextcliff_dagster.reporting.wording.sentences import comparison, score_name
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+
+LOOKS = 6
+"""Colours, markers and line styles in ``assets``; further models begin again, shifted."""
+WIDTH, HEIGHT = 900.0, 400.0
+LEFT, RIGHT, TOP, FOOT = 40.0, WIDTH - 12, 26.0, HEIGHT - 46
+_MARKS = (
+    "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
+    "M-4.5 -4.5h9v9h-9z",
+    "M0 -5.6L5.4 4.2H-5.4z",
+    "M0 -6L6 0L0 6L-6 0z",
+    "M0 5.6L5.4 -4.2H-5.4z",
+    "M-2 -5.5h4v3.5h3.5v4h-3.5v3.5h-4v-3.5h-3.5v-4h3.5z",
+)
+_DASHES = ("", "7 3", "9 3 2 3", "2 3", "12 4", "5 2 2 2 2 2")
+
+
+class Look(NamedTuple):
+    """How one model is drawn: the class with its colour, the path of its mark, its dashes."""
+
+    style: str
+    mark: str
+    dash: str
+
+
+def look(row: int) -> Look:
+    """The look of the model at place ``row``; as ``look`` in ``assets/chart.js``."""
+    lap, place = divmod(row, LOOKS)
+    return Look(f"m{place}", _MARKS[(place + lap) % LOOKS], _DASHES[(place + 2 * lap) % LOOKS])
+
+
+def chip(row: int) -> str:
+    """A model's mark in its colour, for a line of text."""
+    own = look(row)
+    return (
+        f'<svg class="chip {own.style}" viewBox="-8 -8 16 16" aria-hidden="true">'
+        f'<path d="{own.mark}"/></svg>'
+    )
+
+
+def picture_html(results: Sequence[Cliffs]) -> str:
+    """The picture of all results, and below it the places of its switches, hint and open bin."""
+    scores = " and ".join(dict.fromkeys(map(score_name, results)))
+    bars = level(results[0].confidence) if results else "unstated"
+    note = f"{scores[:1].upper()}{scores[1:]} over document length; bars are {bars} intervals."
+    compared = f"<p>{text(words)}</p>\n" if (words := comparison(results)) else ""
+    label = (
+        "Score over document length. With scripts, the arrow keys move between bins and Enter opens"
+        " one."
+    )
+    return (
+        '<section id="picture"><h2>Score over document length</h2>\n'
+        '<div id="switches" class="switches" hidden></div>\n'
+        f'<figure id="chart"><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="group" '
+        f'aria-label="{label}">{_drawing(results)}</svg><div id="hint" hidden></div></figure>\n'
+        f'<p id="note">{text(note)}</p>\n{compared}'
+        '<section id="bin" aria-label="Open bin" hidden></section></section>\n'
+    )
+
+
+def _drawing(results: Sequence[Cliffs]) -> str:
+    seen = [p.tokens for r in results for p in r.curve]
+    seen += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
+    low, high = with_air(*token_limits([x for x in seen if x > 0]))
+
+    def x(tokens: float) -> float:
+        return LEFT + log(max(tokens, 1e-9) / low) / log(high / low) * (RIGHT - LEFT)
+
+    def y(score: float) -> float:
+        return FOOT - score * (FOOT - TOP)
+
+    parts = ['<g class="grid" aria-hidden="true">']
+    for score in (0, 0.25, 0.5, 0.75, 1):
+        parts.append(f'<path d="M{LEFT:g} {y(score):g}H{RIGHT:g}"/>')
+        parts.append(
+            f'<text x="{LEFT - 8:g}" y="{y(score) + 4:g}" text-anchor="end">{score:g}</text>'
+        )
+    for tokens in token_ticks(low, high):
+        parts.append(f'<path d="M{x(tokens):.1f} {FOOT + 4:g}v5"/>')
+        label = token_label(tokens)
+        parts.append(
+            f'<text x="{x(tokens):.1f}" y="{FOOT + 23:g}" text-anchor="middle">{label}</text>'
+        )
+    axis = "document length in tokens, log scale"
+    parts.append(f'<text x="{RIGHT:g}" y="{HEIGHT - 4:g}" text-anchor="end">{axis}</text></g>')
+    gap = min(7.0, 24 / max(len(results), 1))
+    for row, result in enumerate(results):
+        own, shift = look(row), (row - (len(results) - 1) / 2) * gap
+        parts.append(f'<g class="{own.style}">')
+        if len(result.curve) > 1:
+            up = [f"{x(p.tokens):.1f} {y(p.ci_high):.1f}" for p in result.curve]
+            down = [f"{x(p.tokens):.1f} {y(p.ci_low):.1f}" for p in reversed(result.curve)]
+            line = "L".join(f"{x(p.tokens):.1f} {y(p.mean):.1f}" for p in result.curve)
+            dash = f' stroke-dasharray="{own.dash}"' if own.dash else ""
+            parts.append(f'<path class="band" d="M{"L".join([*up, *down])}z"/>')
+            parts.append(f'<path class="curve" d="M{line}"{dash}/>')
+        if (cap := result.safe_cap_tokens) and low <= cap <= high:
+            parts.append(f'<path class="cap" d="M{x(cap):.1f} {FOOT + 4:g}V{TOP - 14:g}"/>')
+            parts.append(f'<text class="name" x="{x(cap) + 5:.1f}" y="{TOP - 6:g}">{cap:,}</text>')
+        for b in result.bins:
+            if not b.median_tokens or b.mean is None:
+                continue
+            at = x(b.median_tokens) + shift
+            if b.ci_low is not None and b.ci_high is not None:
+                ends = f"M{at:.1f} {y(b.ci_low):.1f}V{y(b.ci_high):.1f}"
+                parts.append(f'<path class="interval" d="{ends}"/>')
+            place = f"translate({at:.1f} {y(b.mean):.1f})"
+            parts.append(f'<path class="mark" d="{own.mark}" transform="{place}"/>')
+        parts.append("</g>")
+    return "".join(parts)
