@@ -67,7 +67,7 @@ def test_a_paid_example_has_a_hard_budget() -> None:
         ("name: mine", "name: mine\nlatency: {ttft_ms_p95: 0}", "latency.ttft_ms_p95", 2),
         ("name: mine", "name: mine\nbins: {kind: fixed}", "bins", 2),
         ("name: mine", "name: mine\nsampling: {samples_per_bin: 0}", "sampling.samples_per_bin", 2),
-        ("name: mine", "name: mine\nprompt: {replicates: 3}", "prompt", 2),
+        ("name: mine", "name: mine\nprompt: {replicates: 11}", "prompt", 2),
         ("name: mine", "name: mine\nprompt: {mode: chat_prefill}", "prompt", 2),
         ("name: mine", "name: mine\nprompt: {answer_prefix: It is}", "prompt", 2),
         ("name: mine", "name: mine\nscoring: {primary: accuracy}", "scoring.primary", 2),

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.cli.data_sets import corpus_kind, named_corpus, with_questions, with_tasks
+from contextcliff_dagster.cli.measuring_options import PRIMARY_SCORES
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
 
@@ -109,7 +110,16 @@ def over_data(options: StudyOptions) -> Study:
         if tokenizer != "reference":
             output = 96 if recall else 64
             changes["prompt"] = {**base.prompt.model_dump(), "max_output_tokens": output}
-    return with_questions(base.changed(**changes), most if most != usual else None)
+    study = with_questions(base.changed(**changes), most if most != usual else None)
+    return judged(study, options)
+
+
+def judged(study: Study, options: StudyOptions) -> Study:
+    """The study with the tolerance and the score that ``options`` name; the sample is the same."""
+    if options.tolerance is not None:
+        study = study.changed(analysis={**dict(study.analysis), "tolerance": options.tolerance})
+    keys = {("primary" if name in PRIMARY_SCORES else "scorer"): name for name in options.score}
+    return study.changed(scoring={**dict(study.scoring), **keys}) if keys else study
 
 
 def _bins(name: str, kind: str, corpus: Mapping[str, Any], most: int) -> int:

@@ -1,4 +1,4 @@
-"""The options that several commands share, and what they mean together."""
+"""The options that several commands share: which study, which store, what may be spent."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-
-from contextcliff_dagster.contracts import StudyError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,6 +39,10 @@ class StudyOptions:
     questions_per_document: int | None = None
     allow_synthetic_length: bool = False
     questions: str | None = None
+    prompt: Path | None = None
+    replicates: int | None = None
+    tolerance: float | None = None
+    score: tuple[str, ...] = ()
     ttft_limit: float | None = None
     trust_study: bool = False
 
@@ -160,6 +162,18 @@ _STUDY = together(
         metavar="N",
         help="At most this many questions on each document.",
     ),
+    click.option(
+        "--prompt",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Ask with this prompt: a text with {document} and {question} in it.",
+    ),
+    click.option(
+        "--replicates",
+        type=click.IntRange(1, MOST_SAMPLES),
+        metavar="N",
+        help="Ask each question in N wordings: the study's own, else neutral ones (at most 10).",
+    ),
 )
 
 
@@ -182,12 +196,6 @@ ttft_limit_option = click.option(
     callback=_milliseconds,
     metavar="TIME",
     help="Up to which length do 95% of first tokens come within TIME, e.g. 2s or 800ms?",
-)
-
-synthetic_option = click.option(
-    "--allow-synthetic-length",
-    is_flag=True,
-    help="Use a benchmark whose documents were padded or cut to a length.",
 )
 
 spending_options = together(
@@ -219,66 +227,3 @@ spending_options = together(
     click.option("--yes", is_flag=True, help="Do not ask before spending money."),
     verbose_option,
 )
-
-
-_CONTROLS = ("no_context", "oracle")
-
-
-def _controls(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """``no_context,oracle``: controls by name, each once."""
-    if value is None:
-        return None
-    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
-    for name in names:
-        if name not in _CONTROLS:
-            known = ", ".join(_CONTROLS)
-            raise click.BadParameter(f"{name!r} is not a control; choose from {known}.", ctx, param)
-    return names
-
-
-controls_option = click.option(
-    "--controls",
-    callback=_controls,
-    metavar="NAMES",
-    help="Ask the same questions again without the document (no_context) or with its evidence "
-    "alone (oracle): is it length at all?",
-)
-
-compression_options = together(
-    click.option(
-        "--kv_policy",
-        "--kv-policy",
-        "kv_policy",
-        default="none",
-        show_default=True,
-        metavar="POLICY",
-        help="KV cache compression; supported: none.",
-    ),
-    click.option(
-        "--kv_budget",
-        "--kv-budget",
-        "kv_budget",
-        type=Finite(0, 1, min_open=True),
-        metavar="SHARE",
-        help="Share of the KV cache that is kept; 1 with the policy none.",
-    ),
-)
-
-
-def check_compression(policy: str, budget: float | None) -> None:
-    """Refuse a KV policy that no engine here has, rather than measure something else.
-
-    Raises:
-        StudyError: a policy other than ``none``, or a budget that ``none`` cannot keep to.
-    """
-    if policy.lower() != "none":
-        raise StudyError(
-            f"--kv_policy {policy} is not supported: only `none` is, which keeps the whole KV "
-            "cache; to measure a compressed one, serve the model with it and name that server in "
-            "models.yaml."
-        )
-    if budget not in (None, 1):
-        raise StudyError(
-            f"--kv_budget {budget:g} needs a KV policy, and only `none` is supported, which keeps "
-            "the whole cache; leave --kv_budget out or set it to 1."
-        )

@@ -7,30 +7,28 @@ without repeating the options, also where the store was copied to.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.ad_hoc_study import over_data
-from contextcliff_dagster.cli.data_sets import (
-    corpus_kind,
-    no_such_data_set,
-    with_questions,
-    with_tasks,
-)
+from contextcliff_dagster.cli.ad_hoc_study import judged, over_data
+from contextcliff_dagster.cli.data_sets import corpus_kind, no_such_data_set
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
-from contextcliff_dagster.contracts import CorpusError, StudyError
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, StudyOptions
+from contextcliff_dagster.cli.study_variants import (
+    for_tasks,
+    with_more_questions,
+    with_prompt,
+    with_replicates,
+    with_synthetic_length,
+)
+from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
-
-REFERENCE_TASKS = ("lookup", "two_hop")
 
 
 def choose_study(options: StudyOptions) -> Study:
@@ -75,7 +73,13 @@ def choose_study(options: StudyOptions) -> Study:
     if options.seed is not None:
         study = study.with_seed(options.seed)
     if options.allow_synthetic_length:
-        study = _with_synthetic_length(study)
+        study = with_synthetic_length(study)
+    if not study.has_corpus:
+        _refuse_without_profile(study, options)
+    if options.prompt is not None:
+        study = with_prompt(study, options.prompt)
+    if options.replicates is not None:
+        study = with_replicates(study, options.replicates)
     return self_contained(study)
 
 
@@ -107,38 +111,43 @@ def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Stud
     return study.with_leave(study.leave.also(needed))
 
 
-def _with_synthetic_length(study: Study) -> Study:
-    """The study with manufactured lengths allowed, under a name that says so.
-
-    Raises:
-        CorpusError: its corpus is no benchmark, so there is nothing to allow.
-    """
-    from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
-    from contextcliff_dagster.corpora.benchmarks.corpus import ALLOW_SYNTHETIC_LENGTH
-    from contextcliff_dagster.studies import study_name
-
-    kind, options = study.corpus.kind, study.corpus_options
-    own = [{"kind": kind, **options}]
-    parts = list(options.get("parts") or ()) if kind == "mixed" else own
-    benchmarks = [
-        part for part in parts if isinstance(part, dict) and part.get("kind") in BENCHMARKS
-    ]
-    if not benchmarks:
-        raise CorpusError(
-            f"--allow-synthetic-length is for public benchmarks; study {study.name!r} reads a "
-            f"corpus of kind {kind!r}, so leave it out."
+def _refuse_without_profile(study: Study, options: StudyOptions) -> None:
+    given = {
+        "--prompt": options.prompt,
+        "--replicates": options.replicates,
+        "--tolerance": options.tolerance,
+        "--score": options.score or None,
+    }
+    if named := [name for name, value in given.items() if value is not None]:
+        raise StudyError(
+            f"Study {study.name!r} names no corpus, so it has no length profile, which "
+            f"{' and '.join(named)} would change; leave that out."
         )
-    if all(part.get(ALLOW_SYNTHETIC_LENGTH) for part in benchmarks):
-        return study
-    allowed = [
-        {**part, ALLOW_SYNTHETIC_LENGTH: True} if part in benchmarks else part for part in parts
-    ]
-    corpus = {"kind": kind, **options, "parts": allowed} if kind == "mixed" else allowed[0]
-    return _copy(study, name=study_name(f"{study.name}-synthetic-length"), corpus=corpus)
+
+
+def campaign_shared(study: Study, options: StudyOptions, store: Store) -> str | None:
+    """The campaign in which a study with replicates finds the answers of the study without.
+
+    That one's newest, where ``study``, made by ``options``, has no campaign of its own; else None.
+    """
+    from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+
+    if options.replicates is None or not store.has_ledger:
+        return None
+    base = choose_study(replace(options, replicates=None))
+    with Ledger.open(store.ledger) as ledger:
+        if list_campaigns(ledger, study.name) or not list_campaigns(ledger, base.name):
+            return None
+        return current_campaign(ledger, base.name)
 
 
 def as_asked(study: Study, options: StudyOptions) -> Study:
-    """The study over the named models, with that many samples and that limit, where given."""
+    """The study over the named models, with that many samples and that limit, where given.
+
+    And judged with that tolerance and score: neither is among what was measured.
+    """
+    study = judged(study, options)
     if options.samples_per_bin is not None:
         study = study.with_samples(options.samples_per_bin)
     if options.ttft_limit is not None:
@@ -192,57 +201,4 @@ def _by_name(options: StudyOptions) -> Study:
             f"Study {study.name!r} has a corpus of its own, so --dataset {dataset} does not fit "
             "it; leave one of the two out."
         )
-    return _with_more_questions(_for_tasks(study, options.tasks), options.questions_per_document)
-
-
-def _with_more_questions(study: Study, most: int | None) -> Study:
-    """The study with up to ``most`` questions on a document, under a name that says so."""
-    from contextcliff_dagster.studies import study_name
-
-    if most in (None, study.sampling.questions_per_document):
-        return study
-    copy = _copy(study, name=study_name(f"{study.name}-{most}-questions"))
-    return with_questions(copy, most)
-
-
-def _for_tasks(study: Study, tasks: tuple[str, ...]) -> Study:
-    from contextcliff_dagster.studies import load_studies, study_name
-
-    if not tasks:
-        return study
-    named = sorted({TASK_ALIASES.get(task, task) for task in tasks})
-    for task in named:
-        if study.corpus.kind == "reference" and task not in REFERENCE_TASKS:
-            raise StudyError(
-                f"The reference corpus has no task {task!r}; it has {', '.join(REFERENCE_TASKS)} "
-                "(multi_hop_qa means two_hop)."
-            )
-    if len(named) > 1:
-        plain = re.sub(r"[^a-z0-9]+", "-", "-".join(named).lower()).strip("-")[:40]
-        digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:6]
-        return _asking(study, study_name(f"{study.name}-{plain}-{digest}"), tasks)
-    task = named[0]
-    default = "lookup" if study.corpus.kind == "reference" else task
-    if task == (study.task or default):
-        return study
-    plain = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
-    if plain != task.replace("_", "-") or "-" in task:  # a hash tells what the name has lost
-        digest = hashlib.sha256(task.encode()).hexdigest()[:6]
-        plain = f"{plain}-{digest}" if plain else digest
-    name = study_name(f"{study.name}-{plain}")
-    same = load_studies().get(name)
-    if same is not None and same.corpus.kind == study.corpus.kind and same.task == task:
-        return same
-    return _asking(study, name, tasks)
-
-
-def _asking(study: Study, name: str, tasks: tuple[str, ...]) -> Study:
-    """The study over ``tasks`` alone, under another name."""
-    options = with_tasks(study.corpus.kind, study.corpus_options, tasks)
-    return _copy(study, name=name, corpus={"kind": study.corpus.kind, **options})
-
-
-def _copy(study: Study, **changes: Any) -> Study:
-    # The corpus with an absolute path: the copy may lie anywhere.
-    corpus = {"kind": study.corpus.kind, **study.corpus_options}
-    return study.changed(**{"corpus": corpus, **changes})
+    return with_more_questions(for_tasks(study, options.tasks), options.questions_per_document)

@@ -180,6 +180,7 @@ _CALL_COLUMNS = (
     Column("model", "string", "Serving configuration", nullable=False),
     Column("bin", "string", "Length bin key", nullable=False),
     Column("replicate", "int64", "Which repeated call of the example", nullable=False),
+    Column("instruction", "string", "Wording in which the replicate was asked", later=True),
     Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
     *_EVIDENCE_COLUMNS,
     Column("call_key", "string", "Cache key of the call in the ledger", nullable=False),

@@ -131,6 +131,11 @@ BUILT_IN: dict[str, Scorer] = {
 }
 
 
+def scorer_names() -> list[str]:
+    """Return the names of the scorers there are, the built-in ones first."""
+    return [*BUILT_IN, *sorted(entry.name for entry in entry_points(group=ENTRY_POINT_GROUP))]
+
+
 def open_scorer(name: str) -> Scorer:
     """The scorer called `name`: built in, or an entry point of `contextcliff.scorers`; of `auto`
     the one of examples of which nothing is known.
@@ -142,10 +147,9 @@ def open_scorer(name: str) -> Scorer:
         return BUILT_IN[name]
     custom = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
     if name not in custom:
-        known = ", ".join([*BUILT_IN, *sorted(custom)])
         raise StudyError(
-            f"There is no scorer {name!r}: choose one of {known}, or install a package with an "
-            f"entry point of that name in the group {ENTRY_POINT_GROUP!r}."
+            f"There is no scorer {name!r}: choose one of {', '.join(scorer_names())}, or install "
+            f"a package with an entry point of that name in the group {ENTRY_POINT_GROUP!r}."
         )
     try:
         function = custom[name].load()

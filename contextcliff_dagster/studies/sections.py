@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from contextcliff_dagster.contracts import PrimaryScore, PromptMode
+from contextcliff_dagster.inference.requests.wordings import NEUTRAL_WORDINGS
 from contextcliff_dagster.studies.cron import check_cron
 from contextcliff_dagster.studies.section import Section as Section
 
@@ -136,15 +137,20 @@ class PromptSection(Section):
     """The request recipe. Files are relative to the study file."""
 
     mode: PromptMode = "chat"
-    template: str | None = Field(default=None, description="File with {document} and {question}")
+    template: str | None = Field(
+        default=None, description="File with {document} and {question}, or that text itself"
+    )
     system: str | None = Field(default=None, description="File with the system text")
     answer_prefix: str | None = Field(
         default=None, description="The beginning of the answer; may contain {question}"
     )
     instructions: str | None = Field(
-        default=None, description="File with one wording of the instruction per line"
+        default=None,
+        description="File with one wording of the instruction per line; without it, ours",
     )
-    replicates: int = Field(default=1, ge=1, le=_MOST, description="Calls per example")
+    replicates: int = Field(
+        default=1, ge=1, le=_MOST, description="Calls per example, each in another wording"
+    )
     max_output_tokens: int = Field(default=32, ge=1, le=_MOST_TOKENS)
     prefix_cache: bool = Field(
         default=True,
@@ -154,10 +160,11 @@ class PromptSection(Section):
 
     @model_validator(mode="after")
     def _replicates_differ(self) -> PromptSection:
-        if self.replicates > 1 and self.instructions is None:
+        if self.replicates > len(NEUTRAL_WORDINGS) and self.instructions is None:
             raise ValueError(
-                "several 'replicates' need 'instructions', a file with one wording per line: at "
-                "temperature 0 the same prompt twice buys the same answer twice"
+                f"more than {len(NEUTRAL_WORDINGS)} 'replicates' need 'instructions', a file with "
+                "one wording per line: at temperature 0 the same prompt twice buys the same answer "
+                "twice"
             )
         return self
 

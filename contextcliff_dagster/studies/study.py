@@ -42,7 +42,7 @@ from contextcliff_dagster.studies.sections import (
     TargetSection,
     study_name,
 )
-from contextcliff_dagster.studies.study_paths import PROMPT_FILES, Leave, absolute
+from contextcliff_dagster.studies.study_paths import Leave, absolute
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
@@ -156,11 +156,8 @@ class Study(Section):
 
     def with_absolute_paths(self) -> Study:
         """The same study with its files by absolute paths (relative: to the study file)."""
-        files = {
-            key: absolute(self._folder, file)
-            for key in PROMPT_FILES
-            if (file := getattr(self.prompt, key))
-        }
+        named = study_paths.prompt_files(self).items()
+        files = {key: absolute(self._folder, file) for key, file in named}
         return self.changed(
             corpus={"kind": self.corpus.kind, **self.corpus_options},
             tokenizer=self.tokenizer_name,
@@ -186,12 +183,12 @@ class Study(Section):
             StudyError: a file is missing, not text, or has too few instruction wordings.
         """
         from contextcliff_dagster.inference.requests.recipe import Recipe
+        from contextcliff_dagster.inference.requests.wordings import NEUTRAL_WORDINGS
 
         given = {key: value for key, value in self.prompt if value is not None}
         replicates = given.pop("replicates")
-        for key in PROMPT_FILES:
-            if key in given:
-                given[key] = study_paths.prompt_text(self, key, given[key])
+        for key, file in study_paths.prompt_files(self).items():
+            given[key] = study_paths.prompt_text(self, key, file)
         if "system" in given:
             given["system"] = given["system"].strip()
         if "instructions" in given:
@@ -204,10 +201,13 @@ class Study(Section):
                     "one a line; add some or lower prompt.replicates."
                 )
             given["instructions"] = wordings[:replicates]
+        else:
+            given["instructions"] = NEUTRAL_WORDINGS[:replicates]
         try:
             return Recipe(**given)
         except StudyError as error:
-            raise StudyError(f"{self.prompt.template or self.name}: {error}") from error
+            named = study_paths.prompt_files(self).get("template", self.name)
+            raise StudyError(f"{named}: {error}") from error
 
     def analysis_settings(self) -> AnalysisSettings:
         from contextcliff_dagster.analysis.records.settings import AnalysisSettings

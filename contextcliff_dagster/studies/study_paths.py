@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PROMPT_FILES = ("template", "system", "instructions")
 """The keys of `prompt` that name files."""
 
+
 _MOST_NAMED = 8
 _SERVER = "server "
 
@@ -133,8 +134,7 @@ def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
         study.corpus.changed_options(note)
     if study.tokenizer.startswith("file:"):
         found.append(("tokenizer", study.tokenizer[5:]))
-    prompt = {key: getattr(study.prompt, key) for key in PROMPT_FILES}
-    found.extend((f"prompt.{key}", file) for key, file in prompt.items() if file)
+    found.extend((f"prompt.{key}", file) for key, file in prompt_files(study).items())
     for key, file in found:
         if key.startswith(part):
             yield key, absolute(study.folder, file)
@@ -197,6 +197,14 @@ def recorded_leave(study: Study, definition: Path) -> Leave:
 def _definition(study: Study) -> str:
     values = study.model_dump(mode="json", exclude_defaults=True)
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def prompt_files(study: Study) -> dict[str, str]:
+    """The files that the study's prompt names, by their key, as they are written."""
+    named = {key: getattr(study.prompt, key) for key in PROMPT_FILES}
+    # A template may also be written out in the study.
+    written = {"template"} if "{document}" in (study.prompt.template or "") else set()
+    return {key: file for key, file in named.items() if file and key not in written}
 
 
 def prompt_text(study: Study, key: str, file: str) -> str:

@@ -21,21 +21,25 @@ from contextcliff_dagster.cli.display.dagster_log import dagster_log
 from contextcliff_dagster.cli.display.print_sample import estimate_sentence, print_prepared
 from contextcliff_dagster.cli.display.progress import ProgressBar, money
 from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say
-from contextcliff_dagster.cli.options import (
-    StudyOptions,
+from contextcliff_dagster.cli.measuring_options import (
     check_compression,
-    common_options,
     compression_options,
     controls_option,
+    judging_options,
+    synthetic_option,
+)
+from contextcliff_dagster.cli.options import (
+    StudyOptions,
+    common_options,
     spending_options,
     study_options,
-    synthetic_option,
     ttft_limit_option,
     verbose_option,
 )
 from contextcliff_dagster.cli.study_selection import (
     agreed,
     as_asked,
+    campaign_shared,
     choose_study,
     keep_definition,
 )
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
 )
 @targeted_options
 @controls_option
+@judging_options
 @ttft_limit_option
 @compression_options
 @click.option(
@@ -107,10 +112,12 @@ def profile(
             "--sentinel measures at the cap alone, so --pilot, --until and --round do not apply; "
             "leave them out."
         )
-    if sentinel and (dry_run or campaign is not None or options.ttft_limit is not None):
+    judged_otherwise = (options.ttft_limit, options.tolerance, options.score) != (None, None, ())
+    if sentinel and (dry_run or campaign is not None or judged_otherwise):
         raise StudyError(
-            "--sentinel measures scores at the cap, at once and in a campaign of its own, so "
-            "--dry-run, --campaign and --ttft-limit do not apply; leave them out."
+            "--sentinel measures the study's score at its cap, at once and in a campaign of its "
+            "own, so --dry-run, --campaign, --ttft-limit, --tolerance and --score do not apply; "
+            "leave them out."
         )
     if sentinel:
         from contextcliff_dagster.cli.commands.sentinel import watch_cap
@@ -144,6 +151,8 @@ def profile(
         from contextcliff_dagster.defs.resources import Watch
         from contextcliff_dagster.defs.run import prepare_study, profile_study
 
+        if campaign is None:
+            campaign = campaign_shared(chosen, options, store)
         instance = None if dry_run else open_instance(store)
         prepared = prepare_study(
             asked,

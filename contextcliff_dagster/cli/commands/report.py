@@ -12,6 +12,7 @@ from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.display.dagster_log import dagster_log
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.display.progress import duration, money
+from contextcliff_dagster.cli.measuring_options import judging_options
 from contextcliff_dagster.cli.options import (
     StudyOptions,
     common_options,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
 )
 @click.option("--campaign", metavar="NAME", help="This campaign (default: the newest).")
+@judging_options
 @verbose_option
 @common_options
 def report(options: StudyOptions, campaign: str | None, verbose: bool, as_json: bool) -> None:
@@ -105,11 +107,14 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
         )
         return
     from contextcliff_dagster.reporting.terminal import comparison_line, control_lines, risk_report
+    from contextcliff_dagster.reporting.wording.sentences import instability_sentence
 
     for result in done.cliffs:
         click.echo(risk_report(result))
         if warned := len(result.warnings):
             click.echo(f"{warned} warning{'s' * (warned > 1)}: see the report.")
+        if wordings := instability_sentence(result):
+            click.echo(wordings)
         if controls := control_lines(result):
             click.echo("\n".join(["", *controls]))
         click.echo()

@@ -92,10 +92,13 @@ def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> st
 
     if campaign is None:
         return current_campaign(ledger, study.name)
-    known = [one.name for one in list_campaigns(ledger, study.name)]
+    begun = list_campaigns(ledger)
+    known = [one.name for one in begun if one.study == study.name]
     today = datetime.now(UTC).date()
     # A run names its study's first campaign as it starts; its steps may come after midnight.
     first = {today.isoformat(), (today - timedelta(days=1)).isoformat()}
+    # Under the name of another study's, it shares the answers to the questions both ask.
+    first |= {one.name for one in begun}
     if campaign not in (known or first):
         raise StudyError(
             f"Study {study.name!r} has no campaign {campaign!r}; it has "

@@ -36,6 +36,16 @@ def _canonical(value: Any) -> bytes:
     return text.encode()
 
 
+def check_template(template: str) -> None:
+    """Raise StudyError unless ``{document}`` and ``{question}`` are in it once each."""
+    for name in ("document", "question"):
+        if (times := template.count("{" + name + "}")) != 1:
+            raise StudyError(
+                f"The prompt template has {{{name}}} {times} times; write {{document}} and "
+                f"{{question}} once each."
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One chat turn."""
@@ -115,12 +125,7 @@ class Recipe:
     prefix_cache: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("document", "question"):
-            if (times := self.template.count("{" + name + "}")) != 1:
-                raise StudyError(
-                    f"The prompt template has {{{name}}} {times} times; write {{document}} and "
-                    f"{{question}} once each."
-                )
+        check_template(self.template)
         if not self.instructions:
             raise StudyError("The recipe has no instruction; give one wording per replicate.")
         if len(set(self.instructions)) != len(self.instructions):

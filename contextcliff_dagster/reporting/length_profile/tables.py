@@ -30,6 +30,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
 )
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
+    instability_sentence,
     score_name,
     window_share,
 )
@@ -158,7 +159,8 @@ def bin_sections(result: Cliffs) -> list[Section]:
             ]
         )
     table = DataTable(head, rows, right=[*(3, 4, 6, 7, 8, 9), *([10] if lost else [])])
-    return token_sections(Section("Bins", [table], 3), result)
+    wordings = [Paragraph(text)] if (text := instability_sentence(result)) else []
+    return token_sections(Section("Bins", [table, *wordings], 3), result)
 
 
 def token_sections(bins: Section, result: Cliffs) -> list[Section]:

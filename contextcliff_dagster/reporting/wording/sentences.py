@@ -86,6 +86,18 @@ def amount(cliffs: Cliffs) -> str:
     return text if documents is None else f"{text} over {count(documents, 'document')}"
 
 
+def instability_sentence(cliffs: Cliffs) -> str:
+    """How far the wordings of one question differ in score; empty where each was asked once."""
+    known = [(b.instability, b.n) for b in cliffs.bins if b.instability is not None and b.n]
+    if not known:
+        return ""
+    mean = sum(sd * n for sd, n in known) / sum(n for _, n in known)
+    return (
+        f"The scores of one question differ between wordings by an SD of {mean:.2f} on average; "
+        "they are averaged, and the question counts once."
+    )
+
+
 def baseline_phrase(cliffs: Cliffs) -> str:
     """``0.98 [0.93, 0.99] (n = 80, documents up to 264 tokens)``."""
     base = cliffs.baseline

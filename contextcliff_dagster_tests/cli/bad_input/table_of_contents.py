@@ -60,7 +60,7 @@ _WRONG: dict[str, tuple[Any, ...]] = {
     "targeted.until": (5, "5", "0%", "99%", "x", None, True),
     "targeted.round": (True, 10**30, 0, "x"),
     "prompt.mode": ("x", 5, None, True),
-    "prompt.replicates": (True, 2, 0, 10**30, "x"),
+    "prompt.replicates": (True, 11, 0, 10**30, "x"),
     "prompt.max_output_tokens": (True, _HUGE, 0, 1.5, "x", None),
     "prompt.prefix_cache": (5, "x", None, [1]),
     "prompt.output_schema": (5, "x", [1]),

@@ -76,6 +76,7 @@ _PLACES = {
     "--questions": Place(
         "prepare --data docs --questions own.csv", "own.csv", more=_documents
     ),
+    "--prompt": Place("prepare quick --prompt own.txt", "own.txt"),
     # Studies
     **{
         f"{line} (study)": Place(

@@ -1,0 +1,130 @@
+"""Options of `profile` and its relatives about how is asked, and how the answers are judged."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from contextcliff_dagster.cli.options import Finite, as_share, together
+from contextcliff_dagster.contracts import PrimaryScore, StudyError
+
+synthetic_option = click.option(
+    "--allow-synthetic-length",
+    is_flag=True,
+    help="Use a benchmark whose documents were padded or cut to a length.",
+)
+
+
+def _tolerance(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    share = as_share(ctx, param, value)
+    if share is not None and not 0 < share < 1:
+        problem = f"{value!r} is not between 0 and 1; write .1 or 10%."
+        raise click.BadParameter(problem, ctx, param)
+    return share
+
+
+PRIMARY_SCORES: tuple[str, ...] = get_args(PrimaryScore)
+
+
+def _score(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """``f1``, ``numeric`` or ``numeric,f1``: a score, a scorer, or one of each."""
+    if value is None:
+        return ()
+    names = tuple(name.strip() for name in value.split(","))
+    scores = [name for name in names if name in PRIMARY_SCORES]
+    scorers = [name for name in names if name not in PRIMARY_SCORES]
+    for several, what in ((scores, "scores"), (scorers, "scorers")):
+        if len(several) > 1:
+            problem = f"{', '.join(several)} are {len(several)} {what}; choose one of them."
+            raise click.BadParameter(problem, ctx, param)
+    if scorers:
+        from contextcliff_dagster.scoring.scorers import scorer_names
+
+        if scorers[0] not in (known := scorer_names()):
+            problem = (
+                f"{scorers[0]!r} is neither a score ({', '.join(PRIMARY_SCORES)}) nor a scorer "
+                f"({', '.join(known)})."
+            )
+            raise click.BadParameter(problem, ctx, param)
+    return names
+
+
+judging_options = together(
+    click.option(
+        "--tolerance",
+        callback=_tolerance,
+        metavar="SHARE",
+        help="Drop that still counts as safe, e.g. .1 or 10% (default: the study's, else 30%).",
+    ),
+    click.option(
+        "--score",
+        callback=_score,
+        metavar="NAME",
+        help="The score (em, f1, contained), the scorer (text, numeric, choice, structured, yours) "
+        "or both, e.g. numeric,em.",
+    ),
+)
+
+
+_CONTROLS = ("no_context", "oracle")
+
+
+def _controls(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """``no_context,oracle``: controls by name, each once."""
+    if value is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    for name in names:
+        if name not in _CONTROLS:
+            known = ", ".join(_CONTROLS)
+            raise click.BadParameter(f"{name!r} is not a control; choose from {known}.", ctx, param)
+    return names
+
+
+controls_option = click.option(
+    "--controls",
+    callback=_controls,
+    metavar="NAMES",
+    help="Ask the same questions again without the document (no_context) or with its evidence "
+    "alone (oracle): is it length at all?",
+)
+
+compression_options = together(
+    click.option(
+        "--kv_policy",
+        "--kv-policy",
+        "kv_policy",
+        default="none",
+        show_default=True,
+        metavar="POLICY",
+        help="KV cache compression; supported: none.",
+    ),
+    click.option(
+        "--kv_budget",
+        "--kv-budget",
+        "kv_budget",
+        type=Finite(0, 1, min_open=True),
+        metavar="SHARE",
+        help="Share of the KV cache that is kept; 1 with the policy none.",
+    ),
+)
+
+
+def check_compression(policy: str, budget: float | None) -> None:
+    """Refuse a KV policy that no engine here has, rather than measure something else.
+
+    Raises:
+        StudyError: a policy other than ``none``, or a budget that ``none`` cannot keep to.
+    """
+    if policy.lower() != "none":
+        raise StudyError(
+            f"--kv_policy {policy} is not supported: only `none` is, which keeps the whole KV "
+            "cache; to measure a compressed one, serve the model with it and name that server in "
+            "models.yaml."
+        )
+    if budget not in (None, 1):
+        raise StudyError(
+            f"--kv_budget {budget:g} needs a KV policy, and only `none` is supported, which keeps "
+            "the whole cache; leave --kv_budget out or set it to 1."
+        )
