@@ -29,3 +29,7 @@ class StoreError(ContextCliffError):
 
 class ScoreFileError(ContextCliffError):
     """A file of scores cannot be analysed as it is."""
+
+
+class DataError(ContextCliffError, ValueError):
+    """Lengths, scores or options given from Python cannot be analysed as they are."""

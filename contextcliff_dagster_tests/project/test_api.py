@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import contextcliff_dagster
 from contextcliff_dagster import api
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +21,9 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "docker").glob("*.md")),
 ]
-PUBLIC = {f"contextcliff_dagster.{name}" for name in ("api", "policy", "gateway.asgi")}
+PUBLIC = {"contextcliff_dagster"} | {
+    f"contextcliff_dagster.{name}" for name in ("api", "policy", "gateway.asgi")
+}
 IMPORTS = re.compile(r"^ *from (contextcliff_dagster[\w.]*) import (\([^)]*\)|[^\n]*)", re.M)
 
 
@@ -87,6 +90,18 @@ def test_every_name_of_the_list_can_be_imported(name: str) -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'profile_everything'"):
         _ = api.profile_everything
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    loaded = run(
+        "import sys; before = set(sys.modules); import contextcliff_dagster; "
+        "print(sorted(set(sys.modules) - before))"
+    )
+    assert ast.literal_eval(loaded) == ["__future__", "contextcliff_dagster"]
+    names = run("import contextcliff_dagster as c; print(c.__all__, set(c.__all__) <= set(dir(c)))")
+    assert names == "['analyze', 'compare', 'profile'] True"
+    with pytest.raises(AttributeError, match="has no attribute 'measure'"):
+        _ = contextcliff_dagster.measure
 
 
 def test_importing_it_loads_no_other_module_of_the_package() -> None:

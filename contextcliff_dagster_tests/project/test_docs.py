@@ -43,11 +43,10 @@ def test_every_option_that_is_named_exists() -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_as_written(tmp_path: Path) -> None:
+def test_the_page_on_python_runs_as_written(tmp_path: Path) -> None:
     blocks = re.findall(
         r"```python\n(.*?)```", (DOCS / "python.md").read_text(encoding="utf-8"), re.S
     )
-    assert len(blocks[0].strip().splitlines()) <= 10
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)],
         capture_output=True,
@@ -56,7 +55,9 @@ def test_the_notebook_runs_as_written(tmp_path: Path) -> None:
         cwd=tmp_path,  # it writes a result
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("FAILURE RISK REPORT") == 2
+    promised = re.findall(r"print\(.*  # (safe up to .*)", "\n".join(blocks))
+    assert promised == done.stdout.splitlines()[:1]
+    assert done.stdout.count("FAILURE RISK REPORT") == 1
 
 
 @pytest.mark.parametrize("page", ["inference.md", "scale.md"])

@@ -214,6 +214,10 @@ def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:
             f"Only examples answered by both are compared: {pairs.only_a:,} examples of {a.name} "
             f"and {pairs.only_b:,} of {b.name} are left out."
         )
+    if pairs.averaged:
+        warnings.append(
+            "Paired by document: answers that name no example are averaged over their document."
+        )
     names = [side.cliffs.score.name if side.cliffs else None for side in (a, b)]
     if None not in names and names[0] != names[1]:
         warnings.append(f"{a.name} is scored by {names[0]}, {b.name} by {names[1]}.")

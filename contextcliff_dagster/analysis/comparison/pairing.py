@@ -38,6 +38,7 @@ class Pairs:
         examples_a, examples_b: scores per example, aligned (E), where paired.
         example_document: row of its document (E), where paired.
         only_a, only_b: examples that the other has no answer to, or does not know.
+        averaged: each document's answers were averaged, since they do not name their examples.
     """
 
     paired: bool
@@ -49,18 +50,21 @@ class Pairs:
     example_document: Ints
     only_a: int
     only_b: int
+    averaged: bool = False
 
 
 def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) -> Pairs:
     """Pair eval records of two measurements by example; lengths and bins are those of ``a``.
 
-    Without a shared example the two are compared unpaired.
+    Where a side names no examples, and both name documents, a document's answers are taken as those
+    to one example. Without a shared example the two are compared unpaired.
 
     Raises:
         ContextCliffError: records that cannot be analysed (see `records.samples.clean_records`).
     """
     import pandas as pd
 
+    a, b, averaged = _by_document(a, b)
     sample_a = clean_records(a, bins)
     sample_b = clean_records(b, sample_a.bins)
     one, other = _named(sample_a.examples), _named(sample_b.examples)
@@ -83,7 +87,25 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
         _rows(both),
         only_a=len(one) - len(both),
         only_b=len(other) - len(both),
+        averaged=averaged,
     )
+
+
+def _by_document(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
+    """Both with documents for examples, where that pairs them; whether any had several answers."""
+    if all(_has(frame, "example_id") for frame in (a, b)):
+        return a, b, False
+    if not all(_has(frame, "document_id") for frame in (a, b)):
+        return a, b, False
+    if not set(a["document_id"].dropna()) & set(b["document_id"].dropna()):
+        return a, b, False
+    several = any(frame["document_id"].dropna().duplicated().any() for frame in (a, b))
+    one, other = (frame.assign(example_id=frame["document_id"]) for frame in (a, b))
+    return one, other, several
+
+
+def _has(frame: pd.DataFrame, column: str) -> bool:
+    return column in frame and bool(frame[column].notna().any())
 
 
 def _named(examples: pd.DataFrame) -> pd.DataFrame:

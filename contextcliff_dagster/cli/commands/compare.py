@@ -68,9 +68,8 @@ def compare(
     names = [ref.name(refs) for ref in refs]
     one, other = (ref.measured(store, name) for ref, name in zip(refs, names, strict=True))
     first = refs[0]
-    result = compare_measured(
-        one, other, first.bins(store), first.settings(), notes=_notes(refs, one, other)
-    )
+    notes = notes_on(one, other, same=refs[0] == refs[1])
+    result = compare_measured(one, other, first.bins(store), first.settings(), notes=notes)
     files = write_comparison(result, out or first.folder(store, names), (one.cliffs, other.cliffs))
     if as_json:
         from contextcliff_dagster.contracts.results import to_json
@@ -236,8 +235,9 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
     )
 
 
-def _notes(refs: Sequence[Ref | ScoreFile], one: Measured, other: Measured) -> list[str]:
-    if refs[0] == refs[1]:
+def notes_on(one: Measured, other: Measured, *, same: bool) -> list[str]:
+    """What a reader must know of the two sides; ``same``: they are one measurement."""
+    if same:
         return ["A and B are the same measurement."]
     notes = [
         f"The report of {side.name} is by an earlier method ({earlier}); its cap here is what the "

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.figures.style import DPI, SOFT_INK, drawable, shortened, write
+from contextcliff_dagster.reporting.figures.style import (
+    DPI,
+    SOFT_INK,
+    drawable,
+    look,
+    shortened,
+    write,
+)
 from contextcliff_dagster.reporting.wording.number_format import level, tokens
 from contextcliff_dagster.reporting.wording.sentences import labels, measured_range, score_name
 
@@ -25,18 +32,47 @@ def axis_words(
 ) -> None:
     """Labels of the shared length axis and of both panels' own axes."""
     main.tick_params(axis="x", length=0, labelbottom=False)
-    names = {score_name(r) for r in results}
-    named = len(names) == 1 and names != {"score"}
-    main.set_ylabel(f"score ({names.pop()})" if named else "score", fontsize=11.5)
+    main.set_ylabel(_score_label(results), fontsize=11.5)
     spread.set_ylabel("SD in bin", fontsize=11.5)
     for axes in (main, spread):
         axes.yaxis.set_label_coords(-0.055, 0.5)
+    spread.set_xlabel(_length_label(results, limits), fontsize=11.5)
+
+
+def single_axis_words(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, float]) -> None:
+    """Labels, title and, of several models, a legend, where the score panel is alone."""
+    axes.set_ylabel(_score_label(results))
+    axes.set_xlabel(_length_label(results, limits))
+    if len(results) == 1:
+        axes.set_title(headline(results, 40))
+        return
+    from matplotlib.lines import Line2D
+
+    caps = ((name, r.safe_cap_tokens) for name, r in zip(labels(results), results, strict=True))
+    words = (f"{shortened(name, 36)}: {_cap_words(cap)}" for name, cap in caps)
+    styles = map(look, range(len(results)))
+    handles = [
+        Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
+        for style, label in zip(styles, words, strict=True)
+    ]
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False)
+
+
+def _cap_words(cap: int | None) -> str:
+    return "no cap" if cap is None else f"safe up to {tokens(cap)} tokens"
+
+
+def _score_label(results: Sequence[Cliffs]) -> str:
+    names = {score_name(r) for r in results}
+    named = len(names) == 1 and names != {"score"}
+    return f"score ({names.pop()})" if named else "score"
+
+
+def _length_label(results: Sequence[Cliffs], limits: tuple[float, float]) -> str:
     tokenizers = {r.tokenizer for r in results if r.tokenizer}
     by = f", {shortened(tokenizers.pop(), 40)} tokenizer" if len(tokenizers) == 1 else ""
     unit = ", 1k = 1,024" if limits[1] >= 1024 else ""
-    spread.set_xlabel(
-        f"natural length of the document in tokens (log scale{unit}{by})", fontsize=11.5
-    )
+    return f"natural length of the document in tokens (log scale{unit}{by})"
 
 
 def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, hollow: bool) -> None:

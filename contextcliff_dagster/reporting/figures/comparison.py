@@ -23,6 +23,7 @@ from contextcliff_dagster.reporting.wording.number_format import tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
     from contextcliff_dagster.contracts.results.comparison import DifferingBin
@@ -35,13 +36,34 @@ def plot_shift(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes
     ``comparison``: of `schemas/comparison.schema.json`; ``cliffs``: the results of A and B with
     their fitted curves, or None. Same input, same bytes.
     """
-    from matplotlib.lines import Line2D
-
     figure = blank_page(7.6)
     above = figure.add_axes((0.08, 0.42, 0.89, 0.45))
     below = figure.add_axes((0.08, 0.14, 0.89, 0.23), sharex=above)
+    legend = draw_shift((above, below), comparison, cliffs)
+    figure.legend(handles=legend, loc="upper left", bbox_to_anchor=(0.072, 0.955), ncol=2)
+    how = "paired by example" if comparison.paired else "unpaired: different documents"
+    figure.text(0.08, 0.965, f"Shift of the cliff, {how}", fontsize=14, fontweight="bold")
+    note = (
+        f"Arrow: where the score has dropped by {comparison.tolerance:.0%} of its baseline. Below: "
+        f"moving mean with a {comparison.confidence:.0%} band for all lengths at once;\n"
+        "dots: bins, filled where the difference is significant among all bins together."
+    )
+    figure.text(0.08, 0.025, note, fontsize=10, color=SOFT_INK, va="bottom")
+    return png_bytes(figure)
+
+
+def draw_shift(
+    panels: tuple[Axes, Axes], comparison: Comparison, cliffs: Sequence[Cliffs | None]
+) -> list[Line2D]:
+    """Both curves in the first of ``panels``, their difference in the second; the legend's entries.
+
+    Sets the limits, ticks and labels of both.
+    """
+    from matplotlib.lines import Line2D
+
+    above, below = panels
     edges = [max(edge, 1) for bin in comparison.bins for edge in (bin.edge_low, bin.edge_high)]
-    for axes in (above, below):
+    for axes in panels:
         token_axis(axes, with_air(*token_limits(edges)))
         axes.grid(axis="y")
     above.tick_params(axis="x", labelbottom=False)
@@ -55,23 +77,13 @@ def plot_shift(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes
     _side(above, 1, [(_middle(b), b.mean_b) for b in bins], caps.b_tokens, cliffs[1])
     _shift(above, comparison)
     _difference(below, comparison)
-    handles = [
+    return [
         Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
         for style, label in (
             (look(0), f"A: {shortened(comparison.a.name, 46)} (n = {comparison.a.n:,})"),
             (look(1), f"B: {shortened(comparison.b.name, 46)} (n = {comparison.b.n:,})"),
         )
     ]
-    figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.072, 0.955), ncol=2)
-    how = "paired by example" if comparison.paired else "unpaired: different documents"
-    figure.text(0.08, 0.965, f"Shift of the cliff, {how}", fontsize=14, fontweight="bold")
-    note = (
-        f"Arrow: where the score has dropped by {comparison.tolerance:.0%} of its baseline. Below: "
-        f"moving mean with a {comparison.confidence:.0%} band for all lengths at once;\n"
-        "dots: bins, filled where the difference is significant among all bins together."
-    )
-    figure.text(0.08, 0.025, note, fontsize=10, color=SOFT_INK, va="bottom")
-    return png_bytes(figure)
 
 
 def _middle(bin: DifferingBin) -> float:

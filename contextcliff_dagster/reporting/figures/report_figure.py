@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.reporting.figures import score_panel
-from contextcliff_dagster.reporting.figures.captions import axis_words, captions
+from contextcliff_dagster.reporting.figures.captions import axis_words, captions, single_axis_words
 from contextcliff_dagster.reporting.figures.style import (
     INK,
     WIDTH,
@@ -72,17 +72,46 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
         score_panel.draw_curve(main, row, rows, result)
         hollow |= score_panel.draw_bins(main, row, rows, result)
     _spread_panel(spread, cliffs)
-    for zone in cliffs[0].zones if len(cliffs) == 1 else ():
-        low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
-        if high > low:
-            for axes in (main, spread):
-                axes.axvspan(low, high, color=ZONE_SHADE[zone.name], lw=0, zorder=0)
+    _shade_zones((main, spread), cliffs, limits)
     _cap_lines((main, spread), cliffs, limits)
     _window_marks((main, spread), cliffs, limits)
     draw_zone_strip(strip, cliffs, limits)
     axis_words(main, spread, cliffs, limits)
     captions(figure, cliffs, has_answers=any(len(x) for x, _ in answers), hollow=hollow)
     return png_bytes(figure)
+
+
+def draw_scores(axes: Axes, cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -> None:
+    """The score panel alone, in ``axes`` of the caller's: answers, bins, curves, caps, a title.
+
+    Sets the axes' limits, ticks and labels; the rest as `plot_report`.
+    """
+    rows = max(len(cliffs), 1)
+    answers = [score_panel.answers_of(records, cliffs, row) for row in range(len(cliffs))]
+    limits = _limits(cliffs, [x for x, _ in answers])
+    token_axis(axes, limits)
+    axes.set_ylim(*score_panel.score_limits(rows))
+    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    axes.grid(axis="y", zorder=0)
+    for row, result in enumerate(cliffs):
+        score_panel.draw_answers(axes, row, rows, *answers[row])
+        score_panel.draw_curve(axes, row, rows, result)
+        score_panel.draw_bins(axes, row, rows, result)
+    _shade_zones((axes,), cliffs, limits)
+    _cap_lines((axes,), cliffs, limits)
+    _window_marks((axes,), cliffs, limits)
+    single_axis_words(axes, cliffs, limits)
+
+
+def _shade_zones(
+    panels: Sequence[Axes], results: Sequence[Cliffs], limits: tuple[float, float]
+) -> None:
+    """The zones of a single model behind its scores."""
+    for zone in results[0].zones if len(results) == 1 else ():
+        low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
+        if high > low:
+            for axes in panels:
+                axes.axvspan(low, high, color=ZONE_SHADE[zone.name], lw=0, zorder=0)
 
 
 def _limits(results: Sequence[Cliffs], lengths: Sequence[Any]) -> tuple[float, float]:

@@ -1,0 +1,245 @@
+"""`compare`: two results, files of scores, archives or measurements of the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import DataError
+from contextcliff_dagster.notebook.results import Result, Results, only
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from contextcliff_dagster.analysis.comparison.comparison import Measured
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.cli.commands.compare import Ref, ScoreFile
+    from contextcliff_dagster.contracts import LengthBin
+    from contextcliff_dagster.contracts.results import Cliffs, Comparison
+    from contextcliff_dagster.reporting.comparison import ComparisonFiles
+    from contextcliff_dagster.store import Store
+
+    Source = Result | Ref | ScoreFile
+
+Side = Result | Results | str | Path
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparisonResult:
+    """B minus A: a negative difference means that B is worse.
+
+    Attributes:
+        comparison: differences overall, by bin and over length; what ``comparison.json`` holds.
+        cliffs: the results of A and B.
+    """
+
+    comparison: Comparison
+    cliffs: tuple[Cliffs, Cliffs]
+
+    def __repr__(self) -> str:
+        return self.comparison.sentence
+
+    def _repr_html_(self) -> str:
+        from contextcliff_dagster.notebook.html import comparison_html
+
+        return comparison_html(self.comparison, self.cliffs)
+
+    def plot(self, axes: tuple[Axes, Axes] | None = None) -> tuple[Figure, tuple[Axes, Axes]]:
+        """Draw both curves, and their difference below.
+
+        Args:
+            axes: where to draw the two; None makes a figure of its own.
+        """
+        from contextcliff_dagster.notebook.pictures import plot_comparison
+
+        return plot_comparison(self.comparison, self.cliffs, axes)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Means and difference by length bin, indexed by ``bin``."""
+        import pandas as pd
+
+        from contextcliff_dagster.contracts.results import to_json
+
+        return pd.DataFrame(to_json(self.comparison.bins)).set_index("bin")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain values: ``comparison.json``."""
+        from contextcliff_dagster.contracts.results import to_json
+
+        content: dict[str, Any] = to_json(self.comparison)
+        return content
+
+    def report(self) -> str:
+        """The comparison as Markdown; its picture is expected next to it."""
+        from contextcliff_dagster.reporting.comparison import comparison_markdown
+
+        return comparison_markdown(self.comparison)
+
+    def save(self, folder: str | Path) -> ComparisonFiles:
+        """Write ``comparison.md``, ``.json`` and ``.png`` into ``folder``.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        from contextcliff_dagster.reporting.comparison import write_comparison
+
+        return write_comparison(self.comparison, Path(folder), self.cliffs)
+
+
+def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> ComparisonResult:
+    """Compare two measurements, paired by example where they share any; makes no call.
+
+    Answers that name no example are paired by document. Tolerance, confidence and bins are A's.
+
+    Args:
+        a, b: a result of `analyze` or `profile`; ``[STUDY:]MODEL[@CAMPAIGN]`` of the store; a file
+            of scores or a log of another tool, FILE or FILE:MODEL; an archive of
+            ``contextcliff export``, FILE or FILE:MODEL.
+        names: what to call A and B; by default what they are called already.
+
+    Raises:
+        DataError: a side is none of these, or has several models.
+        ContextCliffError: a side cannot be read, or has no scored answer.
+    """
+    from contextcliff_dagster.analysis.comparison.comparison import compare as compare_measured
+    from contextcliff_dagster.cli.commands.compare import notes_on
+
+    with TemporaryDirectory(prefix="contextcliff-") as folder:
+        sources = [_source(side, Path(folder) / name) for side, name in ((a, "a"), (b, "b"))]
+        refs = [ref for ref, _ in sources]
+        given = names or _names(refs)
+        sides = [
+            _measured(ref, store, name) for (ref, store), name in zip(sources, given, strict=True)
+        ]
+    one, other = (measured for measured, _, _ in sides)
+    assert one.cliffs is not None
+    assert other.cliffs is not None
+    notes = notes_on(one, other, same=refs[0] is refs[1] or refs[0] == refs[1])
+    comparison = compare_measured(one, other, sides[0][1], sides[0][2], notes=notes)
+    return ComparisonResult(comparison, (one.cliffs, other.cliffs))
+
+
+def _source(side: Side, folder: Path) -> tuple[Source, Store]:
+    """What ``side`` names, and the store that it is in; ``folder``: for what is unpacked.
+
+    Raises:
+        ContextCliffError: it names nothing that can be compared.
+    """
+    from contextcliff_dagster.cli.commands.compare import resolve, score_file
+    from contextcliff_dagster.cli.options import DEFAULT_STUDY
+    from contextcliff_dagster.score_files import LogOptions
+    from contextcliff_dagster.store import Store
+
+    store = Store.default()
+    if isinstance(side, Results):
+        side = only(side)
+    if isinstance(side, Result):
+        return side, store
+    if not isinstance(side, str | Path) or not str(side).strip():
+        raise DataError(
+            f"A side of the comparison is of type {type(side).__name__}; give a result of analyze "
+            "or profile, a file, or [STUDY:]MODEL[@CAMPAIGN]."
+        )
+    text = str(side)
+    path, _, model = text.partition(":")
+    for file, asked in ((Path(text), None), (Path(path), model or None)):
+        if is_archive(file):
+            return _of_archive(file, asked, folder)
+    if (named := _of_result_file(Path(text))) is not None:
+        return resolve(named, store, DEFAULT_STUDY, None), store
+    return score_file(text, LogOptions()) or resolve(text, store, DEFAULT_STUDY, None), store
+
+
+def is_archive(file: Path) -> bool:
+    """Whether ``file`` is one that `contextcliff export` has written."""
+    from contextcliff_dagster.archive.container import HEAD
+
+    try:
+        if not zipfile.is_zipfile(file):
+            return False
+        with zipfile.ZipFile(file) as archive:
+            return HEAD in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def _of_archive(file: Path, model: str | None, folder: Path) -> tuple[Ref, Store]:
+    """The model of an archive, in a store of its own below ``folder``.
+
+    Raises:
+        DataError: it holds several models and none is named.
+        ContextCliffError: it cannot be read.
+    """
+    from contextcliff_dagster.archive.study import import_study
+    from contextcliff_dagster.cli.commands.compare import Ref
+    from contextcliff_dagster.defs.run import rebuild_report
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import kept_in
+    from contextcliff_dagster.studies.study_paths import Leave
+
+    if os.environ.get("CONTEXTCLIFF_LEDGER"):
+        raise DataError(
+            f"{file} is an archive, and CONTEXTCLIFF_LEDGER names a database that it would be "
+            "written to; bring it into a store with `contextcliff import`."
+        )
+    store = Store(folder)
+    study, _ = import_study(store, file)
+    study = study.with_leave(Leave(kept_in(store.root)))
+    done = rebuild_report(study, store=store)
+    models = [cliffs.model for cliffs in done.cliffs]
+    if model is None and len(models) == 1:
+        (model,) = models
+    if model not in models:
+        asked = "several models" if model is None else f"no model {model!r}"
+        raise DataError(
+            f"{file} holds {asked}: {', '.join(models)}; name one as {file}:{models[0]}."
+        )
+    return Ref(done.study, model, done.campaign), store
+
+
+def _of_result_file(file: Path) -> str | None:
+    """STUDY:MODEL@CAMPAIGN of a ``cliffs.json``; None for any other file.
+
+    Raises:
+        DataError: its answers are in no store, so there is nothing to compare.
+    """
+    if file.suffix != ".json" or not file.is_file():
+        return None
+    try:
+        head = json.loads(file.read_bytes())
+    except ValueError:
+        return None
+    if not isinstance(head, dict) or not {"schema_version", "verdict"} <= head.keys():
+        return None
+    study, model, campaign = (head.get(name) for name in ("study", "model", "campaign"))
+    if study is None or campaign is None:
+        raise DataError(
+            f"{file} is a result without its answers, and a comparison is made of answers; name "
+            "the file of scores that it was made of."
+        )
+    return f"{study}:{model}@{campaign}"
+
+
+def _names(refs: Sequence[Source]) -> tuple[str, str]:
+    """What the sides are called already; told apart where that is one name."""
+    files = [ref for ref in refs if not isinstance(ref, Result)]
+    one, other = (ref.name if isinstance(ref, Result) else ref.name(files) for ref in refs)
+    return (one, other) if one != other else (f"{one} (A)", f"{other} (B)")
+
+
+def _measured(
+    ref: Source, store: Store, name: str
+) -> tuple[Measured, Sequence[LengthBin], AnalysisSettings]:
+    from contextcliff_dagster.analysis.comparison.comparison import Measured
+
+    if isinstance(ref, Result):
+        return Measured(name, ref.records, ref.cliffs), ref.bins, ref.settings
+    return ref.measured(store, name), ref.bins(store), ref.settings()

@@ -1,0 +1,231 @@
+"""`profile`: measure a study, or documents of one's own, and return one result a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import BudgetError, DataError
+from contextcliff_dagster.notebook.results import Result, Results
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.cli.options import StudyOptions
+    from contextcliff_dagster.defs.run import Prepared, Profiled
+    from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+    from contextcliff_dagster.reporting.report_files import ReportFiles
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+Names = str | Sequence[str]
+
+
+class StudyResults(Results):
+    """The results of one campaign of a study, by the model's name.
+
+    Attributes:
+        study: as it was measured.
+        campaign: the dated measurement.
+        files: where the report lies: ``files.md``, ``files.json``, ``files.png``.
+        calls: what was sent this time, by model; empty where everything was measured already.
+    """
+
+    def __init__(self, profiled: Profiled, store: Store, results: Mapping[str, Result]) -> None:
+        super().__init__(results)
+        self.study: Study = profiled.study
+        self.campaign: str = profiled.campaign
+        self.files: ReportFiles = profiled.report
+        self.calls: Mapping[str, RunSummary] = profiled.calls
+        self._store = store
+
+
+def profile(
+    study: Study | str | Path,
+    model: Names | None = None,
+    *,
+    questions: str | None = None,
+    task: Names = (),
+    samples_per_bin: int | None = None,
+    questions_per_document: int | None = None,
+    seed: int | None = None,
+    campaign: str | None = None,
+    budget_usd: float | None = None,
+    yes: bool = False,
+    trust: bool = False,
+    on_progress: Callable[[str, Progress], None] | None = None,
+) -> StudyResults:
+    """Measure what is still missing of a study, and analyse it: ``contextcliff profile``.
+
+    Finished calls are kept in the same store as the command line's and are never made twice.
+
+    Args:
+        study: a `Study`, the name of one, its YAML file, or your own data: a file of questions, a
+            folder of documents, a URL.
+        model: names in models.yaml; the study's own when None. Your own data need one.
+        questions: with documents: their table of questions, or ``recall``.
+        task: only questions of these tasks.
+        samples_per_bin, questions_per_document, seed: instead of the study's own.
+        campaign: the current one when None.
+        budget_usd: most to spend, USD; the study's own when None.
+        yes: go ahead where the estimate is above what the study asks first about, or unknown.
+        trust: read what a study file from elsewhere names outside of its folder.
+        on_progress: called with the model's name while its calls run; None shows a progress bar.
+
+    Raises:
+        ContextCliffError: one sentence; nothing measured is lost. `DataError`: ``study`` names
+            nothing that is there. `BudgetError`: the cost needs ``yes`` or ``budget_usd``.
+    """
+    from contextcliff_dagster.cli.display.dagster_log import dagster_log
+    from contextcliff_dagster.cli.display.progress import ProgressBar
+    from contextcliff_dagster.cli.study_selection import (
+        agreed,
+        as_asked,
+        choose_study,
+        keep_definition,
+    )
+    from contextcliff_dagster.store import Store
+
+    store = Store.default()
+    models, tasks = _texts("model", model), _texts("task", task)
+    options = _options(
+        study,
+        models=models,
+        tasks=tasks,
+        questions=questions,
+        samples_per_bin=samples_per_bin,
+        questions_per_document=questions_per_document,
+        seed=seed,
+        trust_study=trust,
+    )
+    if options is None:
+        chosen = asked = _changed(study, models, samples_per_bin, seed)
+    else:
+        chosen = choose_study(options)
+        asked = as_asked(chosen, options)
+    with dagster_log(False):
+        from contextcliff_dagster.defs.run import prepare_study, profile_study
+        from contextcliff_dagster.experiments.common.preparation import find_frozen
+        from contextcliff_dagster.inference.spending.budget import Budget
+
+        if options is not None:
+            asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
+        prepared = prepare_study(asked, campaign=campaign, store=store)
+        if options is not None:
+            keep_definition(chosen.with_leave(asked.leave), store)
+        limit = budget_usd if budget_usd is not None else chosen.budget.usd
+        _refuse_unasked_cost(prepared, limit, yes=yes)
+        budget = Budget(usd=limit)
+        with ProgressBar() as bar:
+            done = profile_study(
+                asked,
+                campaign=campaign,
+                budget=budget,
+                on_progress=on_progress or bar,
+                store=store,
+            )
+    return study_results(done, store, asked.models)
+
+
+def study_results(done: Profiled, store: Store, models: Sequence[str]) -> StudyResults:
+    """The results of ``models`` of a measured study that are in ``store``.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    from contextcliff_dagster.contracts.results import Metrics
+    from contextcliff_dagster.experiments.common.preparation import load_frozen
+    from contextcliff_dagster.experiments.common.record_tables import read_records
+    from contextcliff_dagster.store import read_result
+
+    study, settings = done.study, done.study.analysis_settings()
+    results: dict[str, Result] = {}
+    if done.cliffs:
+        bins = load_frozen(study, store).bins
+        records = read_records(study, store, done.campaign)
+        for cliffs in (one for one in done.cliffs if one.model in models):
+            path = store.profile_dir(study.name, done.campaign, cliffs.model) / "metrics.json"
+            own = records[records["model"] == cliffs.model].reset_index(drop=True)
+            results[cliffs.model] = Result(
+                cliffs, read_result(path, Metrics), own, settings, tuple(bins)
+            )
+    return StudyResults(done, store, results)
+
+
+_OF_DATA = {
+    "questions": "questions", "questions_per_document": "questions_per_document", "tasks": "task"
+}  # fmt: skip
+
+
+def _options(study: Study | str | Path, **given: Any) -> StudyOptions | None:
+    """What the command line would be asked for; None for a study that is there as an object.
+
+    Raises:
+        DataError: ``study`` is neither a study's name nor anything that is there.
+    """
+    from contextcliff_dagster.cli.options import StudyOptions
+    from contextcliff_dagster.corpora.readers.download import is_url
+    from contextcliff_dagster.studies import Study, read_studies
+
+    if isinstance(study, Study):
+        for option, parameter in _OF_DATA.items():
+            if given[option]:
+                raise DataError(
+                    f"{parameter} asks about data of your own; a study says it in its file."
+                )
+        return None
+    if not isinstance(study, str | Path) or not str(study).strip():
+        raise DataError(f"study is {study!r}; give a study, its name, or a path to data.")
+    text = str(study)
+    known, broken = read_studies()
+    if text in known or any(text == one.name for one in broken):
+        return StudyOptions(text, **given)
+    if text.endswith((".yaml", ".yml")):
+        return StudyOptions(text, **given)
+    if not is_url(text) and not Path(text).expanduser().exists():
+        listed = ", ".join(sorted(name for name in known if not name.startswith("data-")))
+        raise DataError(
+            f"There is no study and no file {text!r}; there are the studies {listed}, and a path "
+            "names your own data."
+        )
+    if not given["models"]:
+        raise DataError(f"{text} needs a model to be asked about it; name one with model=.")
+    return StudyOptions(None, data=text, **given)
+
+
+def _changed(
+    study: Any, models: tuple[str, ...], samples_per_bin: int | None, seed: int | None
+) -> Study:
+    changed: Study = study if seed is None else study.with_seed(seed)
+    if samples_per_bin is not None:
+        changed = changed.with_samples(samples_per_bin)
+    return changed.with_models(models) if models else changed
+
+
+def _texts(name: str, value: Names | None) -> tuple[str, ...]:
+    values = (value,) if isinstance(value, str) else tuple(value or ())
+    for one in values:
+        if not isinstance(one, str) or not one.strip():
+            raise DataError(f"{name} is {one!r}; give a name, or a list of names.")
+    return values
+
+
+def _refuse_unasked_cost(prepared: Prepared, limit: float | None, *, yes: bool) -> None:
+    """Raises:
+    BudgetError: the cost is above what the study asks first about, or unknown, without ``yes``.
+    """
+    from contextcliff_dagster.cli.display.progress import money
+
+    usd, first = prepared.estimate.usd or 0.0, prepared.study.budget.confirm_above_usd
+    unknown = ", ".join(prepared.estimate.price_unknown) if limit is None else ""
+    usd = usd if limit is None else min(usd, limit)
+    if yes or (usd <= first and not unknown):
+        return
+    if unknown:
+        raise BudgetError(
+            f"The price of {unknown} is not known: give `price` in models.yaml (zeros where it is "
+            "free), or pass yes=True."
+        )
+    raise BudgetError(
+        f"This would cost about {money(usd)}, above the {money(first)} where study "
+        f"{prepared.study.name!r} asks first: pass yes=True, or budget_usd= to limit it."
+    )

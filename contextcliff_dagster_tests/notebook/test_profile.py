@@ -1,0 +1,113 @@
+"""`profile` from Python: the assets of the command line, in the same store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextcliff_dagster import profile
+from contextcliff_dagster.contracts import BudgetError, ContextCliffError, DataError
+from contextcliff_dagster.studies import find_study
+from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
+from contextcliff_dagster_tests.support.terminal import call
+
+
+@pytest.fixture
+def store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    measured = copy_of_quick(tmp_path_factory)
+    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(measured))
+    return measured
+
+
+def test_a_study_gives_a_result_for_each_model(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = profile(find_study("quick"), model=["reference-long"])
+    (name,) = found
+    assert name == "reference-long"
+    assert not any(summary.sent for summary in found.calls.values())
+    path = store / "quick" / "profiles" / found.campaign / name / "cliffs.json"
+    assert found[name].to_dict() == json.loads(path.read_text())
+    assert found[name].bins
+    assert len(found[name].records) == sum(one.n for one in found[name].cliffs.bins)
+    assert found.files.md.is_file()
+    assert found.files.md.is_relative_to(store)
+    assert f"safe up to {found[name].safe_cap_tokens:,} tokens" in repr(found)
+    assert "<img" in found._repr_html_()
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow(reason="measures a model of its own")
+def test_a_file_of_questions_is_measured_and_found_again(tmp_path: Path) -> None:
+    rows = [
+        {
+            "document": f"The number of box {n} is {n + 400}. " + "It is a box. " * (n % 40),
+            "question": f"What is the number of box {n}?",
+            "answers": [str(n + 400)],
+        }
+        for n in range(40)
+    ]
+    data = tmp_path / "questions.jsonl"
+    data.write_text("\n".join(map(json.dumps, rows)))
+    seen: list[str] = []
+    found = profile(
+        data, "reference-short", samples_per_bin=2, on_progress=lambda name, _: seen.append(name)
+    )
+    assert set(seen) == {"reference-short"}
+    assert found.study.name.startswith("data-questions-")
+    again = profile(found.study.name, samples_per_bin=2)
+    assert again["reference-short"].cliffs.n == found["reference-short"].cliffs.n
+    assert call("report", found.study.name).code == 0
+
+
+@pytest.mark.parametrize(
+    ("study", "more", "words"),
+    [
+        ("nosuch", {}, "no study and no file 'nosuch'; there are the studies"),
+        ("", {}, "study is ''"),
+        (None, {}, "study is None"),
+        (5, {}, "study is 5"),
+        ("here.jsonl", {}, "needs a model"),
+        ("here.jsonl", {"model": "nosuch"}, "nosuch"),
+        ("quick", {"model": "nosuch"}, "nosuch"),
+        ("quick", {"model": [None]}, "model is None"),
+        ("quick", {"questions": "q.csv"}, "--data"),
+        ("nosuch.yaml", {}, "nosuch.yaml"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence(
+    study: Any,
+    more: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here.jsonl").write_text('{"document": "a", "question": "b", "answers": ["a"]}\n')
+    with pytest.raises(ContextCliffError, match=words) as raised:
+        profile(study, **more)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_study_has_questions_of_its_own() -> None:
+    with pytest.raises(DataError, match="questions asks about data"):
+        profile(find_study("quick"), questions="recall")
+
+
+def test_costs_are_agreed_on_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = (
+        "models:\n  far: {engine: openai, model_id: m, base_url: 'https://api.example.org/v1'%s}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    study = find_study("quick").with_samples(2)
+    Path("models.yaml").write_text(models % "")
+    with pytest.raises(BudgetError, match=r"price of far is not known.*yes=True"):
+        profile(study, "far")
+    Path("models.yaml").write_text(
+        models % ", price: {input_usd_per_mtok: 9000, output_usd_per_mtok: 9000}"
+    )
+    with pytest.raises(BudgetError, match=r"This would cost about \$.*budget_usd="):
+        profile(study, "far")
