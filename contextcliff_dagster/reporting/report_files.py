@@ -18,6 +18,8 @@ from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence
 from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_page
+from contextcliff_dagster.reporting.length_profile.summary import summary_sections
+from contextcliff_dagster.reporting.local_paths import for_readers
 from contextcliff_dagster.reporting.sections import Section, as_folds, map_texts
 from contextcliff_dagster.reporting.wording.sentences import comparison, labels
 from contextcliff_dagster.store import write_atomic
@@ -55,6 +57,9 @@ def write_report(
     of the study, at the end of the page. ``evidence``: what report.html shows besides (its records
     are ``records``). Same input, same bytes.
 
+    The Markdown page is the short version. Secrets of the environment and absolute paths of this
+    machine enter none of the files.
+
     Raises:
         StoreError: the folder cannot be written (full, read-only).
     """
@@ -62,7 +67,7 @@ def write_report(
     from contextcliff_dagster.reporting.html.report import profile_page
     from contextcliff_dagster.reporting.markdown.render import as_page
 
-    redact: Any = partial(without_secrets, secrets=secrets_of(os.environ))
+    redact = for_readers()
     results = [from_json(Cliffs, redact(to_json(c))) for c in cliffs]
     title, notes = redact(title), redact(list(notes))
     # The answers are matched to the results by names as they were measured, so before redaction.
@@ -70,16 +75,14 @@ def write_report(
     png = plot_report(results, renamed)
     drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
     pictures = [file for file, content in drawn.items() if content is not None]
-    page = report_page(
-        results,
-        title=title,
-        notes=notes,
-        pictures=pictures,
-        sections=map_texts(sections, redact),
-    )
+    others = map_texts(sections, redact)
+    page = report_page(results, title=title, notes=notes, pictures=pictures, sections=others)
+    short = [*summary_sections(results, title=title, notes=notes), *others]
     shown = {file: content for file, content in drawn.items() if content is not None}
-    own = evidence._replace(records=renamed)
-    html = profile_page(results, page, own, title=title, pictures=shown, redact=redact)
+    own = evidence._replace(records=renamed, how=redact(evidence.how))
+    # A path in a document or an answer is evidence: only secrets are hidden there.
+    hide: Any = partial(without_secrets, secrets=secrets_of(os.environ))
+    html = profile_page(results, page, own, title=title, pictures=shown, redact=hide)
     machine = json.dumps(
         machine_report(results, title=title, notes=notes),
         indent=1,
@@ -94,7 +97,7 @@ def write_report(
             (directory / name).unlink(missing_ok=True)
     write_atomic(files.json, f"{machine}\n".encode())
     write_atomic(files.html, html.encode())
-    write_atomic(files.md, as_page(page.flat()).encode())
+    write_atomic(files.md, as_page(short).encode())
     return files
 
 
@@ -107,7 +110,7 @@ def write_sections(sections: Sequence[Section], directory: Path, *, title: str) 
     from contextcliff_dagster.reporting.html.page import html_page
     from contextcliff_dagster.reporting.markdown.render import as_json, as_page
 
-    redact: Any = partial(without_secrets, secrets=secrets_of(os.environ))
+    redact = for_readers()
     title, sections = redact(title), map_texts(sections, redact)
     md, machine_file, html = (directory / f"report.{kind}" for kind in ("md", "json", "html"))
     files = ReportFiles(md, machine_file, html, None)

@@ -95,7 +95,7 @@ def test_next_to_a_length_profile_it_has_a_section_of_its_report(both: Study) ->
     done = profile_study(both)
     assert [result.model for result in done.cliffs] == ["reference-short"]
     page = done.report.md.read_text("utf-8")
-    assert page.index("## Provenance") < page.index("### Right answers by size")
+    assert page.index("## How to reproduce it") < page.index("## Right answers by size")
     assert done.report.png is not None
     assert done.calls["reference-short"].planned == 12 + 8
     with StudyRun.open(both, Store.default()) as run:

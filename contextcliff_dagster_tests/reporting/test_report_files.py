@@ -26,6 +26,7 @@ from contextcliff_dagster.reporting.figures.sparkline import sparkline
 from contextcliff_dagster.reporting.length_profile import page
 from contextcliff_dagster.reporting.length_profile.tables import zone_sections
 from contextcliff_dagster.reporting.report_files import machine_report, write_report
+from contextcliff_dagster.reporting.sections import Paragraph, Section
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 from contextcliff_dagster_tests.support.records.reports import (
     page_of,
@@ -65,7 +66,7 @@ def test_a_figure_of_the_page_is_one_row(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(page, "PARTS", (*page.PARTS, page.Part(page.CERTAINTY, zone_sections, own)))
     files = write_report(results_of(sample_pair()[0]), None, tmp_path, title="t")
     assert (tmp_path / "own.png").read_bytes() == b"of 2"
-    assert files.md.read_text("utf-8").count("![What it shows](own.png)") == 1
+    assert files.html.read_text("utf-8").count('<img alt="What it shows" src="data:') == 1
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
@@ -122,11 +123,38 @@ def test_no_secret_reaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     files = write_report(
         results_of([cliffs]), records, tmp_path, title="open|sesame*1234", notes=["sk-" + "a" * 20]
     )
-    text = files.md.read_text(encoding="utf-8") + files.json.read_text(encoding="utf-8")
+    text = "".join(f.read_text("utf-8") for f in (files.md, files.json, files.html))
     for secret in ("sesame", "abcdefgh", "hunter2", "abc123", "plainly", "aaaaaa"):
         assert secret not in text
     assert "SOME_PROVIDER_API_KEY" in text  # the name of a variable is no secret
     assert "382" in text
+
+
+@pytest.mark.parametrize(
+    "path", ["/home/jo doe/secret/scores.csv", r"C:\Users\jo\secret\scores.csv", "/srv/secret/x/"]
+)
+def test_no_absolute_path_of_this_machine_reaches_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/jo doe")
+    cliffs, records = sample(f"{path}model.gguf")
+    records["model"] = cliffs["model"]
+    cliffs["warnings"] = [f"Read from {path} and from {tmp_path / 'deep' / 'x'}.", f"in ({path})"]
+    cliffs["safe_cap_reason"] = f"Nothing in '{path}' is longer"
+    cliffs["provenance"]["identity"] = {
+        "base_url": "http://127.0.0.1:8000/v1/models",
+        "model": f"file://{path}",
+        path: 1,
+    }
+    own = Section("Own", [Paragraph(f"at {path}")])
+    files = write_report(
+        results_of([cliffs]), records, tmp_path, title=path, notes=[f"of {path}"], sections=[own]
+    )
+    for file in (files.md, files.json, files.html):
+        text = file.read_text("utf-8")
+        for part in ("jo doe", "/secret", "\\secret", "Users", str(tmp_path)):
+            assert part not in text, file.name
+    assert "http://127.0.0.1:8000/v1/models" in files.json.read_text("utf-8")
 
 
 def test_ordinary_words_are_not_taken_for_secrets() -> None:

@@ -64,6 +64,6 @@ def test_slow_calls_beyond_a_length_are_seen_in_their_bin_and_no_other(
     last = metrics["bins"][-2]["max_tokens"]
     assert metrics["slowdown"]["ttft"]["slowdown"]["last_normal_tokens"] == last
     assert f"Beyond {last:,} tokens" in warning
-    report = done.report.md.read_text(encoding="utf-8")
+    report = done.report.html.read_text(encoding="utf-8")
     assert "Slower than expected" in report
     assert "limited by latency" in report or done.cliffs[0].safe_cap_tokens is None

@@ -34,14 +34,14 @@ def test_the_report_says_what_the_model_counts_for_a_token_of_the_study(
 ) -> None:
     short = ["reference-short"]
     for of, words in (
-        (study, "The server counts 1.00 tokens for one of `reference` in every bin"),
+        (study, "The server counts 1.00 tokens for one of <code>reference</code> in every bin"),
         (
             counted_with("tiktoken:cl100k_base", tmp_path),
-            "of the document in `tiktoken:cl100k_base`",
+            "of the document in <code>tiktoken:cl100k_base</code>",
         ),
     ):
         profile_study(of, models=short, store=store, instance=instance)
-        page = next(store.root.glob("tiny/report/2*/report.md")).read_text()
+        page = next(store.root.glob("tiny/report/2*/report.html")).read_text()
         assert words in page
     (cliffs,) = [
         json.loads(p.read_text()) for p in store.root.glob("tiny/profiles/*/*/cliffs.json")

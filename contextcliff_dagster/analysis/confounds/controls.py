@@ -71,6 +71,7 @@ def judge_controls(
         place, judge = (5, oracle) if control.name == "oracle" else (6, no_context)
         whole = mean_score(asked.examples, settings, place, 0)
         bins = bin_means(sample.bins, asked.examples, settings, place, 1)
+        same = sample.examples[names.isin(set(asked.examples["example_id"].astype(str)))]
         pairs = _paired(asked, sample, beyond)
         near = far = None
         if pairs is not None and beyond is not None:
@@ -96,6 +97,7 @@ def judge_controls(
             bins=bins,
             identified=identified,
             says=says,
+            document=mean_score(same, settings, place, 4),
         )
         results.append(result)
     return results

@@ -148,3 +148,4 @@ class ControlResult:
     bins: Annotated[Sequence[BinMean], "by length bin"]
     identified: Annotated[Identified, "whether this control separates length"]
     says: Annotated[Sequence[str], "sentences"]
+    document: Annotated[MeanScore | None, "the same examples, asked with the whole document"] = None

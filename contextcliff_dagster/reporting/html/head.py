@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.html.escaping import text
 from contextcliff_dagster.reporting.html.picture import chip, look
+from contextcliff_dagster.reporting.html.render import blocks_html
+from contextcliff_dagster.reporting.length_profile.questions import few_data_blocks
 from contextcliff_dagster.reporting.wording.number_format import estimate, level, located, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
@@ -14,7 +16,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     score_name,
     sentence,
 )
-from contextcliff_dagster.reporting.wording.tolerance import tolerance_sentence
+from contextcliff_dagster.reporting.wording.tolerance import tolerance_sentences
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
@@ -25,8 +27,10 @@ def head_html(results: Sequence[Cliffs]) -> str:
     if not results:
         return "<p>No model has a result yet.</p>"
     cards = "".join(map(_card, range(len(results)), labels(results), results))
-    meanings = dict.fromkeys(filter(None, map(tolerance_sentence, results)))
-    return f'<div class="cards">{cards}</div>\n<p>{text(" ".join(meanings))}</p>\n'
+    names = labels(results)
+    meanings = " ".join(tolerance_sentences(results, names))
+    few = blocks_html(few_data_blocks(results, names))
+    return f'<div class="cards">{cards}</div>\n<p>{text(meanings)}</p>\n{few}'
 
 
 def _card(row: int, name: str, result: Cliffs) -> str:

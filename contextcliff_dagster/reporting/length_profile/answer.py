@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.reporting.length_profile.questions import few_data_blocks
 from contextcliff_dagster.reporting.length_profile.robustness import confounds_sentence
+from contextcliff_dagster.reporting.length_profile.scope import shared_items
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -35,19 +37,23 @@ from contextcliff_dagster.reporting.wording.sentences import (
     score_name,
     sentence,
 )
+from contextcliff_dagster.reporting.wording.tolerance import tolerance_sentences
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
 
 def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block]:
-    """Verdict and cap of every model, and how the models compare."""
+    """Verdict and cap of every model, how they compare, and what the tolerance means."""
     if not results:
         return [Paragraph("No model has a result yet.")]
     blocks: list[Block] = [Bullets(list(map(_answer, names, results)))]
-    if text := comparison(results):
-        blocks.append(Paragraph(text))
-    return blocks
+    blocks += [
+        Paragraph(text)
+        for text in (comparison(results), *tolerance_sentences(results, names))
+        if text
+    ]
+    return [*blocks, *few_data_blocks(results, names)]
 
 
 def _answer(name: str, result: Cliffs) -> Text:
@@ -72,18 +78,25 @@ def _answer(name: str, result: Cliffs) -> Text:
 
 
 def warnings_section(
-    results: Sequence[Cliffs], names: Sequence[str], notes: Sequence[str]
+    results: Sequence[Cliffs],
+    names: Sequence[str],
+    notes: Sequence[str],
+    *,
+    most: int | None = None,
 ) -> Section:
-    """The warnings of all models, then the caller's notes; says so where there are none."""
-    warnings: list[Text] = [
-        ((Code(name), ": ", sentence(text)) if len(results) > 1 else sentence(text))
-        for name, result in zip(names, results, strict=True)
-        for text in result.warnings
-        if text
-    ]
-    blocks: list[Block] = [Bullets(warnings) if warnings else Paragraph("None.")]
-    if notes:
-        blocks.append(Bullets([sentence(note) for note in notes]))
+    """The warnings of all models, then the caller's notes; says so where there are none.
+
+    ``most``: how many are shown; the others are counted.
+    """
+    raised = [[sentence(text) for text in result.warnings if text] for result in results]
+    warnings = shared_items(raised, names)
+    shown = [*warnings, *map(sentence, notes)][:most]
+    left = len(warnings) + len(notes) - len(shown)
+    blocks: list[Block] = [] if warnings else [Paragraph("None." if not notes else "No warnings.")]
+    if shown:
+        blocks.append(Bullets(shown))
+    if left:
+        blocks.append(Paragraph([f"{left:,} more are in ", Code("report.html"), "."]))
     return Section("Warnings and notes" if notes else "Warnings", blocks)
 
 

@@ -31,6 +31,7 @@ from contextcliff_dagster.reporting.length_profile.robustness import (
 )
 from contextcliff_dagster.reporting.length_profile.scope import (
     provenance_section,
+    rebuild_section,
     unmeasured_section,
 )
 from contextcliff_dagster.reporting.length_profile.tables import (
@@ -139,7 +140,10 @@ def report_page(
     before = {CERTAINTY: [models_section(cliffs, names), reading_section(cliffs)]}
     after = {
         CERTAINTY: [unmeasured_section(cliffs, names)],
-        PROVENANCE: [provenance_section(cliffs, names)],
+        PROVENANCE: [
+            *([rebuild_section(cliffs, 3)] if cliffs else []),
+            provenance_section(cliffs, names),
+        ],
     }
     shown: set[str] = set()
     folds = []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.questions import CATEGORY_WORDS
 from contextcliff_dagster.reporting.sections import (
+    Block,
     Bracketed,
     Bullets,
     Cell,
@@ -42,6 +45,42 @@ def question_sections(result: Cliffs) -> list[Section]:
         *_evidence(result, position=False),
         *_levels(result),
     ]
+
+
+def few_data_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block]:
+    """Scores with the document and by control, side by side, of models with too few data.
+
+    Nothing where no control was asked: a control needs no verdict to say that a question is
+    answered without its document.
+    """
+    rows: list[list[Cell]] = []
+    for name, result in zip(names, results, strict=True):
+        if result.verdict is Verdict.INSUFFICIENT_DATA:
+            rows += [[Code(name), *row] for row in _side_by_side(result)]
+    if not rows:
+        return []
+    note = "Too few data for a verdict on length. The same questions, by what the model was given:"
+    return [Paragraph(note), DataTable(["model", *_SIDES], rows, right=())]
+
+
+_SIDES = ("given instead of the document", "examples", "score with the document", "score with that")
+
+
+def _side_by_side(result: Cliffs) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for control in result.controls or ():
+        whole = control.document
+        if whole is None:  # written by an earlier version
+            continue
+        rows.append(
+            [
+                CONTROL_WORDS[control.name],
+                tokens(control.n),
+                _estimate(whole.mean, whole.ci_low, whole.ci_high, "no answers"),
+                _estimate(control.mean, control.ci_low, control.ci_high, "no answers"),
+            ]
+        )
+    return rows
 
 
 def refused_tests(result: Cliffs) -> list[str]:
@@ -97,7 +136,9 @@ def _controls(result: Cliffs) -> list[Section]:
     rows: list[list[Cell]] = [
         [Code(key), means.get(key, "none"), *cells] for key, cells in by_bin.items()
     ]
-    blocks = [Bullets(items)] if items else []
+    blocks: list[Block] = [Bullets(items)] if items else []
+    if sides := _side_by_side(result):
+        blocks.append(DataTable(_SIDES, sides, right=(1,)))
     title = "Controls: the same questions without the document"
     return [Section(title, [*blocks, DataTable(head, rows, right=(1, 2, 3))], 3)]
 

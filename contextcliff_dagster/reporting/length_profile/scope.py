@@ -13,6 +13,7 @@ from contextcliff_dagster.reporting.sections import (
     Item,
     Paragraph,
     Section,
+    Span,
     Text,
 )
 from contextcliff_dagster.reporting.wording.number_format import percent, tokens
@@ -24,15 +25,41 @@ if TYPE_CHECKING:
 
 def unmeasured_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     """What the statement does not cover, per model and in general."""
-    items: list[Text] = []
-    for name, result in zip(names, results, strict=True):
-        items += [(Code(name), f": {gap[0].upper()}{gap[1:]}.") for gap in _gaps(result)]
-    items += [
+    return Section("What was not measured", [Bullets(gap_items(results, names))], 3)
+
+
+def gap_items(results: Sequence[Cliffs], names: Sequence[str]) -> list[Text]:
+    """The same as bullets; what holds for several models is one of them."""
+    gaps = [[f"{gap[0].upper()}{gap[1:]}." for gap in _gaps(result)] for result in results]
+    return [
+        *shared_items(gaps, names),
         "Standard deviations and failure rates have no interval: only the mean's is computed.",
         "Other tasks, corpora, prompts and serving configurations: a cap holds only for what was "
         "measured.",
     ]
-    return Section("What was not measured", [Bullets(items)], 3)
+
+
+def shared_items(texts: Sequence[Sequence[str]], names: Sequence[str]) -> list[Text]:
+    """Each text of a model once, after the names of the models it is said of.
+
+    ``texts``: those of each of ``names``. No name where there is one model.
+    """
+    whose: dict[str, list[str]] = {}
+    for name, own in zip(names, texts, strict=True):
+        for text in own:
+            whose.setdefault(text, []).append(name)
+    if len(names) == 1:
+        return [*whose]
+    items: list[Text] = []
+    for text, owners in whose.items():
+        if len(owners) == len(names) > 3:
+            items.append(("All models: ", text))
+            continue
+        listed: list[Span] = [Code(owners[0])]
+        for owner in owners[1:]:
+            listed += [", ", Code(owner)]
+        items.append((*listed, ": ", text))
+    return items
 
 
 def _gaps(result: Cliffs) -> list[str]:
@@ -66,6 +93,58 @@ def _gaps(result: Cliffs) -> list[str]:
     if result.confounds.identified == "not_assessed":
         gaps.append("confounding of length with difficulty was not assessed")
     return [*gaps, *refused_tests(result)]
+
+
+def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
+    """The commands that make this report again, and what they rest on."""
+    first = results[0]
+    study, campaign = first.study, first.campaign
+    items: list[Text] = []
+    if study and campaign:
+        items += [
+            (
+                Code(f"contextcliff report {study} --campaign {campaign}"),
+                " makes this report again from the answers that are kept, without a call.",
+            ),
+            (
+                Code(f"contextcliff campaign new {study}"),
+                " and ",
+                Code(f"contextcliff profile {study}"),
+                " measure it again.",
+            ),
+            (
+                Code(f"contextcliff export {study} FILE"),
+                " hands it to somebody else, with the sample and every answer.",
+            ),
+        ]
+    else:
+        items.append((Code("contextcliff analyze FILE"), " makes this report again."))
+    facts: list[Span] = []
+    for words, group, key in _FACTS:
+        found = dict.fromkeys(_fact(result, group, key) for result in results)
+        if known := [value for value in found if value is not None]:
+            facts.append(f"; {words} " if facts else f"{words[0].upper()}{words[1:]} ")
+            for value in known[:3]:
+                facts += [Code(value), ", "]
+            facts[-1] = ", ..." if len(known) > 3 else ""
+    if facts:
+        items.append([*facts, "."])
+    return Section("How to reproduce it", [Bullets(items)], level)
+
+
+_FACTS = (
+    ("sample", "hashes", "manifest"),
+    ("request", "hashes", "recipe"),
+    ("seed of the sample", "seeds", "sampling"),
+    ("seed of the analysis", "seeds", "analysis"),
+    ("version", "versions", "contextcliff-dagster"),
+)
+
+
+def _fact(result: Cliffs, group: str, key: str) -> str | None:
+    values = result.provenance.get(group)
+    value = values.get(key) if isinstance(values, Mapping) else None
+    return None if value is None else str(value)[:12]
 
 
 def provenance_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:

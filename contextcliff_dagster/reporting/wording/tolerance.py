@@ -1,38 +1,66 @@
-"""What a tolerance means in answers."""
+"""What a tolerance means in answers: true for the score in use."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.wording.number_format import level, number
-from contextcliff_dagster.reporting.wording.sentences import score_name
+from contextcliff_dagster.reporting.wording.number_format import level, score
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
-_GROUPS = (10, 20, 50, 100, 1000)
+RIGHT_OR_WRONG = frozenset({"em", "contained"})
+"""Scores of which an answer has 0 or 1, so that their mean is a share of right answers."""
+_OUT_OF = (10, 20, 100)
 
 
-def in_answers(tolerance: float) -> str:
-    """A tolerance as a count of right answers, in the smallest round group that holds it.
+def lost_of(tolerance: float) -> tuple[int, int]:
+    """How many of how many right answers ``tolerance`` (0..1) lets go, never more than it allows.
 
-    >>> in_answers(0.3), in_answers(0.25), in_answers(0.125)
-    ('3 of 10', '5 of 20', '125 of 1,000')
+    >>> lost_of(0.3), lost_of(0.05), lost_of(0.125)
+    ((3, 10), (1, 20), (125, 1000))
     """
-    for group in _GROUPS:
-        lost = tolerance * group
-        if abs(lost - round(lost)) < 1e-6:
-            break
-    return f"{round(lost):,} of {group:,}"
+    for base in _OUT_OF:
+        if abs(tolerance * base - round(tolerance * base)) < 1e-9:
+            return round(tolerance * base), base
+    return int(tolerance * 1000 + 1e-9), 1000
 
 
-def tolerance_sentence(cliffs: Cliffs) -> str:
-    """What the study's tolerance allows up to the cap; empty where none is stated."""
-    if number(cliffs.tolerance) is None:
-        return ""
-    share, lost = level(cliffs.tolerance), in_answers(cliffs.tolerance)
-    if cliffs.score.name in ("em", "contained"):
-        return f"A drop of {share} means: up to {lost} right answers lost."
+def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list[str]:
+    """One sentence for each tolerance and kind of score among ``results``."""
+    groups: dict[tuple[float, str], dict[str, list[str]]] = {}
+    for name, result in zip(names, results, strict=True):
+        kind = result.score.name if result.score.name in {*RIGHT_OR_WRONG, "f1"} else ""
+        key = result.tolerance, "right" if kind in RIGHT_OR_WRONG else kind
+        falls = groups.setdefault(key, {})
+        if (mean := result.baseline.mean) is not None:
+            fall = f"from {score(mean)} to {score(mean * (1 - result.tolerance))}"
+            falls.setdefault(fall, []).append(name)
+    return [_sentence(*key, falls) for key, falls in groups.items()]
+
+
+def _sentence(tolerance: float, kind: str, falls: Mapping[str, Sequence[str]]) -> str:
+    head, here = f"A tolerance of {level(tolerance)} means", ""
+    if len(falls) == 1:
+        here = f", here {next(iter(falls))}"
+    elif falls:
+        # Of many models the first are example enough.
+        each = [f"{', '.join(names[:3])} {fall}" for fall, names in falls.items()]
+        here = f" ({'; '.join(each[:3])})"
+    if kind == "right":
+        lost, of = lost_of(tolerance)
+        return (
+            f"{head}: of every {of:,} answers that are right on short documents, up to {lost:,} "
+            f"may be lost{here}."
+        )
+    if kind == "f1":
+        return (
+            f"{head}: token F1, the overlap in words with the accepted answer, may fall by up to "
+            f"{level(tolerance)} of its mean on short documents{here}. That is no count of right "
+            "answers: an answer may be right in part."
+        )
     return (
-        f"A drop of {share} of the {score_name(cliffs)} is like losing up to {lost} right answers."
+        f"{head}: the mean score may fall by up to {level(tolerance)} of its mean on short "
+        f"documents{here}."
     )

@@ -189,8 +189,8 @@ def test_several_files_are_compared_in_one_report(tmp_path: Path) -> None:
     ended = call("analyze", str(one), str(other), "--out", str(tmp_path / "out"))
     assert ended.code == 0
     page = (tmp_path / "out" / "report.md").read_text("utf-8")
-    assert "## `one`" in page
-    assert "## `other`" in page
+    assert "| `one` | cliff |" in page
+    assert "| `other` | cliff |" in page
     assert "Safe cap: other" in page
 
 

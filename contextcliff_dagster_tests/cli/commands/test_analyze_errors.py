@@ -138,7 +138,7 @@ def test_one_bad_file_of_several_stops_no_other(tmp_path: Path) -> None:
     assert conforming(to / "good.json")["verdict"] == "cliff"
     page = (out / "report.md").read_text("utf-8")
     assert "Left out:" in page
-    assert "## `last`" in page
+    assert "| `last` | cliff |" in page
 
 
 def test_one_bad_model_of_several_stops_no_other(tmp_path: Path) -> None:

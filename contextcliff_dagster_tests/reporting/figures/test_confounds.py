@@ -153,9 +153,10 @@ def test_a_result_that_says_nothing_has_no_picture_and_no_section(tmp_path: Path
 
 
 def test_the_page_has_the_sections_and_links_the_picture_once(tmp_path: Path) -> None:
-    files = write_report(results_of([asked(), asked("b")]), None, tmp_path, title="t")
+    results = results_of([asked(), asked("b")])
+    write_report(results, None, tmp_path, title="t")
     assert (tmp_path / "questions.png").read_bytes().startswith(b"\x89PNG")
-    page = files.md.read_text("utf-8")
+    page = page_of(results, pictures=["questions.png"])
     assert page.count("](questions.png)") == 1
     assert page.count("### At an equal mix of kinds of question") == 2
     assert "easy 40.0%, ha\\|rd 60.0%" in page

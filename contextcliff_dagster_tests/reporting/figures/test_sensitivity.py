@@ -8,6 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
+from contextcliff_dagster.reporting.length_profile.page import all_pictures
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.reports import results_of, sample
 
@@ -27,11 +28,17 @@ def test_results_that_varied_nothing_have_no_picture(tmp_path: Path) -> None:
     assert plot_sensitivity(results_of([plain])) is None
     files = write_report(results_of([plain]), None, tmp_path, title="t")
     assert not (tmp_path / "sensitivity.png").exists()
-    assert "sensitivity.png" not in files.md.read_text("utf-8")
+    assert page_picture() not in files.html.read_text("utf-8")
 
 
-def test_the_page_links_the_picture_that_lies_beside_it(tmp_path: Path) -> None:
+def page_picture() -> str:
+    """How the page begins the picture."""
+    (alt,) = (one.alt for one in all_pictures() if one.file == "sensitivity.png")
+    return f'<img alt="{alt}" src="data:image/png;base64,'
+
+
+def test_the_page_holds_the_picture_that_lies_beside_it(tmp_path: Path) -> None:
     results = [sample(model)[0] for model in ("a", "b")]
     files = write_report(results_of(results), None, tmp_path, title="t")
     assert (tmp_path / "sensitivity.png").read_bytes().startswith(b"\x89PNG")
-    assert files.md.read_text("utf-8").count("](sensitivity.png)") == 1
+    assert files.html.read_text("utf-8").count(page_picture()) == 1

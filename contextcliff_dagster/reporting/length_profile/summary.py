@@ -1,0 +1,181 @@
+"""The short page: what a reader needs before anything is opened, for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.reporting.length_profile.answer import answer_blocks, warnings_section
+from contextcliff_dagster.reporting.length_profile.robustness import confounds_sentence
+from contextcliff_dagster.reporting.length_profile.scope import gap_items, rebuild_section
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Bracketed,
+    Bullets,
+    Cell,
+    Code,
+    DataTable,
+    Figure,
+    Item,
+    Paragraph,
+    Section,
+    Text,
+)
+from contextcliff_dagster.reporting.wording.latency import (
+    joint_cap_sentence,
+    latency_limit_sentence,
+)
+from contextcliff_dagster.reporting.wording.number_format import (
+    estimate,
+    located,
+    percent,
+    tokens,
+)
+from contextcliff_dagster.reporting.wording.sentences import (
+    VERDICT_PHRASE,
+    assumption_sentence,
+    certify_sentence,
+    copies_sentence,
+    labels,
+    looks_sentence,
+    sentence,
+)
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+
+MOST_WARNINGS = 15
+"""Further ones are counted and left to the whole report."""
+_SENTENCES: tuple[Callable[[Cliffs], str | None], ...] = (
+    lambda result: sentence(result.safe_cap_reason) if result.safe_cap_tokens else None,
+    looks_sentence,
+    assumption_sentence,
+    copies_sentence,
+    confounds_sentence,
+    latency_limit_sentence,
+    joint_cap_sentence,
+    certify_sentence,
+)
+
+
+def summary_sections(
+    cliffs: Sequence[Cliffs], *, title: str, notes: Sequence[str] = ()
+) -> list[Section]:
+    """The short page's sections, the first with its title.
+
+    ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
+    the warnings.
+    """
+    names = labels(cliffs)
+    picture = Figure(Path("report.png"), "Score and SD against natural document length")
+    more = Paragraph(
+        [
+            "This page is the short version. ",
+            Code("report.html"),
+            " has the picture to explore and everything else: other explanations, kinds of "
+            "failures, sensitivity, other definitions, provenance; ",
+            Code("report.json"),
+            " has all of it for programs.",
+        ]
+    )
+    head = Section(title, [*answer_blocks(cliffs, names), picture, more], 1)
+    if not cliffs:
+        return [head]
+    return [
+        head,
+        _models(cliffs, names),
+        _meaning(cliffs, names),
+        warnings_section(cliffs, names, notes, most=MOST_WARNINGS),
+        _bins(cliffs, names),
+        Section("What was not measured", [Bullets(gap_items(cliffs, names))]),
+        rebuild_section(cliffs),
+    ]
+
+
+def _models(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
+    head = [
+        "model",
+        "verdict",
+        "safe cap, tokens",
+        "as prompt tokens",
+        "midpoint of the drop, tokens",
+        "drop",
+        "baseline",
+        "examples",
+    ]
+    rows: list[list[Cell]] = []
+    for name, r in zip(names, results, strict=True):
+        location: Cell = "none found"
+        drop: Cell = "none found"
+        if (cliff := r.cliff) is not None:
+            location = Bracketed(located(cliff.location_tokens, cliff.ci_low, cliff.ci_high))
+            span = f"[{percent(cliff.drop_ci_low)}, {percent(cliff.drop_ci_high)}]"
+            drop = Bracketed(f"{percent(cliff.drop)} {span}")
+        base = r.baseline
+        rows.append(
+            [
+                Code(name),
+                VERDICT_PHRASE[r.verdict],
+                tokens(r.safe_cap_tokens, "none supported"),
+                tokens(r.cap_prompt_tokens, "unknown"),
+                location,
+                drop,
+                Bracketed(estimate(base.mean, base.ci_low, base.ci_high)),
+                tokens(r.n),
+            ]
+        )
+    return Section("Caps", [DataTable(head, rows, right=(2, 3, 7))])
+
+
+def _meaning(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
+    """What qualifies each cap; one list where there is one model."""
+    found = [[text for make in _SENTENCES if (text := make(result))] for result in results]
+    items: list[Text | Item] = [*found[0]]
+    if len(results) > 1:
+        items = [Item(Code(name), own) for name, own in zip(names, found, strict=True) if own]
+    return Section("What the cap means", [Bullets(items)] if items else [])
+
+
+def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
+    """One table: a row for each bin where all models share them, else for each bin and model."""
+    if not any(result.bins for result in results):
+        return Section("Scores by length", [Paragraph("No bins.")])
+    spans = [[_span(b) for b in result.bins] for result in results]
+    by = Bracketed("tokens [min, median, max]")
+    rows: list[list[Cell]]
+    if all(one == spans[0] for one in spans):
+        scores: list[list[Text]] = [
+            [("n of ", Code(name)), ("mean of ", Code(name))] for name in names
+        ]
+        head: list[Text] = ["bin", by, *(cell for pair in scores for cell in pair)]
+        if len(results) == 1:
+            head = ["bin", by, "n", "mean"]
+        rows = [
+            [
+                Code(own[0].bin),
+                _span(own[0])[1],
+                *(cell for b in own for cell in (tokens(b.n), _mean(b))),
+            ]
+            for own in zip(*(result.bins for result in results), strict=True)
+        ]
+        right: Sequence[int] = range(2, len(head), 2)
+    else:
+        head = ["model", "bin", by, "n", "mean"]
+        rows = [
+            [Code(name), Code(b.bin), _span(b)[1], tokens(b.n), _mean(b)]
+            for name, result in zip(names, results, strict=True)
+            for b in result.bins
+        ]
+        right = (3,)
+    blocks: list[Block] = [DataTable(head, rows, right=right)]
+    return Section("Scores by length", blocks)
+
+
+def _span(b: Any) -> tuple[str, Bracketed]:
+    lengths = (tokens(n, "?") for n in (b.min_tokens, b.median_tokens, b.max_tokens))
+    return b.bin, Bracketed(f"[{', '.join(lengths)}]")
+
+
+def _mean(b: Any) -> Bracketed:
+    return Bracketed("no answers" if b.mean is None else estimate(b.mean, b.ci_low, b.ci_high))
