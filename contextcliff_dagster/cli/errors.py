@@ -16,11 +16,16 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.store import store_root
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
 
 DONE, INTERNAL_ERROR, USER_ERROR, DIFFERENT, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -46,6 +51,34 @@ def is_interruption(error: BaseException) -> bool:
     return any(
         isinstance(cause, KeyboardInterrupt) or type(cause).__name__ == _DAGSTER_INTERRUPT
         for cause in causes
+    )
+
+
+@contextlib.contextmanager
+def interruption_says(store: Store, study: Study, campaign: str | None) -> Iterator[None]:
+    """Turn Ctrl-C into a word about how much is kept."""
+    try:
+        yield
+    except BaseException as error:
+        if not is_interruption(error):
+            raise
+        raise Interrupted(_kept(store, study, campaign)) from error
+
+
+def _kept(store: Store, study: Study, campaign: str | None) -> str:
+    from contextcliff_dagster.inference.ledger.campaigns import current_campaign
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.reporting.wording.number_format import count
+
+    with Ledger.open(store.ledger) as ledger:
+        name = campaign or current_campaign(ledger, study.name)
+        done = ledger.read(
+            "SELECT count(*) FROM results JOIN calls USING (call_key)"
+            " WHERE study = ? AND campaign = ?",
+            (study.name, name),
+        )[0][0]
+    return (
+        f"{count(done, 'call')} of campaign {name} {'is' if done == 1 else 'are'} measured and kept"
     )
 
 

@@ -115,12 +115,18 @@ def test_the_command_line_runs_and_prints_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = str(tmp_path / "sizes-alone.yaml")
+    assert main(["prepare", file, "--show-prompt", "2", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["prompts"]
+    assert [prompt["bin"] for prompt in shown] == ["r006", "r020"]
     assert main(["profile", file]) == 0
     first = capsys.readouterr().out
     assert "RIGHT ANSWERS BY SIZE" in first
     assert "8 calls sent" in first
     assert main(["profile", file]) == 0
     assert "all 8 calls are in the ledger" in capsys.readouterr().out
+    assert main(["answers", file, "--format", "jsonl"]) == 0
+    listed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["bin"] for answer in listed] == ["r006"] * 4 + ["r020"] * 4
     assert main(["report", file, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["cliffs"] == []

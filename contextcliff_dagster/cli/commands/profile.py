@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +18,8 @@ from contextcliff_dagster.cli.data_sets import corpus_kind
 from contextcliff_dagster.cli.display.dagster_log import dagster_log
 from contextcliff_dagster.cli.display.print_sample import estimate_sentence, print_prepared
 from contextcliff_dagster.cli.display.progress import ProgressBar, money
-from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say
+from contextcliff_dagster.cli.display.prompts import ShownPrompts, prompt_options
+from contextcliff_dagster.cli.errors import interruption_says, say
 from contextcliff_dagster.cli.measuring_options import (
     check_compression,
     compression_options,
@@ -51,7 +50,6 @@ from contextcliff_dagster.store import Store
 if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Prepared
     from contextcliff_dagster.sampling.controls import Control
-    from contextcliff_dagster.studies import Study
 
 
 @click.command()
@@ -204,9 +202,12 @@ def profile(
 @click.option(
     "--model", "models", multiple=True, metavar="NAME", help="Estimate the cost for this model."
 )
+@prompt_options
 @verbose_option
 @common_options
-def prepare(options: StudyOptions, verbose: bool, as_json: bool) -> None:
+def prepare(
+    options: StudyOptions, prompts: ShownPrompts | None, verbose: bool, as_json: bool
+) -> None:
     """Freeze the sample of STUDY (default: reference) and estimate the cost of measuring it."""
     store = Store.default()
     chosen = choose_study(options)
@@ -224,7 +225,7 @@ def prepare(options: StudyOptions, verbose: bool, as_json: bool) -> None:
         )
     keep_definition(chosen, store)
     say_notes(prepared)
-    print_prepared(prepared, store, as_json=as_json)
+    print_prepared(prepared, store, prompts, as_json=as_json)
 
 
 def say_notes(prepared: Prepared) -> None:
@@ -270,30 +271,3 @@ def agree_on_cost(prepared: Prepared, limit: float | None, *, yes: bool) -> None
         why = f"The cost of {unknown} is not known."
     if not click.confirm(f"{why} Go on?", err=True):
         raise BudgetError("Not confirmed, so nothing was sent; --samples-per-bin makes it cheaper.")
-
-
-@contextmanager
-def interruption_says(store: Store, study: Study, campaign: str | None) -> Iterator[None]:
-    """Turn Ctrl-C into a word about how much is kept."""
-    try:
-        yield
-    except BaseException as error:
-        if not is_interruption(error):
-            raise
-        raise Interrupted(_kept(store, study, campaign)) from error
-
-
-def _kept(store: Store, study: Study, campaign: str | None) -> str:
-    from contextcliff_dagster.inference.ledger.campaigns import current_campaign
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
-
-    with Ledger.open(store.ledger) as ledger:
-        name = campaign or current_campaign(ledger, study.name)
-        done = ledger.read(
-            "SELECT count(*) FROM results JOIN calls USING (call_key)"
-            " WHERE study = ? AND campaign = ?",
-            (study.name, name),
-        )[0][0]
-    return (
-        f"{count(done, 'call')} of campaign {name} {'is' if done == 1 else 'are'} measured and kept"
-    )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
+from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.display.progress import duration, money
+from contextcliff_dagster.cli.display.prompts import ShownPrompts, as_lines, as_object
 from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
@@ -23,29 +24,45 @@ _SOURCES_SHOWN, _MOST_SOURCES = 3, 12
 _QUESTION_SHOWN = 80
 
 
-def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
-    """The frozen sample bin by bin, and what measuring it would take."""
-    from contextcliff_dagster.experiments.common.file_list import file_list
+def print_prepared(
+    prepared: Prepared, store: Store, prompts: ShownPrompts | None = None, *, as_json: bool
+) -> None:
+    """The frozen sample bin by bin, what measuring it would take, and prompts, if asked for."""
+    calls = prompts.calls(prepared, store) if prompts else []
+    if as_json:
+        shown = {"prompts": [as_object(call) for call in calls]} if prompts else {}
+        print_json({**_as_object(prepared, store), **shown})
+        return
+    _print_sample(prepared, store)
+    for call in calls:
+        whole = prompts is not None and prompts.whole
+        click.echo("\n" + "\n".join(as_lines(call, whole=whole)))
 
+
+def _as_object(prepared: Prepared, store: Store) -> dict[str, Any]:
     study, manifest = prepared.study, prepared.manifest
     estimate = {"study": study.name, "estimate": prepared.estimate.to_dict()}
     if manifest is None:  # the experiments make their own documents
-        print_either(estimate, estimate_sentence(prepared), as_json=as_json)
-        return
+        return estimate
     path = store.manifest_dir(study.name) / "manifest.json"
-    if as_json:
-        print_json(
-            {
-                "study": study.name,
-                "manifest": str(path) if prepared.kept else None,
-                "sha256": manifest.sha256,
-                "bins": [asdict(b) for b in manifest.bins],
-                "corpus": manifest.header["corpus"],
-                "audit": prepared.audit,
-                "answers_not_in_text": _answers_not_in_text(manifest),
-                **estimate,
-            }
-        )
+    return {
+        "study": study.name,
+        "manifest": str(path) if prepared.kept else None,
+        "sha256": manifest.sha256,
+        "bins": [asdict(b) for b in manifest.bins],
+        "corpus": manifest.header["corpus"],
+        "audit": prepared.audit,
+        "answers_not_in_text": _answers_not_in_text(manifest),
+        **estimate,
+    }
+
+
+def _print_sample(prepared: Prepared, store: Store) -> None:
+    from contextcliff_dagster.experiments.common.file_list import file_list
+
+    study, manifest = prepared.study, prepared.manifest
+    if manifest is None:
+        click.echo(estimate_sentence(prepared))
         return
     sources = _sources(manifest)
     drawn = Counter(manifest.examples.column("bin").to_pylist())
@@ -85,6 +102,7 @@ def print_prepared(prepared: Prepared, store: Store, *, as_json: bool) -> None:
     click.echo(f"\n{estimate_sentence(prepared)}")
     digest = f"sha256 {manifest.sha256[:16]}..."
     if prepared.kept:
+        path = store.manifest_dir(study.name) / "manifest.json"
         click.echo(f"Manifest: {path} ({digest})")
     else:
         click.echo(f"This sample ({digest}) is not kept: `prepare` and `profile` freeze it.")

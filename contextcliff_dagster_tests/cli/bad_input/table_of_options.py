@@ -38,7 +38,13 @@ LINES = {
     "import": "import out.zip",
 }
 _NUMBERS = ("abc", "", "nan", "inf", "-1", "1e400", "1" * 30, "1" * 5_000, "0x10", "1,5")
-_ACCEPTED = {"--seed": ("1" * 30,), "--delay-ms": (), "--budget": ("1" * 30,)}
+# An option that may go without a value takes -1 for another option.
+_ACCEPTED = {
+    "--show-prompt": ("-1",),
+    "--seed": ("1" * 30,),
+    "--delay-ms": (),
+    "--budget": ("1" * 30,),
+}
 _CALLBACKS = {
     "analyze s.csv --tolerance": ("nan", "inf", "0", "1", "-5%", "200%", "", "x", "1e999"),
     "analyze s.csv --confidence": ("nan", "0.2", "1", "-5%", "100%", "", "x"),
