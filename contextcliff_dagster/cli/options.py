@@ -98,6 +98,11 @@ def _use_store(ctx: click.Context, _: click.Parameter, folder: Path | None) -> N
 # Read before parsing, so that parsing errors obey it too: see `app.main`.
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 verbose_option = click.option("--verbose", is_flag=True, help="Show Dagster's own log.")
+with_answers_option = click.option(
+    "--with-answers",
+    is_flag=True,
+    help="Put questions and answers into report.html (without: numbers alone).",
+)
 profiled_campaign_option = click.option(
     "--campaign", metavar="NAME", help="This campaign (default: the newest profiled)."
 )

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 _NOTE = ".made_from.json"
 
 
-def find_finished(store: Store, study: Study, campaign: str | None) -> Profiled | None:
+def find_finished(
+    store: Store, study: Study, campaign: str | None, with_answers: bool = False
+) -> Profiled | None:
     """The study's results where they are complete and nothing they were made from has changed.
 
     Args:
         study: as asked for: with its seed, sample size and models.
         campaign: the newest when None.
+        with_answers: whether the report is to hold questions and answers.
     """
     from contextcliff_dagster.defs.run import read_profiled
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
@@ -51,7 +54,7 @@ def find_finished(store: Store, study: Study, campaign: str | None) -> Profiled 
                 return None
         except (OSError, ValueError, TypeError, KeyError):
             return None
-    now = _made_from(store, study, name)
+    now = _made_from(store, study, name, with_answers)
     if now is None or now != made_from:
         return None
     calls = {m: RunSummary(planned=n, cached=n) for m, n in planned.items()}
@@ -59,7 +62,11 @@ def find_finished(store: Store, study: Study, campaign: str | None) -> Profiled 
 
 
 def note_finished(
-    store: Store, study: Study, campaign: str, calls: Mapping[str, RunSummary]
+    store: Store,
+    study: Study,
+    campaign: str,
+    calls: Mapping[str, RunSummary],
+    with_answers: bool = False,
 ) -> None:
     """Leave the note of a run that left no call open; one that cannot be written is no loss."""
     from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -71,14 +78,16 @@ def note_finished(
         with Ledger.open(store.ledger) as ledger:
             results = _results(ledger)
         note = {
-            "made_from": _made_from(store, study, campaign),
+            "made_from": _made_from(store, study, campaign, with_answers),
             "planned": {model: summary.planned for model, summary in calls.items()},
             "results": results,
         }
         write_atomic(store.report_dir(study.name, campaign) / _NOTE, json.dumps(note).encode())
 
 
-def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | None:
+def _made_from(
+    store: Store, study: Study, campaign: str, with_answers: bool
+) -> dict[str, Any] | None:
     """What results depend on, as JSON gives it back; None where a model's identity is unknown."""
     from contextcliff_dagster.inference.engines.open_engine import declared_identity
     from contextcliff_dagster.inference.models.models_file import get_model
@@ -97,6 +106,7 @@ def _made_from(store: Store, study: Study, campaign: str) -> dict[str, Any] | No
     facts = {
         "study": study.model_dump(mode="json"),
         "recipe": recipe,
+        "with_answers": with_answers,
         "models": models,
         "code": max(path.stat().st_mtime_ns for path in PACKAGE.rglob("*.py")),
         "files": _files(store, study.name, campaign),

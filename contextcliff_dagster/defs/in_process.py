@@ -26,7 +26,8 @@ class LocalRuns:
     """Where the assets of a study are materialized in this process.
 
     ``instance``: where the runs are recorded; ``DAGSTER_HOME``'s when None, else nowhere.
-    ``cause``: what started them, a tag of each run.
+    ``cause``: what started them, a tag of each run. ``with_answers``: questions and answers go into
+    the report.
     """
 
     study: Study
@@ -34,6 +35,7 @@ class LocalRuns:
     campaign: str
     instance: dg.DagsterInstance | None = None
     cause: str = "python"
+    with_answers: bool = False
 
     @classmethod
     def of(
@@ -43,6 +45,7 @@ class LocalRuns:
         campaign: str | None = None,
         instance: dg.DagsterInstance | None = None,
         cause: str = "python",
+        with_answers: bool = False,
     ) -> LocalRuns:
         """Return those of ``campaign``, the study's current one when None.
 
@@ -50,7 +53,7 @@ class LocalRuns:
             StudyError: there is no such campaign.
         """
         with StudyRun.open(study, store, campaign) as run:
-            return cls(study, store, run.campaign, instance, cause)
+            return cls(study, store, run.campaign, instance, cause, with_answers)
 
     def materialize(
         self,
@@ -100,7 +103,10 @@ class LocalRuns:
         if experiment is not None:
             tags |= range_tags(study, experiment)
         dated = ops_of(experiment, [name for name in names if name not in PREPARATION])
-        settings = run_config(study, self.campaign, dated, config or {})
+        more = dict(config or {})
+        if self.with_answers and "report" in names:
+            more["report"] = {"with_answers": True}
+        settings = run_config(study, self.campaign, dated, more)
         # The terminal belongs to the caller: Dagster's own lines go to its event log only.
         level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
         settings["loggers"] = {"console": {"config": {"log_level": level}}}

@@ -47,6 +47,13 @@ class CampaignConfig(dg.Config):
     """A dated measurement; the current one when empty."""
 
 
+class ReportConfig(CampaignConfig):
+    """Which report is meant, and what goes into it."""
+
+    with_answers: bool = False
+    """Whether questions and answers go into report.html; documents are often private."""
+
+
 def default_resources() -> dict[str, object]:
     """Resources of the code location."""
     database = str(Store(store_root()).duckdb_path)

@@ -142,6 +142,7 @@ def profile_study(
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
     cause: str = "python",
+    with_answers: bool = False,
     stop: Callable[[], bool] | None = None,
 ) -> Profiled:
     """Measure what is not measured yet, then score, analyse and report.
@@ -159,6 +160,7 @@ def profile_study(
         store: :meth:`Store.default` when None.
         instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.
         cause: what started the runs, a tag of each.
+        with_answers: whether questions and answers go into report.html.
         stop: deprecated name of ``should_stop``.
 
     Raises:
@@ -173,7 +175,7 @@ def profile_study(
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
-    runs = LocalRuns.of(study, store, campaign, instance, cause)
+    runs = LocalRuns.of(study, store, campaign, instance, cause, with_answers)
     watch = Watch(on_progress, should_stop or stop, budget, on_wait, deadline_s=deadline_s)
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = not study.has_corpus or preparation.find_frozen(study, store) is not None
@@ -190,10 +192,12 @@ def rebuild_report(
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
     cause: str = "python",
+    with_answers: bool = False,
 ) -> Profiled:
     """Records, profiles and report again, from the ledger and the manifest alone; makes no call.
 
     A study that asks for more examples than its frozen sample has is reported from those.
+    ``with_answers``: questions and answers go into report.html.
 
     Raises:
         StudyError: nothing is measured yet.
@@ -204,7 +208,7 @@ def rebuild_report(
     if study.has_corpus:
         study = preparation.as_drawn(study, store)
         preparation.load_frozen(study, store)
-    runs = LocalRuns.of(study, store, campaign, instance, cause)
+    runs = LocalRuns.of(study, store, campaign, instance, cause, with_answers)
     _materialize(runs, from_ledger_only=True)
     return read_profiled(study, store, runs.campaign, {})
 

@@ -34,6 +34,7 @@ from contextcliff_dagster.cli.options import (
     study_options,
     ttft_limit_option,
     verbose_option,
+    with_answers_option,
 )
 from contextcliff_dagster.cli.study_selection import (
     agreed,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 @judging_options
 @ttft_limit_option
 @compression_options
+@with_answers_option
 @click.option(
     "--pay-again",
     is_flag=True,
@@ -87,6 +89,7 @@ def profile(
     verbose: bool,
     kv_policy: str,
     kv_budget: float | None,
+    with_answers: bool,
     pay_again: bool,
     as_json: bool,
 ) -> None:
@@ -137,7 +140,11 @@ def profile(
         # As the study says, unless asked: its kept definition does not change.
         asked = chosen if controls is None else chosen.changed(controls=controls)
         asked = as_asked(asked, options)
-        if target is None and not dry_run and (kept := find_finished(store, asked, campaign)):
+        if (
+            target is None
+            and not dry_run
+            and (kept := find_finished(store, asked, campaign, with_answers))
+        ):
             print_profiled(kept, as_json=as_json)
             return
 
@@ -177,7 +184,9 @@ def profile(
         agree_on_cost(prepared, limit, yes=yes)
         with ProgressBar() as bar, interruption_says(store, chosen, campaign):
             if target is not None:
-                runs = LocalRuns.of(prepared.study, store, campaign, instance, COMMAND_LINE)
+                runs = LocalRuns.of(
+                    prepared.study, store, campaign, instance, COMMAND_LINE, with_answers
+                )
                 watch = Watch(bar, None, Budget(usd=limit), say, deadline_s=deadline)
                 done = measure_in_rounds(runs, target, watch)
             else:
@@ -191,8 +200,9 @@ def profile(
                     store=store,
                     instance=instance,
                     cause=COMMAND_LINE,
+                    with_answers=with_answers,
                 )
-                note_finished(store, asked, done.campaign, done.calls)
+                note_finished(store, asked, done.campaign, done.calls, with_answers)
     print_profiled(done, as_json=as_json)
 
 

@@ -18,6 +18,7 @@ from contextcliff_dagster.cli.options import (
     common_options,
     study_options,
     verbose_option,
+    with_answers_option,
 )
 from contextcliff_dagster.cli.study_selection import as_asked, choose_study
 from contextcliff_dagster.contracts import StudyError
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
 )
 @click.option("--campaign", metavar="NAME", help="This campaign (default: the newest).")
 @judging_options
+@with_answers_option
 @verbose_option
 @common_options
-def report(options: StudyOptions, campaign: str | None, verbose: bool, as_json: bool) -> None:
+def report(
+    options: StudyOptions, campaign: str | None, with_answers: bool, verbose: bool, as_json: bool
+) -> None:
     """Rebuild and print the report of STUDY from what is measured; makes no call."""
     store = Store.default()
     chosen = choose_study(options)
@@ -56,6 +60,7 @@ def report(options: StudyOptions, campaign: str | None, verbose: bool, as_json: 
             store=store,
             instance=open_instance(store),
             cause=COMMAND_LINE,
+            with_answers=with_answers,
         )
     print_profiled(done, as_json=as_json)
 
@@ -128,7 +133,8 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
         click.echo(f"{note}\n")
     for line in spent_lines(done.calls, done.study.name, done.unchecked):
         click.echo(line)
-    click.echo(f"Report:  {paths['md']}")
+    older = not done.report.html.exists()
+    click.echo(f"Report:  {paths['md' if older else 'html']}")
     if "png" in paths:
         click.echo(f"Picture: {paths['png']}")
 

@@ -29,7 +29,7 @@ from contextcliff_dagster.defs.partitions import (
     partition_key,
     tagged_partitions,
 )
-from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
+from contextcliff_dagster.defs.resources import CampaignConfig, ReportConfig, StoreResource, Watch
 from contextcliff_dagster.defs.schedules import report_freshness
 from contextcliff_dagster.defs.ui import calls, results
 from contextcliff_dagster.defs.ui.progress_log import Narrator
@@ -276,16 +276,16 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
     @study_asset(
         study,
         "report",
-        "The report to read: Markdown, JSON and the picture of all models.",
+        "The report to read: HTML, Markdown, JSON and the picture of all models.",
         deps=[*judged, *records],
         kinds={"markdown", "matplotlib"},
         automation_condition=FOLLOW_RECORDS,
         freshness_policy=report_freshness(study),
         code_version="-".join(versions),
     )
-    def report(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+    def report(config: ReportConfig, store: StoreResource) -> dg.MaterializeResult:
         with StudyRun.open(study, store.open(), config.campaign) as run:
-            files = write_study_report(run)
+            files = write_study_report(replace(run, with_answers=config.with_answers))
             return dg.MaterializeResult(metadata=results.report_metadata(run, files))
 
     return report

@@ -22,12 +22,16 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A study, its store, the store's open call ledger, and the campaign that is meant."""
+    """A study, its store, the store's open call ledger, and the campaign that is meant.
+
+    ``with_answers``: its report may hold questions and answers.
+    """
 
     study: Study
     store: Store
     ledger: Ledger
     campaign: str
+    with_answers: bool = False
     _made: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod

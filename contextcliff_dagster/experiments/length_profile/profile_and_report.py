@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.analysis.profile.context import ModelProfile
+    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.experiment import Experiment
+    from contextcliff_dagster.reporting.html.payload import Evidence
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.manifest import Manifest
@@ -209,9 +211,10 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     folder = store.report_dir(study.name, campaign)
     cliffs = read_cliffs(study, store, campaign)
     profiled = [result.model for result in cliffs]
+    records = read_records(study, store, campaign)
     return write_report(
         cliffs,
-        read_records(study, store, campaign),
+        records,
         folder,
         title=study.description or study.name,
         notes=[
@@ -221,7 +224,28 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
             *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),
         ],
         sections=sections,
+        evidence=_evidence(run, cliffs, records),
     )
+
+
+def _evidence(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> Evidence:
+    """Other scores of each bin, and the answers where the run shows them."""
+    from contextcliff_dagster.analysis.profile.other_scores import other_scores
+    from contextcliff_dagster.experiments.common.answers import read_answers
+    from contextcliff_dagster.reporting.html.payload import Evidence
+
+    settings, models = run.study.analysis_settings(), [result.model for result in cliffs]
+    rows = dict(iter(records.groupby("model", sort=False)))
+    scores = {
+        result.model: other_scores(
+            rows[result.model], result.bins, settings, run.study.scoring.primary
+        )
+        for result in cliffs
+        if result.model in rows
+    }
+    answers = read_answers(run, models) if run.with_answers else None
+    how = f"contextcliff report {run.study.name} --campaign {run.campaign} --with-answers"
+    return Evidence(scores=scores, answers=answers, how=how)
 
 
 def _runs(run: StudyRun, identity: str | None) -> bool:
