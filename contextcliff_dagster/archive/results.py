@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.archive.calls import arrow_schema
-from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.contracts import ANSWERS, StoreError, StudyError
 from contextcliff_dagster.inference.ledger.schema import columns
 from contextcliff_dagster.store import atomic_path
 
@@ -19,23 +19,60 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
 _AT_ONCE = 2_000
+_MOST_CHARS = 16_000_000
 _OF_CALL = [name for name in columns("calls") if name != "created_at"]
 _OF_RESULT = [
     name for name in columns("results") if name not in ("call_key", "checksum", "pruned_at")
 ]
+_PROMPT = "prompt"
 _JSON = ("parts", "extra")
 _MAYBE_PAID = "maybe_paid"
 FORMATS = (".jsonl", ".parquet")
 
+JUDGED = (
+    *("accepted", "score", "em", "f1", "contained", "failure", "parsed_answer"),
+    *("task", "length_tokens", "bin", "evidence_position"),
+)
+"""Columns of `contracts.ANSWERS` that sample and records of a study know, not the ledger."""
 
-def export_results(ledger: Ledger, study: str, campaign: str | None, file: Path) -> int:
-    """Write every ended call of the study to ``file``, a row each; their number.
+Judge = Callable[[list[dict[str, Any]]], None]
+"""Fills in `JUDGED` of some rows."""
+
+
+class Exported(NamedTuple):
+    """How many rows an export has, and how many of them have what the ledger alone does not."""
+
+    rows: int = 0
+    prompts: int = 0
+    scores: int = 0
+    accepted: int = 0
+
+    def plus(self, rows: list[dict[str, Any]]) -> Exported:
+        """Return the numbers with some more rows."""
+        known = (
+            sum(row[name] is not None for row in rows) for name in (_PROMPT, "score", "accepted")
+        )
+        return Exported(*map(add, self, (len(rows), *known)))
+
+
+def export_results(
+    ledger: Ledger,
+    study: str,
+    campaign: str | None,
+    file: Path,
+    *,
+    judge: Judge | None = None,
+    prompts: bool = True,
+) -> Exported:
+    """Write every ended call of the study to ``file``, a row each.
 
     JSONL or Parquet, by the file's suffix. Rows are in the order of ``call_key``; the same ledger
     gives the same rows. A call that a run gave up has ``no_answer`` ``transport_error``;
     ``maybe_paid`` counts the requests of a call that died after they were sent, without the one
-    that was answered. ``parts`` and ``extra`` are objects in JSONL, JSON text in Parquet. Documents
-    are named by their hash; there is no key or address in a ledger, so none in the file.
+    that was answered. ``prompt`` is what was sent, rebuilt from the ledger's own documents: the
+    messages of a chat, else a text; null where the texts were pruned, and everywhere unless
+    ``prompts``. `JUDGED` is null without ``judge``. ``parts``, ``extra`` and ``prompt`` are objects
+    in JSONL, JSON text in Parquet. There is no key or address in a ledger, so none in the file.
 
     Raises:
         StudyError: nothing of the study (or campaign) is recorded.
@@ -47,8 +84,31 @@ def export_results(ledger: Ledger, study: str, campaign: str | None, file: Path)
     lost = Counter(orphan.call_key for orphan in ledger.orphans())
     with ledger.snapshot() as db:
         _require_study(db, study, campaign)
+        rows = _rows(db, study, campaign, lost)
         with atomic_path(file) as temporary:
-            return write(temporary, _rows(db, study, campaign, lost))
+            return write(temporary, _completed(rows, judge, ledger if prompts else None))
+
+
+def _completed(
+    batches: Iterable[list[dict[str, Any]]], judge: Judge | None, ledger: Ledger | None
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows with their judgement and prompt; not more at once than some megabytes of prompts."""
+    for rows in batches:
+        for row in rows:
+            row |= dict.fromkeys((*JUDGED, _PROMPT))
+        if judge is not None:
+            judge(rows)
+        start = size = 0
+        for end, row in enumerate(rows, 1):
+            prompt = None if ledger is None else ledger.find_prompt(row["call_key"])
+            if prompt is not None:
+                row[_PROMPT] = prompt.as_dicts() or prompt.text
+                size += sum(map(len, prompt.contents()))
+            if size > _MOST_CHARS:
+                yield rows[start:end]
+                rows[start:end] = [{}] * (end - start)
+                start, size = end, 0
+        yield rows[start:]
 
 
 def _require_study(db: Database, study: str, campaign: str | None) -> None:
@@ -102,25 +162,32 @@ def _row(values: tuple[Any, ...], lost: Mapping[str, int]) -> dict[str, Any]:
     return row
 
 
-def _write_jsonl(path: Path, rows: Iterator[list[dict[str, Any]]]) -> int:
-    number = 0
+def _write_jsonl(path: Path, batches: Iterator[list[dict[str, Any]]]) -> Exported:
+    done = Exported()
     with path.open("w", encoding="utf-8") as file:
-        for row in chain.from_iterable(rows):
-            nested = {name: json.loads(row[name]) for name in _JSON if row[name]}
-            file.write(json.dumps(row | nested, ensure_ascii=False) + "\n")
-            number += 1
-    return number
+        for rows in batches:
+            done = done.plus(rows)
+            for row in rows:
+                nested = {name: json.loads(row[name]) for name in _JSON if row[name]}
+                file.write(json.dumps(row | nested, ensure_ascii=False) + "\n")
+    return done
 
 
-def _write_parquet(path: Path, rows: Iterator[list[dict[str, Any]]]) -> int:
+def _write_parquet(path: Path, batches: Iterator[list[dict[str, Any]]]) -> Exported:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     kinds = {field.name: field for table in ("calls", "results") for field in arrow_schema(table)}
     named = [kinds[name] for name in [*_OF_CALL, *_OF_RESULT]]
-    schema, number = pa.schema([*named, (_MAYBE_PAID, pa.int64())]), 0
+    answers = ANSWERS.arrow_schema()
+    judged = [pa.field(name, answers.field(name).type) for name in JUDGED]
+    schema = pa.schema([*named, (_MAYBE_PAID, pa.int64()), *judged, (_PROMPT, pa.string())])
+    done = Exported()
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for some in rows:
-            writer.write_table(pa.Table.from_pylist(some, schema=schema))
-            number += len(some)
-    return number
+        for rows in batches:
+            done = done.plus(rows)
+            for row in rows:
+                if row[_PROMPT] is not None:
+                    row[_PROMPT] = json.dumps(row[_PROMPT], ensure_ascii=False)
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+    return done

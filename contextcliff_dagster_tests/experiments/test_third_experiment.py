@@ -127,6 +127,12 @@ def test_the_command_line_runs_and_prints_it(
     assert main(["answers", file, "--format", "jsonl"]) == 0
     listed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [answer["bin"] for answer in listed] == ["r006"] * 4 + ["r020"] * 4
+    calls = tmp_path / "calls.jsonl"
+    assert main(["ledger", "export", "sizes-alone", str(calls), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == 8
+    found = {one["example_id"]: one["accepted"] for one in map(json.loads, calls.open("rb"))}
+    assert found == {answer["example_id"]: answer["accepted"] for answer in listed}
+    capsys.readouterr()
     assert main(["report", file, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["cliffs"] == []

@@ -115,16 +115,33 @@ def verify(as_json: bool) -> None:
 @click.argument("study")
 @click.argument("file", type=click.Path(path_type=Path))
 @kept_campaign_option
+@click.option("--no-prompts", is_flag=True, help="Leave out the prompts, and so the documents.")
 @common_options
-def export_(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
-    """Write every ended call of STUDY as a row of FILE (.jsonl or .parquet)."""
-    from contextcliff_dagster.archive.results import export_results
+def export_(study: str, file: Path, campaign: str | None, no_prompts: bool, as_json: bool) -> None:
+    """Write every ended call of STUDY as a row of FILE (.jsonl or .parquet).
 
-    with _opened(Store.default(), read_only=True) as opened:
-        rows = export_results(opened, study, campaign, file)
+    With its prompt, its accepted answers and its score.
+    """
+    from contextcliff_dagster.archive.results import export_results
+    from contextcliff_dagster.experiments.judged_calls import JudgedCalls
+
+    store = Store.default()
+    with _opened(store, read_only=True) as opened:
+        judge = JudgedCalls(store, opened, study).add
+        done = export_results(opened, study, campaign, file, judge=judge, prompts=not no_prompts)
     size = file.stat().st_size
-    text = f"{file} holds {count(rows, 'call')}, {_mb(size)}."
-    print_either({"file": str(file), "rows": rows, "bytes": size}, text, as_json=as_json)
+    text = f"{file} holds {count(done.rows, 'call')}, {_mb(size)}."
+    print_either({"file": str(file), **done._asdict(), "bytes": size}, text, as_json=as_json)
+    for missing, what in (
+        (0 if no_prompts else done.rows - done.prompts, "no prompt: their texts were removed"),
+        (done.rows - done.accepted, "no accepted answers: the sample is no longer in the store"),
+        (
+            done.rows - done.scores,
+            "no score: without an answer, or not scored yet (`contextcliff report` scores them)",
+        ),
+    ):
+        if missing:
+            say(f"Note: {count(missing, 'call')} {'has' if missing == 1 else 'have'} {what}.")
 
 
 @ledger.command()

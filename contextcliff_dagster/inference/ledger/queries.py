@@ -112,8 +112,18 @@ class LedgerReader:
         """The prompt of a call, rebuilt byte for byte from its parts and checked by its hash.
 
         Raises:
-            StoreError: there is no such call, or its parts do not give the prompt that was sent.
+            StoreError: there is no such call, its texts were removed, or its parts do not give the
+                prompt that was sent.
         """
+        if (rebuilt := self.find_prompt(call_key)) is None:
+            raise StoreError(
+                f"The texts of call {call_key!r} were removed from the call ledger {self.name}, so "
+                "its prompt cannot be rebuilt."
+            )
+        return rebuilt
+
+    def find_prompt(self, call_key: str) -> Prompt | None:
+        """`prompt`, or None where its texts were removed."""
         import pyarrow as pa
 
         rows = self.read(
@@ -127,18 +137,14 @@ class LedgerReader:
                 f"The call ledger {self.name} knows no call {call_key!r}; check the key."
             )
         pruned_at, zstd, size, body, question, replicate, prompt_hash, parts = rows[0]
-        gone = StoreError(
-            f"The texts of call {call_key!r} were removed from the call ledger {self.name}, so its "
-            "prompt cannot be rebuilt."
-        )
         before = self.turns(parts)
         if pruned_at is not None or before is None:
-            raise gone
+            return None
         document = pa.Codec("zstd").decompress(zstd, decompressed_size=size, asbytes=True).decode()
         rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate, before)
         if rebuilt.hash != prompt_hash:
             if not question:  # pruned, and its document came back with a later call
-                raise gone
+                return None
             raise StoreError(
                 f"The call ledger {self.name} does not give back the prompt of call {call_key!r}; "
                 "restore a backup."

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from contextcliff_dagster.archive.results import JUDGED
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.support.measured_stores import FEW, FEW_CALLS, copy_of_few
-from contextcliff_dagster_tests.support.terminal import call
+from contextcliff_dagster_tests.support.terminal import Ended, call
 
 PROFILE = ("profile", "quick", *FEW)
 CALLS = FEW_CALLS
@@ -88,18 +89,68 @@ def test_a_store_of_any_name_is_measured(
     assert (tmp_path / name / "state.db").is_file()
 
 
-@pytest.mark.parametrize("name", ["calls.jsonl", "calls.parquet"])
-def test_export_writes_a_row_for_each_call(name: str, store: Path, tmp_path: Path) -> None:
-    file = tmp_path / name
-    ended = call("ledger", "export", study_of(store), str(file), "--store", str(store))
+def exported(store: Path, file: Path, *options: str) -> tuple[list[dict[str, Any]], Ended]:
+    """Rows of an export, with objects where the form has JSON text."""
+    line = ("ledger", "export", study_of(store), str(file), *options, "--store", str(store))
+    ended = call(*line)
     assert ended.code == 0, ended.err
-    rows = (
-        [json.loads(line) for line in file.read_text().splitlines()]
-        if name.endswith("l")
-        else pq.read_table(file).to_pylist()
-    )
+    if file.suffix == ".jsonl":
+        return [json.loads(line) for line in file.read_text().splitlines()], ended
+    rows = pq.read_table(file).to_pylist()
+    for row in rows:
+        row["prompt"] = row["prompt"] and json.loads(row["prompt"])
+    return rows, ended
+
+
+@pytest.mark.parametrize("name", ["calls.jsonl", "calls.parquet"])
+def test_export_writes_a_row_for_each_call(
+    name: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("contextcliff_dagster.archive.results._MOST_CHARS", 5_000)
+    rows, ended = exported(store, tmp_path / name)
+    assert ended.err == ""
     assert len(rows) == CALLS
+    assert [row["call_key"] for row in rows] == sorted(row["call_key"] for row in rows)
     assert all(row["raw_output"] and row["model"] == "reference-short" for row in rows)
+    with Ledger.open(Store(store).ledger) as ledger:
+        for row in rows:
+            assert row["prompt"] == ledger.prompt(row["call_key"]).as_dicts()
+    answers = call("answers", study_of(store), "--format", "jsonl", "--store", str(store))
+    listed = {(a["example_id"], a["model"]): a for a in map(json.loads, answers.out.splitlines())}
+    for row in rows:
+        answer = listed[row["example_id"], row["model"]]
+        for column in JUDGED:
+            assert row[column] == answer[column]
+    if name.endswith("t"):
+        groups = pq.ParquetFile(tmp_path / name).metadata.num_row_groups
+        assert 1 < groups < CALLS, "prompts are written as they come"
+
+
+@pytest.mark.parametrize("name", ["calls.jsonl", "calls.parquet"])
+def test_an_export_without_prompts_holds_no_document(
+    name: str, store: Path, tmp_path: Path
+) -> None:
+    rows, ended = exported(store, tmp_path / name, "--no-prompts")
+    assert ended.err == ""
+    assert {row["prompt"] for row in rows} == {None}
+    assert a_document(store).encode() not in (tmp_path / name).read_bytes()
+
+
+def test_an_export_says_what_it_does_not_have(store: Path, tmp_path: Path) -> None:
+    study = study_of(store)
+    for path in (store / study / "eval_records").rglob("bin=b00/*.parquet"):
+        path.unlink()
+    _, ended = exported(store, tmp_path / "calls.jsonl")
+    assert ended.err == "Note: 3 calls have no score: without an answer, or not scored yet " + (
+        "(`contextcliff report` scores them).\n"
+    )
+    assert call("ledger", "prune", study, "--texts", "--yes", "--store", str(store)).code == 0
+    rows, ended = exported(store, tmp_path / "calls.jsonl", "--json")
+    assert json.loads(ended.out)["prompts"] == json.loads(ended.out)["accepted"] == 0
+    assert {(row["prompt"], row["accepted"]) for row in rows} == {(None, None)}
+    assert sum(row["score"] is not None for row in rows) == CALLS - 3
+    assert f"{CALLS} calls have no prompt" in ended.err
+    assert f"{CALLS} calls have no accepted answers" in ended.err
 
 
 def test_pruned_texts_are_nowhere_in_the_store_and_the_report_stands(store: Path) -> None:
