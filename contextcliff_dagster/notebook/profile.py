@@ -10,6 +10,8 @@ from contextcliff_dagster.contracts import BudgetError, DataError
 from contextcliff_dagster.notebook.results import Result, Results
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from contextcliff_dagster.cli.options import StudyOptions
     from contextcliff_dagster.defs.run import Prepared, Profiled
     from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
@@ -26,7 +28,7 @@ class StudyResults(Results):
     Attributes:
         study: as it was measured.
         campaign: the dated measurement.
-        files: where the report lies: ``files.md``, ``files.json``, ``files.png``.
+        files: where the report lies: ``files.html``, ``files.md``, ``files.json``, ``files.png``.
         calls: what was sent this time, by model; empty where everything was measured already.
     """
 
@@ -38,6 +40,22 @@ class StudyResults(Results):
         self.calls: Mapping[str, RunSummary] = profiled.calls
         self._store = store
 
+    def answers(self, bins: Sequence[str] | None = None) -> pd.DataFrame:
+        """What was asked, accepted and answered, with its score: one row an answer.
+
+        Args:
+            bins: only these length bins, such as ``["b09"]``; all when None.
+
+        Raises:
+            StoreError: a table or the sample is damaged.
+        """
+        from contextcliff_dagster.experiments.common.answers import read_answers
+        from contextcliff_dagster.experiments.common.study_run import StudyRun
+
+        with StudyRun.open(self.study, self._store, self.campaign) as run:
+            frame: pd.DataFrame = read_answers(run, list(self), bins).to_pandas()
+        return frame
+
 
 def profile(
     study: Study | str | Path,
@@ -47,6 +65,10 @@ def profile(
     task: Names = (),
     samples_per_bin: int | None = None,
     questions_per_document: int | None = None,
+    replicates: int | None = None,
+    prompt: str | Path | None = None,
+    score: Names = (),
+    tolerance: float | None = None,
     seed: int | None = None,
     campaign: str | None = None,
     budget_usd: float | None = None,
@@ -65,6 +87,10 @@ def profile(
         questions: with documents: their table of questions, or ``recall``.
         task: only questions of these tasks.
         samples_per_bin, questions_per_document, seed: instead of the study's own.
+        replicates: ask each question that many times, in other words.
+        prompt: a file with the prompt's template.
+        score: ``em``, ``f1``, ``contained``, or a scorer's name.
+        tolerance: drop from the baseline that still counts as safe, .05 to .5.
         campaign: the current one when None.
         budget_usd: most to spend, USD; the study's own when None.
         yes: go ahead where the estimate is above what the study asks first about, or unknown.
@@ -80,37 +106,43 @@ def profile(
     from contextcliff_dagster.cli.study_selection import (
         agreed,
         as_asked,
+        campaign_shared,
         choose_study,
         keep_definition,
     )
     from contextcliff_dagster.store import Store
 
     store = Store.default()
-    models, tasks = _texts("model", model), _texts("task", task)
     options = _options(
         study,
-        models=models,
-        tasks=tasks,
+        models=_texts("model", model),
+        tasks=_texts("task", task),
         questions=questions,
         samples_per_bin=samples_per_bin,
         questions_per_document=questions_per_document,
+        replicates=replicates,
+        prompt=None if prompt is None else Path(prompt),
+        score=_texts("score", score),
+        tolerance=tolerance,
         seed=seed,
         trust_study=trust,
     )
-    if options is None:
-        chosen = asked = _changed(study, models, samples_per_bin, seed)
+    own = study if not isinstance(study, str | Path) else None
+    if own is not None:
+        chosen = own if seed is None else own.with_seed(seed)
     else:
         chosen = choose_study(options)
-        asked = as_asked(chosen, options)
+        campaign = campaign or campaign_shared(chosen, options, store)
+    asked = as_asked(chosen, options)
     with dagster_log(False):
         from contextcliff_dagster.defs.run import prepare_study, profile_study
         from contextcliff_dagster.experiments.common.preparation import find_frozen
         from contextcliff_dagster.inference.spending.budget import Budget
 
-        if options is not None:
+        if own is None:
             asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
         prepared = prepare_study(asked, campaign=campaign, store=store)
-        if options is not None:
+        if own is None:
             keep_definition(chosen.with_leave(asked.leave), store)
         limit = budget_usd if budget_usd is not None else chosen.budget.usd
         _refuse_unasked_cost(prepared, limit, yes=yes)
@@ -151,13 +183,14 @@ def study_results(done: Profiled, store: Store, models: Sequence[str]) -> StudyR
     return StudyResults(done, store, results)
 
 
-_OF_DATA = {
-    "questions": "questions", "questions_per_document": "questions_per_document", "tasks": "task"
+_OF_FILES = {
+    "questions": "questions", "questions_per_document": "questions_per_document", "tasks": "task",
+    "replicates": "replicates", "prompt": "prompt",
 }  # fmt: skip
 
 
-def _options(study: Study | str | Path, **given: Any) -> StudyOptions | None:
-    """What the command line would be asked for; None for a study that is there as an object.
+def _options(study: Study | str | Path, **given: Any) -> StudyOptions:
+    """What the command line would be asked for.
 
     Raises:
         DataError: ``study`` is neither a study's name nor anything that is there.
@@ -167,12 +200,13 @@ def _options(study: Study | str | Path, **given: Any) -> StudyOptions | None:
     from contextcliff_dagster.studies import Study, read_studies
 
     if isinstance(study, Study):
-        for option, parameter in _OF_DATA.items():
+        for option, parameter in _OF_FILES.items():
             if given[option]:
                 raise DataError(
-                    f"{parameter} asks about data of your own; a study says it in its file."
+                    f"{parameter} is for data and studies by name; a Study has its own, see "
+                    "Study.changed."
                 )
-        return None
+        return StudyOptions(study.name, **given)
     if not isinstance(study, str | Path) or not str(study).strip():
         raise DataError(f"study is {study!r}; give a study, its name, or a path to data.")
     text = str(study)
@@ -190,15 +224,6 @@ def _options(study: Study | str | Path, **given: Any) -> StudyOptions | None:
     if not given["models"]:
         raise DataError(f"{text} needs a model to be asked about it; name one with model=.")
     return StudyOptions(None, data=text, **given)
-
-
-def _changed(
-    study: Any, models: tuple[str, ...], samples_per_bin: int | None, seed: int | None
-) -> Study:
-    changed: Study = study if seed is None else study.with_seed(seed)
-    if samples_per_bin is not None:
-        changed = changed.with_samples(samples_per_bin)
-    return changed.with_models(models) if models else changed
 
 
 def _texts(name: str, value: Names | None) -> tuple[str, ...]:

@@ -92,9 +92,24 @@ def test_what_cannot_be_measured_is_one_sentence(
     assert "\n" not in str(raised.value)
 
 
-def test_a_study_has_questions_of_its_own() -> None:
-    with pytest.raises(DataError, match="questions asks about data"):
-        profile(find_study("quick"), questions="recall")
+@pytest.mark.parametrize("more", [{"questions": "recall"}, {"prompt": "p"}, {"replicates": 2}])
+def test_a_study_object_has_its_own(more: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=f"{next(iter(more))} is for data and studies by name"):
+        profile(find_study("quick"), **more)
+
+
+def test_another_tolerance_needs_no_call_and_answers_are_a_table(store: Path) -> None:
+    found = profile("quick", "reference-short", tolerance=0.1, score="f1")
+    assert not any(summary.sent for summary in found.calls.values())
+    (result,) = found.values()
+    assert (result.cliffs.tolerance, result.cliffs.score.name) == (0.1, "f1")
+    answers = found.answers()
+    assert len(answers) == len(result.records)
+    assert set(answers["model"]) == {"reference-short"}
+    assert answers["answer"].notna().all()
+    last = found.answers(bins=["b04"])
+    assert set(last["bin"]) == {"b04"}
+    assert 0 < len(last) < len(answers)
 
 
 def test_costs_are_agreed_on_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
