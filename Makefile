@@ -25,7 +25,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model reference-models schemas install install-dev install-reference install-log-tools install-gateway-tools clean
+.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model reference-models schemas install install-dev install-reference install-log-tools install-gateway-tools install-axe clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -114,8 +114,13 @@ install-log-tools install-gateway-tools: $(BIN)/.base
 		$(VENV)-$(extra)/bin/python -m pip install --quiet --disable-pip-version-check $$tools; \
 	fi && echo "Installed $$tools into $(VENV)-$(extra)."
 
+# Its package wants Playwright, which is not needed for the one file that it carries.
+install-axe: $(BIN)/.base  ## .venv-axe with axe-core, for the tests of report.html
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade \
+		--target $(VENV)-axe --requirement .ci/axe.txt && echo "Installed axe-core into $(VENV)-axe."
+
 clean:  ## remove .venv, caches and coverage; data/ stays
-	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-axe $(VENV)-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -26,7 +26,7 @@ from contextcliff_dagster_tests.support.requirements import chromedriver, chromi
 PATIENCE_S = 120
 """Of one look at the page: machines that run the tests may be slow."""
 _DIALOG = "//div[contains(@class,'dagster-dialog')]"
-_FLAGS = (
+FLAGS = (
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -46,7 +46,7 @@ class Browser:
     def __init__(self, ui: DagsterUi, profile: Path) -> None:
         options = Options()
         options.binary_location = str(chromium())
-        for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
         self.address = ui.address
         self.ask = ui.ask

@@ -75,6 +75,19 @@ def _lacks_browser() -> str | None:
     return None
 
 
+def axe() -> Path | None:
+    """axe-core's one file, from a package that carries it; see `make install-axe`."""
+    package = "axe_playwright_python"
+    folders = [Path(f"{sys.prefix}-axe") / package]
+    if spec := importlib.util.find_spec(package):
+        folders += map(Path, spec.submodule_search_locations or ())
+    return next((f / "axe.min.js" for f in folders if (f / "axe.min.js").is_file()), None)
+
+
+def _lacks_axe() -> str | None:
+    return None if axe() else "needs axe-core: make install-axe"
+
+
 def _lacks_postgres() -> str | None:
     return None if postgres_bin() else "needs a PostgreSQL server's programs (Debian: postgresql)"
 
@@ -133,6 +146,7 @@ _CHECKS: dict[str, Callable[[], str | None]] = {
     "vllm": _lacks_vllm,
     "local_model": _lacks_local_model,
     "browser": _lacks_browser,
+    "axe": _lacks_axe,
     "postgres": _lacks_postgres,
     "celery": _lacks_celery,
     "ray": _lacks_ray,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.intervals import mean_score
+from contextcliff_dagster.analysis.statistics.intervals import document_interval
 from contextcliff_dagster.contracts.results.fields import BinMean, BinResult
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def other_scores(
     ``primary`` are given. Bins are by length, replicates averaged.
     """
     found = {}
+    starts = [b.edge_low for b in bins]
     for place, name in enumerate(SCORES):
         if name == primary or name not in records or not (known := records[name].notna()).any():
             continue
@@ -34,11 +35,16 @@ def other_scores(
         examples = rows.groupby("example_id", sort=True).agg(
             document=("document_id", "first"), length=("length_tokens", "min"), score=(name, "mean")
         )
-        starts = [b.edge_low for b in bins]
-        index = np.searchsorted(starts, examples["length"].to_numpy(), side="right") - 1
+        places = np.searchsorted(starts, examples["length"].to_numpy(), side="right") - 1
+        scores = examples["score"].to_numpy(np.float64)
         means = []
         for i, b in enumerate(bins):
-            score = mean_score(examples[np.maximum(index, 0) == i], settings, place, i)
-            means.append(BinMean(b.bin, score.n, score.mean, score.ci_low, score.ci_high))
+            inside = np.maximum(places, 0) == i
+            _, document = np.unique(examples["document"].to_numpy()[inside], return_inverse=True)
+            sums = np.bincount(document, scores[inside]).astype(np.float64)
+            counts = np.bincount(document).astype(np.float64)
+            mean = float(scores[inside].mean()) if len(document) else None
+            interval = document_interval(counts, sums, settings, place, i)
+            means.append(BinMean(b.bin, len(document), mean, *interval))
         found[name] = means
     return found
