@@ -7,11 +7,15 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from contextcliff_dagster.cli.errors import INTERRUPTED, guarded
-from contextcliff_dagster.cli.signals import ended_by_signals
+from contextcliff_dagster.cli.shell.signals import ended_by_signals
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Command -> (module, attribute): a module is imported only when its command is typed or listed.
 _COMMANDS = {
@@ -55,12 +59,16 @@ class _Commands(click.Group):
         module, attribute = _COMMANDS[cmd_name]
         commands = importlib.import_module(f"contextcliff_dagster.cli.commands.{module}")
         command: click.Command = getattr(commands, attribute)
+        if ctx.resilient_parsing:
+            from contextcliff_dagster.cli.shell.completion import add_completion
+
+            add_completion(command)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS:
+        if args and args[0] not in _COMMANDS and not ctx.resilient_parsing:
             raise click.UsageError(
                 f"There is no command {args[0]!r}; there are {', '.join(_COMMANDS)}, "
                 "and a study of that name is profiled with `contextcliff profile STUDY`"
@@ -71,6 +79,17 @@ class _Commands(click.Group):
         if args and args[0].startswith("-") and args[0] not in _OWN_OPTIONS:
             args = ["profile", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        items = super().shell_complete(ctx, incomplete)
+        profile = self.get_command(ctx, "profile") if incomplete.startswith("-") else None
+        if profile is not None:
+            # As parsing has it: options without a command are those of `profile`.
+            own = click.Context(profile, parent=ctx, info_name="profile", resilient_parsing=True)
+            known = {item.value for item in items}
+            more = profile.shell_complete(own, incomplete)
+            items += [item for item in more if item.value not in known]
+        return items
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -84,7 +103,12 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Options without a command are those of `profile`: contextcliff --data FILE --model M",
+    epilog="""\b
+Begin with:
+  contextcliff profile quick              two tiny trained models, in seconds
+  contextcliff --data FILE --model NAME   your questions, your model; options
+                                          without a command are `profile`'s
+  contextcliff COMMAND -h                 the options of a command""",
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
 def app() -> None:

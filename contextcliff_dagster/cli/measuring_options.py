@@ -67,7 +67,7 @@ judging_options = together(
 )
 
 
-_CONTROLS = ("no_context", "oracle")
+CONTROLS = ("no_context", "oracle")
 
 
 def _controls(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
@@ -76,8 +76,8 @@ def _controls(ctx: click.Context, param: click.Parameter, value: str | None) -> 
         return None
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
     for name in names:
-        if name not in _CONTROLS:
-            known = ", ".join(_CONTROLS)
+        if name not in CONTROLS:
+            known = ", ".join(CONTROLS)
             raise click.BadParameter(f"{name!r} is not a control; choose from {known}.", ctx, param)
     return names
 

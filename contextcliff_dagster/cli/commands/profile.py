@@ -93,7 +93,17 @@ def profile(
     pay_again: bool,
     as_json: bool,
 ) -> None:
-    """Measure what is still missing of STUDY (default: reference) and print its report."""
+    """Measure what is still missing of STUDY (default: reference) and print its report.
+
+    \b
+    Examples:
+      contextcliff profile quick
+          Two tiny trained models, in seconds: what a report looks like.
+      contextcliff profile --data questions.jsonl --model my-model --dry-run
+          Your questions, a model of models.yaml: what it would cost, no call.
+      contextcliff profile my-study --budget 5 --tolerance 10%
+          The rest of a study of yours, for at most $5; a drop of 10% is safe.
+    """
     check_compression(kv_policy, kv_budget)
     if pay_again:
         os.environ["CONTEXTCLIFF_PAY_AGAIN"] = "1"
