@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,12 +17,13 @@ from contextcliff_dagster.contracts import SCHEMA_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence
+from contextcliff_dagster.reporting.length_profile.overview import MANY, overview_page
 from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_page
 from contextcliff_dagster.reporting.length_profile.summary import summary_sections
 from contextcliff_dagster.reporting.local_paths import for_readers
-from contextcliff_dagster.reporting.sections import Section, as_folds, map_texts
+from contextcliff_dagster.reporting.sections import Link, Page, Section, as_folds, map_texts
 from contextcliff_dagster.reporting.wording.sentences import comparison, labels
-from contextcliff_dagster.store import write_atomic
+from contextcliff_dagster.store import slug, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,48 +58,114 @@ def write_report(
     of the study, at the end of the page. ``evidence``: what report.html shows besides (its records
     are ``records``). Same input, same bytes.
 
-    The Markdown page is the short version. Secrets of the environment and absolute paths of this
-    machine enter none of the files.
+    Of more than `MANY` models each has a page of its own in ``models/``, and report.md, report.html
+    and report.png are the page over them; else the Markdown page is the short version. Secrets of
+    the environment and absolute paths of this machine enter none of the files.
 
     Raises:
         StoreError: the folder cannot be written (full, read-only).
     """
-    from contextcliff_dagster.reporting.figures.report_figure import plot_report
-    from contextcliff_dagster.reporting.html.report import profile_page
-    from contextcliff_dagster.reporting.markdown.render import as_page
-
     redact = for_readers()
     results = [from_json(Cliffs, redact(to_json(c))) for c in cliffs]
-    title, notes = redact(title), redact(list(notes))
     # The answers are matched to the results by names as they were measured, so before redaction.
-    renamed = _renamed(records, cliffs, results)
-    png = plot_report(results, renamed)
+    shown = evidence._replace(records=_renamed(records, cliffs, results), how=redact(evidence.how))
+    title, notes, sections = redact(title), redact(list(notes)), map_texts(sections, redact)
+    folders = _folders(labels(results)) if len(results) > MANY else []
+    for kept in (directory / "models").glob("*"):
+        if kept.name not in folders:
+            shutil.rmtree(kept, ignore_errors=True)
+    if not folders:
+        return _write_page(results, directory, title, notes, sections, shown)
+    for name, folder, result in zip(labels(results), folders, results, strict=True):
+        own = directory / "models" / folder
+        _write_page([result], own, f"{name}: {title}", (), (), shown)
+    return _write_overview(results, folders, directory, title, notes, sections)
+
+
+def _write_page(
+    results: Sequence[Cliffs],
+    directory: Path,
+    title: str,
+    notes: Sequence[str],
+    sections: Sequence[Section],
+    evidence: Evidence,
+) -> ReportFiles:
+    """Write whole and short page, numbers and pictures of ``results``."""
+    from contextcliff_dagster.reporting.figures.report_figure import plot_report
+    from contextcliff_dagster.reporting.html.report import profile_page
+
     drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
-    pictures = [file for file, content in drawn.items() if content is not None]
-    others = map_texts(sections, redact)
-    page = report_page(results, title=title, notes=notes, pictures=pictures, sections=others)
-    short = [*summary_sections(results, title=title, notes=notes), *others]
-    shown = {file: content for file, content in drawn.items() if content is not None}
-    own = evidence._replace(records=renamed, how=redact(evidence.how))
+    there = {file: content for file, content in drawn.items() if content is not None}
+    page = report_page(results, title=title, notes=notes, pictures=there, sections=sections)
     # A path in a document or an answer is evidence: only secrets are hidden there.
     hide: Any = partial(without_secrets, secrets=secrets_of(os.environ))
-    html = profile_page(results, page, own, title=title, pictures=shown, redact=hide)
-    machine = json.dumps(
-        machine_report(results, title=title, notes=notes),
-        indent=1,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    html = profile_page(results, page, evidence, title=title, pictures=there, redact=hide)
+    short = [*summary_sections(results, title=title, notes=notes), *sections]
+    drawn["report.png"] = plot_report(results, evidence.records)
+    return _write(directory, short, html, machine_report(results, title=title, notes=notes), drawn)
+
+
+def _write_overview(
+    results: Sequence[Cliffs],
+    folders: Sequence[str],
+    directory: Path,
+    title: str,
+    notes: Sequence[str],
+    sections: Sequence[Section],
+) -> ReportFiles:
+    """Write the page over many models, each of which has its own in ``models/FOLDER``."""
+    from contextcliff_dagster.reporting.figures.small_multiples import plot_small_multiples
+    from contextcliff_dagster.reporting.html.page import html_page
+    from contextcliff_dagster.reporting.html.render import blocks_html
+
+    def page(kind: str) -> Page:
+        linked = [
+            [Link(name, f"models/{folder}/report.{kind}")]
+            for name, folder in zip(labels(results), folders, strict=True)
+        ]
+        return overview_page(results, linked, title=title, notes=notes, sections=sections)
+
+    whole, png = page("html"), plot_small_multiples(results)
+    first, *others = whole.head
+    head = blocks_html(first.blocks, {"report.png": png})
+    html = html_page(title, head, [*as_folds(others), *whole.folds])
+    pictures = {picture.file: None for picture in all_pictures()} | {"report.png": png}
+    machine = machine_report(results, title=title, notes=notes)
+    return _write(directory, page("md").flat(), html, machine, pictures)
+
+
+def _write(
+    directory: Path,
+    page: Sequence[Section],
+    html: str,
+    machine: Mapping[str, Any],
+    pictures: Mapping[str, bytes | None],
+) -> ReportFiles:
+    """Write all files; what is linked is written first."""
+    from contextcliff_dagster.reporting.markdown.render import as_page
+
     files = ReportFiles(*(directory / f"report.{kind}" for kind in ReportFiles._fields))
-    for name, content in {"report.png": png, **drawn}.items():
+    for name, content in pictures.items():
         if content is not None:
             write_atomic(directory / name, content)
         else:  # one of an earlier report would be taken for this one's
             (directory / name).unlink(missing_ok=True)
-    write_atomic(files.json, f"{machine}\n".encode())
+    text = json.dumps(machine, indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomic(files.json, f"{text}\n".encode())
     write_atomic(files.html, html.encode())
-    write_atomic(files.md, as_page(short).encode())
+    write_atomic(files.md, as_page(page).encode())
     return files
+
+
+def _folders(names: Sequence[str]) -> list[str]:
+    """A folder for each name, none of them another's on any file system."""
+    found: list[str] = []
+    for name in names:
+        folder = slug(name)
+        if folder.casefold() in map(str.casefold, found):
+            folder = f"{folder}-{len(found)}"
+        found.append(folder)
+    return found
 
 
 def write_sections(sections: Sequence[Section], directory: Path, *, title: str) -> ReportFiles:

@@ -33,7 +33,15 @@ class Bracketed:
     text: str
 
 
-Span = str | Code | Strong | Bracketed
+@dataclass(frozen=True)
+class Link:
+    """Words that lead to another page of the same report; ``href`` is relative and our own."""
+
+    text: str
+    href: str
+
+
+Span = str | Code | Strong | Bracketed | Link
 Text = Span | Sequence[Span]
 """Inline text. A plain string is no markup: what looks like it is shown as written."""
 

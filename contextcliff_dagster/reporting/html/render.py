@@ -17,6 +17,7 @@ from contextcliff_dagster.reporting.sections import (
     Fold,
     Item,
     Lines,
+    Link,
     Paragraph,
     Section,
     Strong,
@@ -140,6 +141,8 @@ def _inline(words: Text) -> str:
                 parts.append(f"<code>{text(name)}</code>")
             case Strong(strong):
                 parts.append(f"<strong>{text(strong)}</strong>")
+            case Link(shown, href):
+                parts.append(f'<a href="{text(href)}">{text(shown)}</a>')
             case Bracketed(numbers):
                 parts.append(text(numbers))
             case _:

@@ -16,6 +16,7 @@ from contextcliff_dagster.reporting.sections import (
     Lines,
     Paragraph,
     Section,
+    Span,
     Strong,
     Text,
 )
@@ -41,6 +42,9 @@ from contextcliff_dagster.reporting.wording.tolerance import tolerance_sentences
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
+
+
+_WHOLE = Code("report.html")
 
 
 def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block]:
@@ -83,10 +87,11 @@ def warnings_section(
     notes: Sequence[str],
     *,
     most: int | None = None,
+    rest: Span = _WHOLE,
 ) -> Section:
     """The warnings of all models, then the caller's notes; says so where there are none.
 
-    ``most``: how many are shown; the others are counted.
+    ``most``: how many are shown; the others are counted, and are in ``rest``.
     """
     raised = [[sentence(text) for text in result.warnings if text] for result in results]
     warnings = shared_items(raised, names)
@@ -96,7 +101,7 @@ def warnings_section(
     if shown:
         blocks.append(Bullets(shown))
     if left:
-        blocks.append(Paragraph([f"{left:,} more are in ", Code("report.html"), "."]))
+        blocks.append(Paragraph([f"{left:,} more are in ", rest, "."]))
     return Section("Warnings and notes" if notes else "Warnings", blocks)
 
 

@@ -39,6 +39,9 @@ def gap_items(results: Sequence[Cliffs], names: Sequence[str]) -> list[Text]:
     ]
 
 
+_MOST_NAMED = 6
+
+
 def shared_items(texts: Sequence[Sequence[str]], names: Sequence[str]) -> list[Text]:
     """Each text of a model once, after the names of the models it is said of.
 
@@ -56,8 +59,10 @@ def shared_items(texts: Sequence[Sequence[str]], names: Sequence[str]) -> list[T
             items.append(("All models: ", text))
             continue
         listed: list[Span] = [Code(owners[0])]
-        for owner in owners[1:]:
+        for owner in owners[1:_MOST_NAMED]:
             listed += [", ", Code(owner)]
+        if len(owners) > _MOST_NAMED:
+            listed.append(f" and {len(owners) - _MOST_NAMED} more")
         items.append((*listed, ": ", text))
     return items
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.reporting.length_profile.answer import answer_blocks, warnings_section
 from contextcliff_dagster.reporting.length_profile.robustness import confounds_sentence
 from contextcliff_dagster.reporting.length_profile.scope import gap_items, rebuild_section
+from contextcliff_dagster.reporting.length_profile.tables import caps_table
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -28,12 +29,9 @@ from contextcliff_dagster.reporting.wording.latency import (
 )
 from contextcliff_dagster.reporting.wording.number_format import (
     estimate,
-    located,
-    percent,
     tokens,
 )
 from contextcliff_dagster.reporting.wording.sentences import (
-    VERDICT_PHRASE,
     assumption_sentence,
     certify_sentence,
     copies_sentence,
@@ -84,48 +82,13 @@ def summary_sections(
         return [head]
     return [
         head,
-        _models(cliffs, names),
+        Section("Caps", [caps_table(cliffs, [Code(name) for name in names])]),
         _meaning(cliffs, names),
         warnings_section(cliffs, names, notes, most=MOST_WARNINGS),
         _bins(cliffs, names),
         Section("What was not measured", [Bullets(gap_items(cliffs, names))]),
         rebuild_section(cliffs),
     ]
-
-
-def _models(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
-    head = [
-        "model",
-        "verdict",
-        "safe cap, tokens",
-        "as prompt tokens",
-        "midpoint of the drop, tokens",
-        "drop",
-        "baseline",
-        "examples",
-    ]
-    rows: list[list[Cell]] = []
-    for name, r in zip(names, results, strict=True):
-        location: Cell = "none found"
-        drop: Cell = "none found"
-        if (cliff := r.cliff) is not None:
-            location = Bracketed(located(cliff.location_tokens, cliff.ci_low, cliff.ci_high))
-            span = f"[{percent(cliff.drop_ci_low)}, {percent(cliff.drop_ci_high)}]"
-            drop = Bracketed(f"{percent(cliff.drop)} {span}")
-        base = r.baseline
-        rows.append(
-            [
-                Code(name),
-                VERDICT_PHRASE[r.verdict],
-                tokens(r.safe_cap_tokens, "none supported"),
-                tokens(r.cap_prompt_tokens, "unknown"),
-                location,
-                drop,
-                Bracketed(estimate(base.mean, base.ci_low, base.ci_high)),
-                tokens(r.n),
-            ]
-        )
-    return Section("Caps", [DataTable(head, rows, right=(2, 3, 7))])
 
 
 def _meaning(results: Sequence[Cliffs], names: Sequence[str]) -> Section:

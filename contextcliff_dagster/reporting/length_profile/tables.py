@@ -44,47 +44,48 @@ _ALIKE = 0.01
 
 def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     """One row per model: verdict, caps, place and size of the drop, baseline, window, amounts."""
-    head = [
-        "model",
-        "verdict",
-        "safe cap, tokens",
-        "as prompt tokens",
-        "midpoint of the drop, tokens",
-        "share of window",
-        "drop",
-        "baseline",
-        "window",
-        "examples",
-        "documents",
-        "tokenizer",
+    short = caps_table(results, [Code(name) for name in names])
+    columns = [*short.columns, "documents", "share of window", "window", "tokenizer"]
+    rows: list[list[Cell]] = [
+        [
+            *row,
+            tokens(r.n_documents, "unknown"),
+            percent(window_share(r), "none"),
+            tokens(r.window_tokens, "unknown"),
+            Code(r.tokenizer or None),
+        ]
+        for row, r in zip(short.rows, results, strict=True)
     ]
+    return Section("Models", [DataTable(columns, rows, right=(2, 3, 7, 8, 9, 10))], 3)
+
+
+def caps_table(results: Sequence[Cliffs], names: Sequence[Text]) -> DataTable:
+    """Verdict, cap, midpoint, drop and baseline with their intervals, a row for each model."""
+    head = ["model", "verdict", "safe cap, tokens", "as prompt tokens"]
+    head += ["midpoint of the drop, tokens", "drop", "baseline", "examples"]
     rows: list[list[Cell]] = []
     for name, r in zip(names, results, strict=True):
-        cliff, base = r.cliff, r.baseline
         location: Cell = "none found"
         drop: Cell = "none found"
-        if cliff is not None:
+        if (cliff := r.cliff) is not None:
             location = Bracketed(located(cliff.location_tokens, cliff.ci_low, cliff.ci_high))
             span = f"[{percent(cliff.drop_ci_low)}, {percent(cliff.drop_ci_high)}]"
             drop = Bracketed(f"{percent(cliff.drop)} {span}")
+        base = r.baseline
         mean = estimate(base.mean, base.ci_low, base.ci_high)
         rows.append(
             [
-                Code(name),
+                name,
                 VERDICT_PHRASE[r.verdict],
                 tokens(r.safe_cap_tokens, "none supported"),
                 tokens(r.cap_prompt_tokens, "unknown"),
                 location,
-                percent(window_share(r), "none"),
                 drop,
                 Bracketed(f"{mean}, n = {tokens(base.n)}"),
-                tokens(r.window_tokens, "unknown"),
                 tokens(r.n),
-                tokens(r.n_documents, "unknown"),
-                Code(r.tokenizer or None),
             ]
         )
-    return Section("Models", [DataTable(head, rows, right=(2, 3, 8, 9, 10))], 3)
+    return DataTable(head, rows, right=(2, 3, 7))
 
 
 def zone_sections(result: Cliffs) -> list[Section]:

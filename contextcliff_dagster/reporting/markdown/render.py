@@ -23,6 +23,7 @@ from contextcliff_dagster.reporting.sections import (
     Figure,
     Item,
     Lines,
+    Link,
     Paragraph,
     Section,
     Span,
@@ -154,6 +155,8 @@ def _span(span: Span) -> str:
             return code(text)
         case Strong(text):
             return f"**{escaped(text)}**"
+        case Link(text, href):
+            return f"[{escaped(text)}]({href})"
         case Bracketed(text):
             return _INTERVAL.sub(r"[\1]", _span(text))
         case _:

@@ -275,10 +275,10 @@ def comparison(results: Sequence[Cliffs]) -> str:
         text += f"; midpoint of the drop: {spots}; {overlap}"
     if differing := not_comparable(results):
         text += f". Different {' and '.join(differing)}: not directly comparable"
-    return f"{text}. {_false_alarms(results)}".strip()
+    return f"{text}. {false_alarms(results)}".strip()
 
 
-def _false_alarms(results: Sequence[Cliffs]) -> str:
+def false_alarms(results: Sequence[Cliffs]) -> str:
     """What chance alone does to that many verdicts; empty for fewer than five."""
     chances = [1 - r.confidence for r in results if r.verdict in _TESTED]
     if len(chances) < MANY_MODELS:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 RIGHT_OR_WRONG = frozenset({"em", "contained"})
 """Scores of which an answer has 0 or 1, so that their mean is a share of right answers."""
+_MOST_EXAMPLES = 6
+"""Of more models no figures are given: they would be a list to read."""
 _OUT_OF = (10, 20, 100)
 
 
@@ -34,7 +36,7 @@ def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list
         kind = result.score.name if result.score.name in {*RIGHT_OR_WRONG, "f1"} else ""
         key = result.tolerance, "right" if kind in RIGHT_OR_WRONG else kind
         falls = groups.setdefault(key, {})
-        if (mean := result.baseline.mean) is not None:
+        if (mean := result.baseline.mean) is not None and len(results) <= _MOST_EXAMPLES:
             fall = f"from {score(mean)} to {score(mean * (1 - result.tolerance))}"
             falls.setdefault(fall, []).append(name)
     return [_sentence(*key, falls) for key, falls in groups.items()]
@@ -45,9 +47,8 @@ def _sentence(tolerance: float, kind: str, falls: Mapping[str, Sequence[str]]) -
     if len(falls) == 1:
         here = f", here {next(iter(falls))}"
     elif falls:
-        # Of many models the first are example enough.
-        each = [f"{', '.join(names[:3])} {fall}" for fall, names in falls.items()]
-        here = f" ({'; '.join(each[:3])})"
+        each = [f"{', '.join(whose)} {fall}" for fall, whose in falls.items()]
+        here = f" ({'; '.join(each)})"
     if kind == "right":
         lost, of = lost_of(tolerance)
         return (
