@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import uuid
@@ -169,6 +170,22 @@ def atomic_path(path: Path, *, private: bool = True) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Let one process at a time change files in ``folder``; others wait. No file is left behind.
+
+    Raises:
+        OSError: the folder cannot be opened.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a network file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sync(path: Path) -> None:

@@ -57,7 +57,7 @@ def over_data(options: StudyOptions) -> Study:
         raise StudyError("--data and --dataset both name the corpus; leave one of the two out.")
     base = find_study(options.study or DEFAULT_STUDY)
     models = options.models or (base.models if options.study else ())
-    entries = load_models()
+    entries = load_models() if models else {}
     tokenizer = "tiktoken:o200k_base"
     for name in models[:1]:
         tokenizer = entries[name].tokenizer or tokenizer

@@ -17,8 +17,10 @@ from contextcliff_dagster.cli.shell.signals import ended_by_signals
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Command -> (module, attribute): a module is imported only when its command is typed or listed.
+# Command -> (module as seen from `commands`, attribute): a module is imported only when its
+# command is typed or listed.
 _COMMANDS = {
+    "init": (".setup.init", "init"),
     "profile": ("profile", "profile"),
     "prepare": ("profile", "prepare"),
     "report": ("report", "report"),
@@ -57,7 +59,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, attribute = _COMMANDS[cmd_name]
-        commands = importlib.import_module(f"contextcliff_dagster.cli.commands.{module}")
+        commands = importlib.import_module(f".{module}", "contextcliff_dagster.cli.commands")
         command: click.Command = getattr(commands, attribute)
         if ctx.resilient_parsing:
             from contextcliff_dagster.cli.shell.completion import add_completion

@@ -16,7 +16,7 @@ synthetic_option = click.option(
 )
 
 
-def _tolerance(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def tolerance_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     share = as_share(ctx, param, value)
     if share is not None and not 0 < share < 1:
         problem = f"{value!r} is not between 0 and 1; write .1 or 10%."
@@ -53,7 +53,7 @@ def _score(ctx: click.Context, param: click.Parameter, value: str | None) -> Any
 judging_options = together(
     click.option(
         "--tolerance",
-        callback=_tolerance,
+        callback=tolerance_share,
         metavar="SHARE",
         help="Drop that still counts as safe, e.g. .1 or 10% (default: the study's, else 30%).",
     ),

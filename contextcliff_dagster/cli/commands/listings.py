@@ -11,6 +11,7 @@ import click
 from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.errors import DIFFERENT, say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
+from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, endpoint_options
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @common_options
 @click.pass_context
 def models(ctx: click.Context, as_json: bool) -> None:
-    """List the models that can be measured, or compare two of them."""
+    """List the models that can be measured, add one, or compare two of them."""
     if ctx.invoked_subcommand is None:
         _list_models(as_json)
 
@@ -49,6 +50,17 @@ def _list_models(as_json: bool) -> None:
         ("MODEL", "ENGINE", "WINDOW", "PRICE IN/OUT PER MTOK", "ADDRESS OR DESCRIPTION"), rows
     )
     click.echo(f"\nFrom {', '.join(str(path) for path in model_files())}.")
+
+
+@models.command("add")
+@click.argument("name", required=False)
+@endpoint_options
+@common_options
+def models_add(endpoint: EndpointOptions, name: str | None, as_json: bool) -> None:
+    """Add a model to models.yaml, called NAME (default: after its id); one small call checks it."""
+    from contextcliff_dagster.cli.setup.init import add_model
+
+    add_model(endpoint, name, as_json=as_json)
 
 
 @models.command("diff")

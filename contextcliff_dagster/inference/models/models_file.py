@@ -76,6 +76,7 @@ class Quirks(_Strict):
     ``continue_final_message`` is vLLM's way, ``last_message`` that of servers which go on from a
     final assistant message by themselves. ``stream_usage``: ``omit`` for servers that refuse
     ``stream_options``. ``probes``: ``omit`` where the server is not to be asked what kind it is.
+    ``model_list``: ``omit`` for servers whose ``/v1/models`` refuses the key.
     """
 
     temperature: Literal["send", "omit"] = "send"
@@ -83,6 +84,7 @@ class Quirks(_Strict):
     prefill: Literal["continue_final_message", "last_message"] = "continue_final_message"
     stream_usage: Literal["send", "omit"] = "send"
     probes: Literal["send", "omit"] = "send"
+    model_list: Literal["send", "omit"] = "send"
 
 
 class ModelEntry(_Strict):

@@ -2,8 +2,8 @@
 
 The options of each:
 
-- ``kind``: ``vllm``, ``llamacpp``, ``koboldcpp``, ``nim``, ``router`` (llama.cpp's in front of
-  others); anything else is an endpoint that has
+- ``kind``: ``vllm``, ``llamacpp``, ``koboldcpp``, ``nim``, ``ollama``, ``lmstudio``, ``router``
+  (llama.cpp's in front of others); anything else is an endpoint that has
   completions and a list of models, and no more;
 - ``window``: in tokens; KoboldCpp's keeps the end of what is longer, the others refuse it;
 - ``faults``: path -> what happens there to the first requests, instead of the answer: a status,
@@ -82,6 +82,24 @@ class DialectServer:
                 "/api/extra/version": {"result": "KoboldCpp", "version": f"1.102{said}"},
                 "/api/extra/true_max_context_length": {"value": self.window},
                 "/props": self.props(said),  # it has llama.cpp's, too
+                "/api/version": {"version": "0.7.0"},  # and Ollama's
+                "/api/tags": {"models": []},
+            },
+            "ollama": {
+                "/api/version": {"version": "0.13.1"},
+                "/api/ps": {"models": [{"name": "served:latest", "context_length": self.window}]},
+            },
+            "lmstudio": {
+                "/api/v0/models": {
+                    "data": [
+                        {
+                            "id": "served",
+                            "compatibility_type": "gguf",
+                            "max_context_length": 1 << 17,
+                            "loaded_context_length": self.window,
+                        }
+                    ]
+                },
             },
         }.get(self.kind, {}).get(path)
 
@@ -170,6 +188,10 @@ class DialectServer:
             reply = self.embed(body)
         else:
             reply = self.counted(path, body) if body else self.told(path, key)
+        if reply is None and self.kind == "lmstudio":
+            return wire.head(200) + json.dumps({"error": f"Unexpected endpoint ({path})"}).encode()
+        if reply is None and self.kind == "ollama" and path == "/":
+            return wire.head(200, "text/plain") + b"Ollama is running"
         if reply is None:
             return wire.error(404, "Not Found")
         return wire.head(200) + json.dumps(reply).encode()

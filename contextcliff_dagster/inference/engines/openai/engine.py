@@ -133,7 +133,7 @@ class OpenAIEngine:
             connections=entry.concurrency + 2,
             direct=self._own is not None,
         )
-        listed = await self._ask_models()
+        listed = await self._ask_models() if entry.quirks.model_list == "send" else {}
         self._identifying = {n: listed[n] for n in _LISTED_FIELDS if listed.get(n) is not None}
         probes = self.probes = Probes(self._endpoint, self._errors)
         if self._own:

@@ -50,6 +50,14 @@ _QUIRKS: Mapping[str, tuple[str, str, str]] = {
 """Parameter -> quirk, the value of it that avoids the refusal, and the words that make one."""
 
 
+class RefusedParameterError(EngineError):
+    """The server refuses a parameter of every call; ``quirk`` (name, value) avoids that, if any."""
+
+    def __init__(self, message: str, quirk: tuple[str, str] | None) -> None:
+        super().__init__(message)
+        self.quirk = quirk
+
+
 class ErrorMapper:
     """Turns what the client raises into TransportError, RejectedError or EngineError.
 
@@ -162,9 +170,11 @@ class ErrorMapper:
         if "could not finish the message" in lower:
             described += "; raise `prompt: max_output_tokens` of the study"
         elif wanted := _wanted_setting(detail, message, self._quirks):
-            return EngineError(
-                f"{where} refuses a parameter ({described}); {wanted}, and run the same command "
-                "again."
+            advice, quirk = wanted
+            return RefusedParameterError(
+                f"{where} refuses a parameter ({described}); {advice}, and run the same command "
+                "again.",
+                quirk,
             )
         return RejectedError(described, status=status)
 
@@ -178,9 +188,12 @@ def _shown(value: Any) -> str:
     return text[:_MOST_OF_A_MESSAGE]
 
 
-def _wanted_setting(error: Mapping[str, Any], message: str, quirks: Quirks) -> str | None:
-    """What to set, in a clause; None where the refusal is not about a parameter of ours, or the
-    setting is made already.
+def _wanted_setting(
+    error: Mapping[str, Any], message: str, quirks: Quirks
+) -> tuple[str, tuple[str, str] | None] | None:
+    """What to set, in a clause, and the quirk that it is, if it is one.
+
+    None where the refusal is not about a parameter of ours, or the setting is made already.
 
     Reasoning models refuse a temperature of 0 and want another name for the output limit; older
     servers refuse what is new. Every call would be refused alike, so the first refusal ends the
@@ -204,9 +217,9 @@ def _wanted_setting(error: Mapping[str, Any], message: str, quirks: Quirks) -> s
         else:
             refused = refusal == _REFUSED or bool(re.search(refusal, message, re.IGNORECASE))
         if refused:
-            return f"set `quirks: {{{quirk}: {value}}}` for it in models.yaml"
+            return f"set `quirks: {{{quirk}: {value}}}` for it in models.yaml", (quirk, value)
     if named in ("max_tokens", "max_completion_tokens"):
-        return "set `prompt: max_output_tokens` of the study to what the model allows"
+        return "set `prompt: max_output_tokens` of the study to what the model allows", None
     return None
 
 

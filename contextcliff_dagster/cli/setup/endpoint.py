@@ -1,0 +1,277 @@
+"""Which endpoint is meant, by options or by questions, and its entry for models.yaml."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.setup.address_and_key import (
+    asked_variable,
+    check_variable,
+    is_here,
+    plain_address,
+)
+from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions
+from contextcliff_dagster.cli.setup.questions import ask, ask_until, choose
+from contextcliff_dagster.contracts import EngineError, StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.engines.openai.local_servers import LocalServer
+    from contextcliff_dagster.inference.execution.trial_call import Trial
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
+    from contextcliff_dagster.inference.models.new_entry import NewEntry
+    from contextcliff_dagster.inference.models.presets import Preset
+
+_SHOWN = 20
+
+
+def chosen_endpoint(options: EndpointOptions, *, asking: bool) -> EndpointOptions:
+    """The options with preset or address, and the variable of the key, filled in.
+
+    Raises:
+        StudyError: neither is given, and nobody can be asked; or one of them cannot be used.
+    """
+    if options.preset is None and options.base_url is None:
+        options = _asked_endpoint(options) if asking else _refused(options)
+    preset = _preset(options)
+    url = plain_address(options.base_url or (preset.base_url if preset else ""))
+    variable = options.api_key_env or (preset.api_key_env if preset else None)
+    if asking and variable is None and (preset is None or preset.local_port is None):
+        variable = ask_until(asked_variable) if not is_here(url) else None
+    if variable is not None:
+        check_variable(variable, is_set=not options.no_call)
+    name = preset.name if preset else None
+    return replace(options, preset=name, base_url=url, api_key_env=variable)
+
+
+def new_entry(
+    options: EndpointOptions, name: str | None, *, asking: bool
+) -> tuple[NewEntry, Trial | None]:
+    """The entry for `chosen_endpoint`, its model chosen from the server's list, and what one call
+    to it has shown.
+
+    Raises:
+        StudyError: no model is named; or the name is taken.
+        EngineError: the server cannot be asked, or refuses.
+    """
+    from contextcliff_dagster.inference.models.new_entry import known_models, taken
+
+    known = known_models()
+    model_id = options.model_id or _listed_model(options, asking=asking)
+    there = known.get(name or "")
+    if there and (there.model_id, there.base_url) != (model_id, options.base_url):
+        raise StudyError(taken(there.name))
+    if name is None:
+        name = _free_name(model_id, options.preset, known)
+        if asking:
+            name = ask_until(lambda: _asked_name(name, known))
+    new = _entry(options, name, model_id)
+    if options.no_call:
+        new.checked()
+        return new, None
+    trial = tried(new.checked(), options.timeout)
+    return _with_findings(new, trial), trial
+
+
+def _preset(options: EndpointOptions) -> Preset | None:
+    from contextcliff_dagster.inference.models.presets import PRESETS, get_preset
+
+    if options.preset is not None:
+        return get_preset(options.preset)
+    host = urlsplit(options.base_url or "").hostname
+    known = [p for p in PRESETS.values() if p.local_port is None]
+    return next((p for p in known if urlsplit(p.base_url).hostname == host), None)
+
+
+def _refused(options: EndpointOptions) -> EndpointOptions:
+    from contextcliff_dagster.inference.models.presets import PRESETS
+
+    running = asyncio.run(_found())
+    here = ", ".join(f"{server.title} ({_option_for(server)})" for server in running)
+    more = f" Running on this machine: {here}." if here else ""
+    raise StudyError(
+        f"No endpoint is named: add --preset NAME ({', '.join(PRESETS)}) or --base-url URL.{more}"
+    )
+
+
+def _option_for(server: LocalServer) -> str:
+    return f"--preset {server.preset}" if server.preset else f"--base-url {server.base_url}"
+
+
+async def _found() -> list[LocalServer]:
+    from contextcliff_dagster.inference.engines.openai.local_servers import find_local_servers
+
+    return await find_local_servers()
+
+
+def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
+    from contextcliff_dagster.inference.models.presets import PRESETS
+
+    running = asyncio.run(_found())
+    elsewhere = [preset for preset in PRESETS.values() if preset.local_port is None]
+    lines = [_described(server) for server in running]
+    lines += [f"{preset.title} ({preset.api_key_env})" for preset in elsewhere]
+    lines.append("another OpenAI-compatible address")
+    say("Which endpoint is to be measured?")
+    number = choose("Endpoint", lines)
+    if number < len(running):
+        server = running[number]
+        return replace(options, preset=server.preset, base_url=server.base_url)
+    if number < len(lines) - 1:
+        return replace(options, preset=elsewhere[number - len(running)].name)
+    url = ask_until(lambda: plain_address(ask("Its address, up to /v1")))
+    return replace(options, base_url=url)
+
+
+def _described(server: LocalServer) -> str:
+    models = ", ".join(server.models[:3]) + (", ..." if len(server.models) > 3 else "")
+    return f"{server.title} at {server.base_url}{f': {models}' if models else ''}"
+
+
+def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
+    from contextcliff_dagster.inference.engines.openai.address_check import listed_ids
+    from contextcliff_dagster.inference.execution.trial_call import listed_models
+
+    ids: list[str] = []
+    if not options.no_call:
+        entry = _entry(options, options.preset or "endpoint", "?").checked()
+        ids = listed_ids(asyncio.run(_in_words(listed_models(entry, options.timeout))))
+    if not asking:
+        if len(ids) == 1:
+            return ids[0]
+        some = f"; the server lists {_some(ids)}" if ids else ""
+        raise StudyError(f"No model is named: add --model-id ID{some}.")
+    if len(ids) == 1:
+        return ids[0]
+    if 1 < len(ids) <= _SHOWN:
+        say("Which model?")
+        return ids[choose("Model", ids)]
+    if ids:
+        say(f"The server lists {_some(ids)}.")
+    return ask_until(lambda: _not_empty(ask("Model, as the server calls it")))
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
+    return ", ".join(ids[:_SHOWN]) + more
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise StudyError("Write at least one character.")
+    return text
+
+
+def _free_name(model_id: str, preset: str | None, known: dict[str, ModelEntry]) -> str:
+    """A name for the model that none has: its id as far as names may hold its characters."""
+    plain = re.sub(r"[^A-Za-z0-9._/:@+-]+", "-", model_id).strip("-./:@+_")[:100] or "model"
+    names = [plain, f"{plain}-{preset or 'server'}"]
+    names += [f"{plain}-{number}" for number in range(2, len(known) + 3)]
+    return next(name for name in names if name not in known)
+
+
+def _asked_name(default: str | None, known: dict[str, ModelEntry]) -> str:
+    from contextcliff_dagster.inference.models.new_entry import taken
+
+    name = ask("Name of the model in models.yaml", default)
+    if name in known:
+        raise StudyError(taken(name))
+    return name
+
+
+def _entry(options: EndpointOptions, name: str, model_id: str) -> NewEntry:
+    from contextcliff_dagster.inference.models.new_entry import NewEntry
+
+    preset = _preset(options)
+    given: dict[str, Any] = {"engine": "openai", "model_id": model_id}
+    given["base_url"] = options.base_url
+    comments = {}
+    if options.api_key_env:
+        given["api_key_env"] = options.api_key_env
+        comments["api_key_env"] = "the variable's name; the key itself is in no file"
+    if preset and preset.name == "openai" and (tokenizer := _openai_tokenizer(model_id)):
+        given["tokenizer"] = tokenizer
+    if options.window_tokens:
+        given["window_tokens"] = options.window_tokens
+    if preset and preset.concurrency:
+        given["concurrency"] = preset.concurrency
+        comments["concurrency"] = "calls at a time; 1 keeps the times to the first token clean"
+    if preset and preset.quirks:
+        given["quirks"] = dict(preset.quirks)
+    hints = []
+    if not options.window_tokens and (preset is None or preset.window != "server"):
+        hints.append("window_tokens: 32768   # context window, where the server does not report it")
+    if not is_here(options.base_url or ""):
+        hints.append(
+            "price: {input_usd_per_mtok: 1.0, output_usd_per_mtok: 4.0}   # for the cost estimate"
+        )
+    notes = [f"{preset.title}. {preset.note}".strip()] if preset else []
+    return NewEntry(name, given, comments, notes, hints)
+
+
+def _openai_tokenizer(model_id: str) -> str | None:
+    from tiktoken.model import encoding_name_for_model
+
+    try:
+        return f"tiktoken:{encoding_name_for_model(model_id)}"
+    except KeyError:
+        return None
+
+
+def tried(entry: ModelEntry, within_s: float) -> Trial:
+    """What one small call to ``entry`` shows; also said on stderr.
+
+    Raises:
+        EngineError: calls to it would fail.
+    """
+    from contextcliff_dagster.inference.execution.trial_call import try_model
+
+    say(f"One small call to {entry.name} ...")
+    trial: Trial = asyncio.run(_in_words(try_model(entry, within_s)))
+    _say_what_was_found(trial)
+    return trial
+
+
+async def _in_words(work: Any) -> Any:
+    """Errors name options: there is no entry of models.yaml yet that could be corrected."""
+    try:
+        return await work
+    except EngineError as error:
+        text = str(error).replace("into `base_url` in models.yaml", "as --base-url")
+        for key in ("base_url", "model_id", "api_key_env"):
+            option = f"--{key.replace('_', '-')}"
+            text = text.replace(f"`{key}` in models.yaml", option).replace(f"`{key}`", option)
+        raise EngineError(text) from None
+
+
+def _with_findings(new: NewEntry, trial: Trial) -> NewEntry:
+    given, comments, hints = dict(new.fields), dict(new.comments), list(new.hints)
+    quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
+    if quirks:
+        given["quirks"] = quirks
+    if trial.loaded_window and "window_tokens" not in given:
+        given["window_tokens"] = trial.loaded_window
+        comments["window_tokens"] = "as the server reported it when this entry was written"
+    if trial.window_tokens:
+        hints = [hint for hint in hints if not hint.startswith("window_tokens")]
+    return replace(new, fields=given, comments=comments, hints=hints)
+
+
+def _say_what_was_found(trial: Trial) -> None:
+    from contextcliff_dagster.inference.execution.window_check import unknown_window
+    from contextcliff_dagster.redaction import redact
+
+    answer = trial.answer
+    said = repr(redact(answer.text, limit=40)) if answer.text.strip() else "no text"
+    window = f"; window {trial.window_tokens:,} tokens" if trial.window_tokens else ""
+    say(f"{trial.entry.name} answers ({said} after {answer.duration_ms / 1000:.1f} s){window}.")
+    if not trial.window_tokens:
+        say(unknown_window(trial.entry.name))
+    quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
+    if quirks.get("temperature") == "omit":
+        say("Note: it takes no temperature of 0, so its answers vary from run to run.")

@@ -1,0 +1,75 @@
+"""The options by which an endpoint is given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import click
+
+from contextcliff_dagster.cli.options import MOST_TOKENS, Finite, together
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointOptions:
+    """What the person gave; None: not given."""
+
+    preset: str | None = None
+    base_url: str | None = None
+    model_id: str | None = None
+    api_key_env: str | None = None
+    window_tokens: int | None = None
+    no_call: bool = False
+    timeout: float = 60.0
+
+    @property
+    def named(self) -> bool:
+        """Whether any of it says which endpoint is meant."""
+        return (self.preset, self.base_url, self.model_id) != (None, None, None)
+
+
+_OPTIONS = together(
+    click.option(
+        "--preset",
+        metavar="NAME",
+        help="Kind of server: openai, anthropic, gemini, openrouter, nvidia, ollama, lmstudio, "
+        "vllm, llamacpp, koboldcpp, nim.",
+    ),
+    click.option(
+        "--base-url", metavar="URL", help="Any other OpenAI-compatible address, up to its /v1."
+    ),
+    click.option("--model-id", metavar="ID", help="The model as the server calls it."),
+    click.option(
+        "--api-key-env",
+        metavar="VARIABLE",
+        help="Environment variable that holds the key; the key itself is written nowhere.",
+    ),
+    click.option(
+        "--window-tokens",
+        type=click.IntRange(1, MOST_TOKENS),
+        metavar="N",
+        help="Context window, where the server does not report it.",
+    ),
+    click.option("--no-call", is_flag=True, help="Do not check the model with one small call."),
+    click.option(
+        "--timeout",
+        type=Finite(0, 3600, min_open=True),
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long that check may take; a server may have to load the model first.",
+    ),
+)
+
+
+def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` the options of an endpoint as one ``endpoint: EndpointOptions``."""
+
+    @functools.wraps(command)
+    def gathered(**given: Any) -> None:
+        names = [field.name for field in fields(EndpointOptions)]
+        command(endpoint=EndpointOptions(**{name: given.pop(name) for name in names}), **given)
+
+    return _OPTIONS(gathered)

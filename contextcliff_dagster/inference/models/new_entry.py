@@ -1,0 +1,219 @@
+"""Adding an entry to the user's models.yaml: what is there, comments included, stays as it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.inference.models.models_file import (
+    SHIPPED_MODELS,
+    ModelEntry,
+    load_models,
+)
+from contextcliff_dagster.private_files import atomic_path, folder_lock
+from contextcliff_dagster.user_files import read_file
+
+if TYPE_CHECKING:
+    import yaml
+
+_HEAD = """\
+# Your models; every key is explained in docs/models.md. Keys and passwords stay in environment
+# variables: only the names of these are here.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """``fields`` of a model called ``name``, as models.yaml has them.
+
+    ``comments``: field -> what follows it on its line. ``notes``: lines of comment above the
+    entry. ``hints``: lines below, commented out.
+    """
+
+    name: str
+    fields: Mapping[str, Any]
+    comments: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    hints: Sequence[str] = ()
+
+    def checked(self) -> ModelEntry:
+        """The entry that this will be.
+
+        Raises:
+            StudyError: a field is not what its key takes; values of keys and tokens are not shown.
+        """
+        try:
+            return ModelEntry.model_validate({"name": self.name, **self.fields})
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(map(str, first["loc"])) or "entry"
+            what = str(first["msg"]).removeprefix("Value error, ")
+            raise StudyError(f"Model {self.name!r}: {key}: {what}; correct that.") from None
+
+    def lines(self, indent: int, newline: str = "\n") -> str:
+        """The entry as text, its name after ``indent`` blanks."""
+        pad = " " * indent
+        rows = [f"{pad}# {note}" for note in self.notes]
+        rows.append(f"{pad}{as_yaml(self.name)}:")
+        for key, value in self.fields.items():
+            comment = f"   # {self.comments[key]}" if key in self.comments else ""
+            rows.append(f"{pad}{pad or '  '}{key}: {as_yaml(value)}{comment}")
+        rows += [f"{pad}{pad or '  '}# {hint}" for hint in self.hints]
+        return "".join(f"{row}{newline}" for row in rows)
+
+
+def as_yaml(value: Any) -> str:
+    """``value`` as YAML on one line."""
+    import yaml
+
+    text = yaml.safe_dump(
+        value, default_flow_style=True, allow_unicode=True, width=1_000_000, sort_keys=False
+    )
+    return text.removesuffix("...\n").strip()
+
+
+def own_models_file() -> Path:
+    """The file that the user's entries are in, or will be."""
+    return Path(os.environ.get("CONTEXTCLIFF_MODELS") or "models.yaml").expanduser().absolute()
+
+
+def known_models() -> dict[str, ModelEntry]:
+    """As `load_models`, also where the user's file is still to be made."""
+    own = own_models_file()
+    return load_models([SHIPPED_MODELS, *([own] if own.exists() else [])])
+
+
+@contextmanager
+def added(new: NewEntry) -> Iterator[Path]:
+    """Write ``new`` into the user's models.yaml; taken back if the block raises.
+
+    An entry of the same fields that is there already is left as it is. Other commands wait
+    meanwhile.
+
+    Raises:
+        StudyError: the name is taken, the file is malformed or not writable; nothing is changed.
+    """
+    path = own_models_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with folder_lock(path.parent):
+            before = read_file(path) if path.exists() else None
+            entry = new.checked()
+            known = known_models().get(new.name)
+            if known is not None and known != entry:
+                raise StudyError(taken(new.name))
+            if known is None:
+                _write(path, with_entry(before, new, path))
+            try:
+                yield path
+            except BaseException:
+                if known is None:
+                    _restore(path, before)
+                raise
+    except StoreError as error:
+        cause = error.__cause__
+        reason = getattr(cause, "strerror", None) or str(cause or error)
+        raise StudyError(_not_writable(path, reason)) from error
+    except OSError as error:
+        raise StudyError(_not_writable(path, error.strerror or str(error))) from error
+
+
+def taken(name: str) -> str:
+    """The sentence that there is a model of this name."""
+    return (
+        f"There is a model {name!r} already, and it stays as it is; choose another name, or edit "
+        "its entry in models.yaml."
+    )
+
+
+def with_entry(before: bytes | None, new: NewEntry, path: Path) -> bytes:
+    """The file with the entry after its last one; all that was there stays, byte for byte.
+
+    Raises:
+        StudyError: the file is written in a way that this cannot be done in.
+    """
+    import yaml
+
+    if before is None:
+        return f"{_HEAD}\nmodels:\n{new.lines(2)}".encode()
+    text = before.decode("utf-8")
+    newline = "\r\n" if "\r\n" in text else "\n"
+    by_hand = StudyError(
+        f"{path} has its `models` in a form that cannot be added to without changing it; add this "
+        f"entry by hand: {as_yaml({new.name: dict(new.fields)})}"
+    )
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    models = _value_of(root, "models")
+    if not isinstance(models, yaml.MappingNode) or models.flow_style or not models.value:
+        raise by_hand
+    indent = models.value[0][0].start_mark.column
+    lines = text.splitlines(keepends=True)
+    place = _end_of(models, lines, indent)
+    if lines and place == len(lines) and not lines[-1].endswith(("\n", "\r")):
+        lines[-1] += newline
+    lines.insert(place, new.lines(indent, newline))
+    after = "".join(lines)
+    old, wanted = yaml.safe_load(text), yaml.safe_load(after)
+    expected = {**old, "models": {**old["models"], new.name: dict(new.fields)}}
+    if wanted != expected:  # an anchor, a tab, a document end: whatever it was
+        raise by_hand
+    return after.encode("utf-8")
+
+
+def _value_of(root: yaml.Node | None, key: str) -> yaml.Node | None:
+    pairs = root.value if root is not None and isinstance(root.value, list) else []
+    return next((value for name, value in pairs if name.value == key), None)
+
+
+def _end_of(models: yaml.Node, lines: Sequence[str], indent: int) -> int:
+    """Number of lines up to the end of the last entry, the comments inside it included."""
+    ends: list[tuple[int, int]] = []
+    todo: list[Any] = [models]
+    while todo:
+        node = todo.pop()
+        if isinstance(node.value, list) and node.value and not node.flow_style:
+            parts = [
+                part for one in node.value for part in (one if isinstance(one, tuple) else [one])
+            ]
+            todo += parts
+        else:
+            ends.append((node.end_mark.line, node.end_mark.column))
+    line, column = max(ends)
+    place = line + (column > 0)
+    for number in range(place, len(lines)):
+        stripped = lines[number].lstrip(" ")
+        if not stripped.startswith("#") or len(lines[number]) - len(stripped) <= indent:
+            break
+        place = number + 1
+    return place
+
+
+def _write(path: Path, data: bytes) -> None:
+    real = path.resolve()  # a link stays one
+    mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else None
+    with atomic_path(real, private=False) as temporary:
+        temporary.write_bytes(data)
+        if mode is not None:
+            temporary.chmod(mode)
+
+
+def _restore(path: Path, before: bytes | None) -> None:
+    if before is None:
+        path.unlink(missing_ok=True)
+    else:
+        _write(path, before)
+
+
+def _not_writable(path: Path, reason: str) -> str:
+    return (
+        f"{path} cannot be written ({reason}); run the command in a folder that you may write to, "
+        "or name another file in CONTEXTCLIFF_MODELS."
+    )

@@ -1,0 +1,128 @@
+"""The text of a new study file: its own values, each explained, and what else is often wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from contextcliff_dagster.reporting.wording.number_format import level
+from contextcliff_dagster.reporting.wording.tolerance import RIGHT_OR_WRONG, lost_of
+from contextcliff_dagster.studies.study import Study
+
+OPTIONAL = (
+    ("controls: [no_context, oracle]", "ask again without the document: is it length at all?"),
+    ("latency: {ttft_ms_p95: 2000}", "a limit on the time to the first token, in ms"),
+    ("budget: {usd: 5}", "a hard limit: no call is made that might exceed it"),
+    ("calls: {concurrency: 1}", "one call at a time, for clean times"),
+    ("targeted: {pilot: 5, until: 5%}", "begin small, then go on where a drop may be"),
+    ('schedule: {cron: "0 3 * * 1"}', "measure again every Monday at 3, from Dagster"),
+)
+"""Lines that a new study has commented out, and what each does."""
+
+
+def answers_lost(tolerance: float) -> str:
+    """What a tolerance means in answers.
+
+    >>> answers_lost(0.3)
+    'up to 3 of 10 right answers lost'
+    """
+    lost, of = lost_of(tolerance)
+    return f"up to {lost:,} of {of:,} right answers lost"
+
+
+def study_text(study: Study, about: str) -> str:
+    """``study`` as a commented YAML file that reads back as the same study.
+
+    ``about``: what it asks, one line for the top.
+    """
+    return "".join(f"{line}\n" for line in _lines(study, about))
+
+
+def _lines(study: Study, about: str) -> Iterator[str]:
+    recall = study.corpus.options.get("questions") == "recall"
+    yield f"# {about}"
+    yield "# Every key, with its default and an example: docs/studies.md of ContextCliff."
+    yield f"name: {study.name}"
+    if study.description:
+        yield f"description: {_value(study.description)}"
+    yield ""
+    yield "# Documents and questions; every document keeps its natural length."
+    yield "corpus:"
+    yield f"  kind: {study.corpus.kind}"
+    for key, value in study.corpus.options.items():
+        comment = (
+            "   # made from the texts: copying, not understanding" if value == "recall" else ""
+        )
+        yield f"  {key}: {_value(value)}{comment}"
+    if recall:
+        yield "  # questions: questions.csv   # your own: columns document, question, answers"
+    yield ""
+    yield "# Counts the tokens that lengths, bins and the cap are given in."
+    yield f"tokenizer: {_value(study.tokenizer)}"
+    yield ""
+    yield "# Documents are sorted by length into so many bins."
+    yield f"bins: {_section(study, 'bins')}"
+    yield ""
+    yield "# More samples a bin give narrower intervals, and cost more."
+    yield f"sampling: {_section(study, 'sampling')}"
+    yield ""
+    yield "prompt:"
+    for key, value in _given(study, "prompt").items():
+        yield f"  {key}: {_value(value)}"
+    yield "  # system: system.txt          # a file with the system text"
+    yield "  # template: template.txt      # a file with {document} and {question}"
+    yield ""
+    yield "# Names of models.yaml; several are compared."
+    yield f"models: {_value(list(study.models))}"
+    yield ""
+    yield "# em: the whole answer is right; f1: share of its words; contained: the answer is in it."
+    yield f"scoring: {_section(study, 'scoring')}"
+    yield ""
+    share = study.analysis.tolerance
+    means = f": {answers_lost(share)}" if study.scoring.primary in RIGHT_OR_WRONG else ""
+    yield f"# The safe cap: up to it, the mean score falls by {level(share)} at most{means}."
+    yield f"analysis: {_section(study, 'analysis')}"
+    yield ""
+    yield "# Often wanted:"
+    width = max(len(line) for line, _ in OPTIONAL)
+    for line, meaning in OPTIONAL:
+        yield f"# {line:<{width}}   # {meaning}"
+
+
+def _given(study: Study, name: str) -> dict[str, Any]:
+    """What a section says beyond its defaults, and what a reader wants to see anyway."""
+    shown = {
+        "bins": {"count"},
+        "sampling": {"samples_per_bin", "questions_per_document"},
+        "prompt": {"max_output_tokens"},
+        "scoring": {"primary"},
+        "analysis": {"tolerance"},
+    }[name]
+    section = getattr(study, name)
+    whole = section.model_dump(mode="json", exclude_none=True)
+    differing = section.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    return {key: value for key, value in whole.items() if key in shown or key in differing}
+
+
+def _section(study: Study, name: str) -> str:
+    given = _given(study, name)
+    return f"{{{', '.join(f'{key}: {_value(value)}' for key, value in given.items())}}}"
+
+
+def _value(value: Any) -> str:
+    """JSON is YAML, too; words that need no quotes go without."""
+    if isinstance(value, str) and _plain(value):
+        return value
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(text: str) -> bool:
+    import yaml
+
+    try:
+        return bool(yaml.safe_load(f"{{a: [{text}]}}") == {"a": [text]} and "#" not in text)
+    except yaml.YAMLError:
+        return False
