@@ -1,11 +1,26 @@
-"""A comparison as files to read: Markdown, JSON and the picture of the shifted cliff."""
+"""A comparison as files to read: Markdown, HTML, JSON and the picture of the shifted cliff."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from contextcliff_dagster.reporting.local_paths import for_readers
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Bracketed,
+    Bullets,
+    Cell,
+    Code,
+    DataTable,
+    Figure,
+    Fold,
+    Page,
+    Paragraph,
+    Section,
+)
 from contextcliff_dagster.reporting.wording.number_format import level, score, tokens
 from contextcliff_dagster.store import write_atomic, write_result
 
@@ -19,70 +34,133 @@ class ComparisonFiles(NamedTuple):
 
     md: Path
     json: Path
+    html: Path
     png: Path
 
 
 def write_comparison(
     comparison: Comparison, folder: Path, cliffs: Sequence[Cliffs | None]
 ) -> ComparisonFiles:
-    """Write ``comparison.md``, ``.json`` and ``.png`` into ``folder``, each all at once.
+    """Write ``comparison.md``, ``.json``, ``.html`` and ``.png``, each all at once.
+
+    ``cliffs``: the results of A and B, or None, for their curves. Secrets of the environment and
+    absolute paths of this machine enter none of the files.
 
     Raises:
         StoreError: they cannot be written.
     """
+    from contextcliff_dagster.contracts.results import Comparison, from_json, to_json
     from contextcliff_dagster.reporting.figures.comparison import plot_shift
 
-    files = ComparisonFiles(*(folder / f"comparison.{kind}" for kind in ("md", "json", "png")))
+    kinds = ComparisonFiles._fields
+    files = ComparisonFiles(*(folder / f"comparison.{kind}" for kind in kinds))
+    comparison = from_json(Comparison, for_readers()(to_json(comparison)))
     write_atomic(files.png, plot_shift(comparison, cliffs))
     write_result(files.json, comparison)
+    write_atomic(files.html, comparison_html(comparison, cliffs).encode())
     write_atomic(files.md, comparison_markdown(comparison).encode())
     return files
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown; the picture is expected next to it."""
+    from contextcliff_dagster.reporting.markdown.render import as_page
+
+    return as_page(comparison_page(comparison).flat())
+
+
+def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> str:
+    """The comparison as one HTML file: both curves to explore, and the difference."""
+    from contextcliff_dagster.reporting.html.difference import difference_html
+    from contextcliff_dagster.reporting.html.page import html_page
+    from contextcliff_dagster.reporting.html.render import blocks_html, sections_html
+
+    page = comparison_page(comparison)
+    (first, *others), folds = page
+    sentence, _, table = first.blocks
+    warned = sections_html(others)
+    curves, payload = curves_html(cliffs, [comparison.a.name, comparison.b.name])
+    head = blocks_html([sentence, table]) + warned + difference_html(comparison) + curves
+    return html_page(str(first.title), head, folds, payload)
+
+
+def curves_html(
+    cliffs: Sequence[Cliffs | None], names: Sequence[str]
+) -> tuple[str, dict[str, object] | None]:
+    """The picture to explore of those of ``cliffs`` that are there, by ``names``, and its data."""
+    from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
+    from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
+    from contextcliff_dagster.reporting.html.picture import picture_html
+
+    clean = for_readers()
+    there = [
+        from_json(Cliffs, clean(to_json(replace(result, model=name))))
+        for name, result in zip(names, cliffs, strict=True)
+        if result is not None
+    ]
+    if not there:
+        return "", None
+    return picture_html(there), payload_of(there, NO_EVIDENCE, str)
+
+
+def comparison_page(comparison: Comparison) -> Page:
+    """Sentence, picture and the two sides; then the bins, and what the intervals mean."""
     a, b, caps, overall = comparison.a, comparison.b, comparison.caps, comparison.overall
     same = "the same" if comparison.paired else "different ones"
-    ratio = "" if caps.ratio is None else f"x {caps.ratio:.2f}"
-    lines = [
-        f"# {_plain(b.name)} vs. {_plain(a.name)}",
-        "",
-        comparison.sentence,
-        "",
-        "![The shifted cliff](comparison.png)",
-        "",
-        "| | A | B | B vs. A |",
-        "|---|---|---|---|",
-        f"| | {_plain(a.name)} | {_plain(b.name)} | |",
-        f"| examples (documents) | {a.n:,} ({a.n_documents:,}) | {b.n:,} "
-        f"({b.n_documents:,}) | {same} |",
-        f"| verdict | {a.verdict or 'none'} | {b.verdict or 'none'} | |",
-        f"| mean score | {score(overall.mean_a)} | {score(overall.mean_b)} | "
-        f"{_difference(overall)}, p = {_p(overall.p_value)} |",
-        f"| safe cap, tokens | {tokens(caps.a_tokens, 'none')} | {tokens(caps.b_tokens, 'none')} | "
-        f"{ratio} |",
-        f"| {level(comparison.tolerance)} drop from the baseline at, tokens | "
-        f"{_shift(comparison.loss_shift)} |",
-        "",
-        "| bin | tokens | n | mean A | mean B | difference | p (adjusted) |",
-        "|---|---|---|---|---|---|---|",
+    rows: list[list[Cell]] = [
+        ["name", Code(a.name), Code(b.name), ""],
+        [
+            "examples (documents)",
+            *(f"{side.n:,} ({side.n_documents:,})" for side in (a, b)),
+            same,
+        ],
+        ["verdict", a.verdict or "none", b.verdict or "none", ""],
+        [
+            "mean score",
+            score(overall.mean_a),
+            score(overall.mean_b),
+            Bracketed(f"{_difference(overall)}, p = {_p(overall.p_value)}"),
+        ],
+        [
+            "safe cap, tokens",
+            tokens(caps.a_tokens, "none"),
+            tokens(caps.b_tokens, "none"),
+            "" if caps.ratio is None else f"x {caps.ratio:.2f}",
+        ],
+        [
+            f"{level(comparison.tolerance)} drop from the baseline at, tokens",
+            *_shift(comparison.loss_shift),
+        ],
     ]
-    for bin in comparison.bins:
-        n = f"{bin.n_a}" if bin.n_a == bin.n_b else f"{bin.n_a} / {bin.n_b}"
-        lines.append(
-            f"| {bin.bin} | {bin.edge_low:,} to {bin.edge_high:,} | {n} | {score(bin.mean_a)} | "
-            f"{score(bin.mean_b)} | {_difference(bin)} | {_p(bin.p_value)} |"
-        )
-    lines += [
-        "",
+    bins: list[list[Cell]] = [
+        [
+            Code(bin.bin),
+            f"{bin.edge_low:,} to {bin.edge_high:,}",
+            f"{bin.n_a}" if bin.n_a == bin.n_b else f"{bin.n_a} / {bin.n_b}",
+            score(bin.mean_a),
+            score(bin.mean_b),
+            Bracketed(_difference(bin)),
+            _p(bin.p_value),
+        ]
+        for bin in comparison.bins
+    ]
+    note = (
         f"Intervals at {level(comparison.confidence)}, by bootstrap over documents. The "
         "p-values are adjusted for all bins and the overall difference together; the intervals are "
         "not. A safe cap is a confidence bound and moves with n, so its ratio has no interval; "
-        "the length at which the drop is reached has one.",
+        "the length at which the drop is reached has one."
+    )
+    head: list[Block] = [
+        Paragraph(Bracketed(comparison.sentence)),
+        Figure(Path("comparison.png"), "The shifted cliff"),
+        DataTable(["", "A", "B", "B vs. A"], rows, right=()),
     ]
-    if comparison.warnings:
-        lines += ["", *(f"- {warning}" for warning in comparison.warnings)]
-    return "\n".join(lines) + "\n"
+    columns = ["bin", "tokens", "n", "mean A", "mean B", "difference", "p (adjusted)"]
+    by_bin = Section("Bins", [DataTable(columns, bins, right=()), Paragraph(note)], 3)
+    warned = [Section("Warnings", [Bullets(list(comparison.warnings))])]
+    first = Section(f"{b.name} vs. {a.name}", head, 1)
+    others = warned if comparison.warnings else []
+    return Page([first, *others], [Fold("How sure is it?", [by_bin])])
 
 
 def _difference(row: Differing | DifferingBin) -> str:
@@ -91,15 +169,11 @@ def _difference(row: Differing | DifferingBin) -> str:
     return f"{row.difference:+.2f} [{row.ci_low:+.2f}, {row.ci_high:+.2f}]"
 
 
-def _shift(shift: LossShift) -> str:
+def _shift(shift: LossShift) -> list[Cell]:
     a, b = (tokens(at, "not within the range") for at in (shift.a_tokens, shift.b_tokens))
     low, high = (f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high))
-    return f"{a} | {b} | x {score(shift.ratio, '?')} [{low}, {high}]"
+    return [a, b, Bracketed(f"x {score(shift.ratio, '?')} [{low}, {high}]")]
 
 
 def _p(value: float | None) -> str:
     return "" if value is None else f"{value:.2g}"
-
-
-def _plain(text: str) -> str:
-    return text.replace("|", "\\|")

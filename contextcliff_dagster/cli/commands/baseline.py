@@ -17,6 +17,8 @@ from contextcliff_dagster.cli.options import (
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from contextcliff_dagster.experiments.length_profile.regression import Baseline, Regression
 
 _of_study = together(click.argument("study"), common_options)
@@ -64,6 +66,7 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
         judge_regression,
         require_baseline,
     )
+    from contextcliff_dagster.experiments.length_profile.regression_page import write_regression
     from contextcliff_dagster.studies import find_study
 
     store, chosen = Store.default(), find_study(study)
@@ -75,16 +78,20 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
             {"campaign": newer, "sentence": said}, f"{said}{chosen.name}`.", as_json=as_json
         )
         raise click.exceptions.Exit(NOT_JUDGED)
-    end_with(judge_regression(chosen, store, load_frozen(chosen, store), name), as_json=as_json)
+    regression = judge_regression(chosen, store, load_frozen(chosen, store), name)
+    end_with(regression, as_json=as_json, page=write_regression(regression, chosen, store))
 
 
-def end_with(regression: Regression, *, as_json: bool) -> None:
-    """Print what a campaign is against the baseline.
+def end_with(regression: Regression, *, as_json: bool, page: Path | None = None) -> None:
+    """Print what a campaign is against the baseline, and where its ``page`` is.
 
     Raises:
         click.exceptions.Exit: 3, a model has shrunk; 4, none has and one could not be judged.
     """
-    print_either(regression.to_dict(), regression.sentence, as_json=as_json)
+    found, words = regression.to_dict(), regression.sentence
+    if page is not None:
+        found, words = {**found, "page": str(page)}, f"{words}\nReport: {page}"
+    print_either(found, words, as_json=as_json)
     if regression.shrunk:
         raise click.exceptions.Exit(DIFFERENT)
     if regression.unjudged:

@@ -80,7 +80,7 @@ def compare(
     click.echo(f"{result.sentence}\n")
     for warning in result.warnings:
         click.echo(f"{warning}\n")
-    click.echo(f"Report:  {files.md}\nPicture: {files.png}")
+    click.echo(f"Report:  {files.html}\nPicture: {files.png}")
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def test_small_against_large_in_one_sentence_and_a_picture(store: str, tmp_path:
     assert "reference-long scores higher than reference-short" in ended.out
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "comparison.md").read_text()
-    assert "| b02 |" in text
+    assert "| `b02` |" in text
     result = json.loads((tmp_path / "comparison.json").read_text())
     schema("comparison").validate(result)
     assert result["loss_shift"]["ratio"] > 2
