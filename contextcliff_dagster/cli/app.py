@@ -31,6 +31,7 @@ _COMMANDS = {
     "baseline": ("baseline", "baseline"),
     "policy": ("policy", "policy"),
     "guard": ("policy", "guard"),
+    "card": ("card", "card"),
     "models": ("listings", "models"),
     "studies": ("listings", "studies"),
     "tokenizers": ("listings", "tokenizers"),

@@ -20,8 +20,47 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
 
+class Shown:
+    """What one result and several have in common: showing, drawing and writing themselves."""
+
+    def _each(self) -> list[Result]:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        from contextcliff_dagster.notebook.html import results_html
+
+        return results_html(self._each())
+
+    def plot(self, ax: Axes | None = None) -> tuple[Figure, Axes]:
+        """Draw scores over length, with caps, curves and intervals.
+
+        Args:
+            ax: where to draw; None makes a figure of its own.
+        """
+        from contextcliff_dagster.notebook.pictures import plot_results
+
+        return plot_results(self._each(), ax)
+
+    def report(self) -> str:
+        """The report that the command line prints; of several models, with a line that compares."""
+        from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+
+        cliffs = [one.cliffs for one in self._each()]
+        return "\n\n".join(filter(None, [*map(risk_report, cliffs), comparison_line(cliffs)]))
+
+    def save(self, folder: str | Path) -> ReportFiles:
+        """Write the report, its pictures and each model's ``cliffs.json`` into ``folder``.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        from contextcliff_dagster.notebook.html import written
+
+        return written(self._each(), Path(folder))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Result:
+class Result(Shown):
     """One model's verdict and safe context cap.
 
     Attributes:
@@ -38,6 +77,9 @@ class Result:
     records: pd.DataFrame
     settings: AnalysisSettings
     bins: Sequence[LengthBin] = ()
+
+    def _each(self) -> list[Result]:
+        return [self]
 
     @property
     def name(self) -> str:
@@ -61,21 +103,6 @@ class Result:
 
         return one_line(self.cliffs)
 
-    def _repr_html_(self) -> str:
-        from contextcliff_dagster.notebook.html import results_html
-
-        return results_html([self])
-
-    def plot(self, ax: Axes | None = None) -> tuple[Figure, Axes]:
-        """Draw scores over length, with cap, curve and intervals.
-
-        Args:
-            ax: where to draw; None makes a figure of its own.
-        """
-        from contextcliff_dagster.notebook.pictures import plot_results
-
-        return plot_results([self], ax)
-
     def to_frame(self) -> pd.DataFrame:
         """The length bins, one row each, indexed by ``bin``; the fields of ``cliffs.bins``.
 
@@ -94,24 +121,8 @@ class Result:
         content: dict[str, Any] = to_json(self.cliffs)
         return content
 
-    def report(self) -> str:
-        """The report that the command line prints."""
-        from contextcliff_dagster.reporting.terminal import risk_report
 
-        return risk_report(self.cliffs)
-
-    def save(self, folder: str | Path) -> ReportFiles:
-        """Write the report, its pictures and ``cliffs.json`` into ``folder``.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
-        from contextcliff_dagster.notebook.html import written
-
-        return written([self], Path(folder))
-
-
-class Results(Mapping[str, Result]):
+class Results(Shown, Mapping[str, Result]):
     """Results by the model's name, in the order of the names."""
 
     def __init__(self, results: Mapping[str, Result]) -> None:
@@ -126,19 +137,11 @@ class Results(Mapping[str, Result]):
     def __len__(self) -> int:
         return len(self._results)
 
+    def _each(self) -> list[Result]:
+        return list(self.values())
+
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {result}" for name, result in self.items()) or "no results"
-
-    def _repr_html_(self) -> str:
-        from contextcliff_dagster.notebook.html import results_html
-
-        return results_html(list(self.values()))
-
-    def plot(self, ax: Axes | None = None) -> tuple[Figure, Axes]:
-        """Draw all models' scores over length in one panel; ``ax`` as in `Result.plot`."""
-        from contextcliff_dagster.notebook.pictures import plot_results
-
-        return plot_results(list(self.values()), ax)
 
     def to_frame(self) -> pd.DataFrame:
         """The length bins of all models, indexed by ``model`` and ``bin``."""
@@ -152,23 +155,6 @@ class Results(Mapping[str, Result]):
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """`Result.to_dict` of each model."""
         return {name: result.to_dict() for name, result in self.items()}
-
-    def report(self) -> str:
-        """The reports that the command line prints, and the line that compares the models."""
-        from contextcliff_dagster.reporting.terminal import comparison_line
-
-        line = comparison_line([result.cliffs for result in self.values()])
-        return "\n\n".join([*(one.report() for one in self.values()), *([line] if line else [])])
-
-    def save(self, folder: str | Path) -> ReportFiles:
-        """Write one report of all models and their ``cliffs.json`` into ``folder``.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
-        from contextcliff_dagster.notebook.html import written
-
-        return written(list(self.values()), Path(folder))
 
 
 def only(results: Results) -> Result:

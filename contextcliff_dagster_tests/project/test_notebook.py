@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster_tests.support.paths import CHECKOUT
-from tools.run_notebook import NOTEBOOK, executed
+from contextcliff_dagster_tests.support.run_notebook import NOTEBOOK, executed
 
 PAGE = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
 CELLS = [cell for cell in PAGE["cells"] if cell["cell_type"] == "code"]

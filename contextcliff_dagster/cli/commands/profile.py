@@ -131,7 +131,7 @@ def profile(
             "leave them out."
         )
     if sentinel:
-        from contextcliff_dagster.cli.commands.sentinel import watch_cap
+        from contextcliff_dagster.cli.sentinel_watch import watch_cap
 
         watch_cap(chosen, options, budget, deadline, as_json=as_json)
         return

@@ -1,6 +1,6 @@
 """Run the notebook of docs/ as Jupyter does, and write its outputs into it.
 
-    python -m tools.run_notebook [docs/quickstart.ipynb]
+    python -m contextcliff_dagster_tests.support.run_notebook [docs/quickstart.ipynb]
 
 The store is a temporary one, so that everything is measured. Without what differs from one run to
 the next: times, identifiers, progress.
@@ -15,7 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-NOTEBOOK = Path(__file__).resolve().parents[1] / "docs" / "quickstart.ipynb"
+from contextcliff_dagster_tests.support.paths import DOCS
+
+NOTEBOOK = DOCS / "quickstart.ipynb"
 
 
 def executed(path: Path, folder: Path) -> Any:
