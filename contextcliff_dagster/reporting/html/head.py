@@ -44,19 +44,18 @@ def _card(row: int, name: str, result: Cliffs) -> str:
             f"Safe cap: up to here, with {level(result.confidence)} confidence, the "
             f"{score_name(result)} is within {level(result.tolerance)} of its baseline."
         )
-    facts = [("Verdict", VERDICT_PHRASE[result.verdict])]
     base, cliff, documents = result.baseline, result.cliff, result.n_documents
-    if base.mean is not None:
-        facts.append(("Baseline", estimate(base.mean, base.ci_low, base.ci_high)))
-    if cliff is not None:
-        place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
-        facts.append(("Midpoint of the drop", place))
-    if cap is not None and result.cap_prompt_tokens is not None:
-        facts.append(("Cap as prompt tokens", tokens(result.cap_prompt_tokens)))
-    facts.append(("Examples", tokens(result.n)))
+    facts = [("Verdict", VERDICT_PHRASE[result.verdict]), ("Examples", tokens(result.n))]
     if documents is not None and documents != result.n:
         facts.append(("Documents", tokens(documents)))
+    if base.mean is not None:
+        facts.append(("Baseline", estimate(base.mean, base.ci_low, base.ci_high)))
+    if cap is not None and result.cap_prompt_tokens is not None:
+        facts.append(("Cap as prompt tokens", tokens(result.cap_prompt_tokens)))
     rows = "".join(f"<div><dt>{text(key)}</dt><dd>{text(value)}</dd></div>" for key, value in facts)
+    if cliff is not None:
+        place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
+        rows += f'<div class="wide"><dt>Midpoint of the drop</dt><dd>{place} tokens</dd></div>'
     return (
         f'<article class="card {look(row).style}"><h2>{chip(row)} {text(name)}</h2>\n'
         f'<p class="cap">{text(big)}</p>\n<p class="why">{text(why)}</p>\n'

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOOKS = 6
 """Colours, markers and line styles in ``assets``; further models begin again, shifted."""
-WIDTH, HEIGHT = 900.0, 400.0
+WIDTH, HEIGHT = 900.0, 360.0
 LEFT, RIGHT, TOP, FOOT = 40.0, WIDTH - 12, 26.0, HEIGHT - 46
 _MARKS = (
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
@@ -69,11 +69,12 @@ def picture_html(results: Sequence[Cliffs]) -> str:
     )
     return (
         '<section id="picture"><h2>Score over document length</h2>\n'
-        '<div id="switches" class="switches" hidden></div>\n'
+        '<details id="switches" hidden><summary>Change the picture</summary></details>\n'
         f'<figure id="chart"><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="group" '
         f'aria-label="{label}">{_drawing(results)}</svg><div id="hint" hidden></div></figure>\n'
-        f'<p id="note">{text(note)}</p>\n{compared}'
-        '<section id="bin" aria-label="Open bin" hidden></section></section>\n'
+        f'<p id="note">{text(note)}</p>\n'
+        '<section id="bin" aria-label="Open bin" hidden></section>\n'
+        f"{compared}</section>\n"
     )
 
 
@@ -115,7 +116,8 @@ def _drawing(results: Sequence[Cliffs]) -> str:
             parts.append(f'<path class="curve" d="M{line}"{dash}/>')
         if (cap := result.safe_cap_tokens) and low <= cap <= high:
             parts.append(f'<path class="cap" d="M{x(cap):.1f} {FOOT + 4:g}V{TOP - 14:g}"/>')
-            parts.append(f'<text class="name" x="{x(cap) + 5:.1f}" y="{TOP - 6:g}">{cap:,}</text>')
+            place = f'x="{x(cap) + 5:.1f}" y="{TOP - 6:g}"'
+            parts.append(f'<text class="name" {place}>cap {cap:,}</text>')
         for b in result.bins:
             if not b.median_tokens or b.mean is None:
                 continue

@@ -158,7 +158,7 @@ def test_what_a_model_says_is_text(browser: ReportBrowser, tmp_path: Path) -> No
     browser.click(browser.all("#chart .bin")[4])
     answer = browser.one("#bin .answer").text
     assert answer.startswith(f"{HOSTILE}\\u001b[31m")
-    for element in browser.all("summary"):
+    for element in browser.all(".folds summary"):
         element.click()
     assert not browser.all("main script, main img[src='x'], main b")
     assert browser.driver.title == HOSTILE
@@ -194,14 +194,14 @@ def test_a_phone_reads_it_without_scrolling_sideways(browser: ReportBrowser, pag
 
 def test_on_paper_all_of_it_is_there_on_a4(browser: ReportBrowser, page: Path) -> None:
     browser.open(page, dark=True)
-    questions = [element.text for element in browser.all("summary h2")]
+    questions = [element.text for element in browser.all(".folds summary h2")]
     paper = pypdfium2.PdfDocument(browser.paper())
     assert {tuple(map(round, sheet.get_size())) for sheet in paper} == {(595, 842)}
     words = " ".join(" ".join(sheet.get_textpage().get_text_bounded().split()) for sheet in paper)
     assert len(questions) > 3
     for text in (*questions, "382 tokens", "Sensitivity of the cap", "identity: 3f9c2ab1d0e4"):
         assert text in words
-    assert not browser.all("details[open]")
+    assert not browser.all(".folds details[open]")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

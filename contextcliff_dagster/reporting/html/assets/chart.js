@@ -80,9 +80,9 @@ function drawModel(data, row, lane, x, y, state, frame) {
       const at = x.at(cap);
       group.append(svg("path", { class: "cap", d: `M${at.toFixed(1)} ${frame.foot}V${frame.top}` }));
       // A name that would cover another is left out: the note has all caps.
-      if (frame.named.every((other) => Math.abs(other - at) > 48) && at < frame.right - 44) {
+      if (frame.named.every((other) => Math.abs(other - at) > 70) && at < frame.right - 62) {
         frame.named.push(at);
-        group.append(svg("text", { class: "name", x: at + 5, y: frame.top + 8 }, whole(cap)));
+        group.append(svg("text", { class: "name", x: at + 5, y: frame.top + 8 }, `cap ${whole(cap)}`));
       }
     }
   }
@@ -119,7 +119,7 @@ function drawBins(data, row, x, y, state, shift, marks) {
 function drawChart(root, data, state, width) {
   const rows = data.models.map((_, row) => row).filter((row) => state.models.has(row));
   const lanes = state.points ? 10 + LANE * Math.max(rows.length, 1) : 0;
-  const narrow = width < 560, height = (narrow ? 300 : 400) + 2 * lanes;
+  const narrow = width < 560, height = (narrow ? 290 : 360) + 2 * lanes;
   const edge = { left: 40, right: 12, top: 26 + lanes, bottom: 46 + lanes };
   const x = scaleOf(data, rows.length ? rows : [0], state.axis, edge.left, width - edge.right);
   const y = (score) => height - edge.bottom - score * (height - edge.top - edge.bottom);

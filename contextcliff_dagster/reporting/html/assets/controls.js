@@ -4,6 +4,7 @@
   const figure = document.getElementById("chart"), root = figure.querySelector("svg");
   const hint = document.getElementById("hint"), panel = document.getElementById("bin");
   const note = document.getElementById("note"), switches = document.getElementById("switches");
+  const narrow = matchMedia("(max-width: 36rem)");
   const first = data.models[0];
   const state = {
     models: new Set(data.models.keys()), score: first.primary, tolerance: first.tolerance,
@@ -158,7 +159,10 @@
   groups.push(choices("axis", "Length axis", "radio", one("axis", [["log", "log"], ["linear", "linear"]])));
   if (data.models.some((_, row) => pointsOf(data, row)))
     groups.push(choices("points", "Show", "checkbox", [["points", "single answers", state.points, (on) => { state.points = on; }]]));
-  switches.append(...groups);
+  const fold = () => { switches.open = !narrow.matches; };
+  narrow.addEventListener("change", fold);
+  fold();
+  switches.append(tag("div", { class: "switches" }, ...groups));
   switches.hidden = false;
 
   let waiting = 0;
