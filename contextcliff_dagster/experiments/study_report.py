@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.lookup import asked_experiments, partitioned
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
+
+_warn = logging.getLogger(__name__).warning
 
 
 def study_sections(run: StudyRun) -> list[Section]:
@@ -25,8 +29,10 @@ def study_sections(run: StudyRun) -> list[Section]:
     ]
 
 
-def write_study_report(run: StudyRun) -> ReportFiles:
+def write_study_report(run: StudyRun, warn: Callable[[str], None] = _warn) -> ReportFiles:
     """Write the campaign's report; ``latest`` then names this campaign.
+
+    Then log it where the study says (`track`); what fails there goes to ``warn`` and fails nothing.
 
     Raises:
         StoreError: an experiment has no result yet, or the report cannot be written.
@@ -41,4 +47,9 @@ def write_study_report(run: StudyRun) -> ReportFiles:
     else:
         files = write_sections(sections, folder, title=run.study.description or run.study.name)
     point_latest(folder)
+    if run.study.track is not None and run.study.has_corpus:
+        from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
+        from contextcliff_dagster.experiments.tracking.tracker import track_report
+
+        track_report(run, read_cliffs(run.study, run.store, run.campaign), files, warn)
     return files

@@ -43,6 +43,7 @@ from contextcliff_dagster.studies.sections import (
     study_name,
 )
 from contextcliff_dagster.studies.study_paths import Leave, absolute
+from contextcliff_dagster.studies.track_section import TrackSection
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
     from contextcliff_dagster.sampling.draw import SampleSpec
-
 
 NO_CORPUS = CorpusSection(kind="none")
 """Of a study whose experiments all make their own documents."""
@@ -83,6 +83,7 @@ class Study(Section):
     schedule: ScheduleSection | None = None
     sentinel: SentinelSection | None = None
     alerts: AlertsSection = AlertsSection()
+    track: TrackSection | None = None
 
     # Where its file lies, from which its paths go.
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
@@ -240,8 +241,7 @@ class Study(Section):
             "target": self.target.model_dump() if self.target else None,
             "sampling": self.sampling.model_dump(include=drawn_by),
         }
-        text = json.dumps(spec, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(json.dumps(spec, sort_keys=True, default=str).encode()).hexdigest()
 
     def with_models(self, models: Sequence[str]) -> Study:
         """The same study over other models; one that is named twice is meant once.

@@ -26,7 +26,7 @@ PROMPT_FILES = ("template", "system", "instructions")
 
 
 _MOST_NAMED = 8
-_SERVER = "server "
+_SERVER, _TRACKER = "server ", "tracker "
 
 
 class Leave(NamedTuple):
@@ -79,8 +79,8 @@ def _path_keys(kind: str, options: Mapping[str, Any]) -> list[str]:
 def leave_needed(study: Study, part: str = "") -> list[str]:
     """What the study reads and asks that its user has not agreed to.
 
-    As `<key> <path>`, links followed, and `server <host>`. ``part``: under this key alone (corpus,
-    tokenizer or prompt).
+    As `<key> <path>`, links followed, `server <host>`, and `tracker <address>`. ``part``: under
+    this key alone (corpus, tokenizer, prompt or track).
     """
     from contextcliff_dagster.inference.models.tokenizers import unlisted_server
 
@@ -92,18 +92,24 @@ def leave_needed(study: Study, part: str = "") -> list[str]:
         needed = [f"{key} {_with_target(file)}" for key, file in outside]
     if "tokenizer".startswith(part) and (host := unlisted_server(study.tokenizer, home)):
         needed.append(f"{_SERVER}{host}")
+    track = study.track if home is not None and "track".startswith(part) else None
+    if track is not None and (address := track.tracking_uri or track.entity):
+        needed.append(f"{_TRACKER}{address}")
     return [one for one in needed if one not in study.leave.allowed]
 
 
 def described(study: Study, needed: Sequence[str]) -> str:
     """A clause about what `leave_needed` has found."""
-    files = [one for one in needed if not one.startswith(_SERVER)]
+    files = [one for one in needed if not one.startswith((_SERVER, _TRACKER))]
     more = ["and others"] if len(files) > _MOST_NAMED else []
     hosts = [one.removeprefix(_SERVER) for one in needed if one.startswith(_SERVER)]
     where = "models.yaml" if study.leave.home is None else "CONTEXTCLIFF_MODELS"
     read = f"reads {', '.join(files[:_MOST_NAMED] + more)}, outside of its folder"
     sent = f"sends its documents to {', '.join(hosts)}, which {where} does not list"
-    return f"study {study.name!r} {' and '.join([read] * bool(files) + [sent] * bool(hosts))}"
+    trackers = [one.removeprefix(_TRACKER) for one in needed if one.startswith(_TRACKER)]
+    logged = f"sends its results to {', '.join(trackers)}"
+    clauses = [read] * bool(files) + [sent] * bool(hosts) + [logged] * bool(trackers)
+    return f"study {study.name!r} {' and '.join(clauses)}"
 
 
 def refuse_without_leave(study: Study, part: str = "") -> None:

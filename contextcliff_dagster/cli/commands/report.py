@@ -137,6 +137,11 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
     click.echo(f"Report:  {paths['md' if older else 'html']}")
     if "png" in paths:
         click.echo(f"Picture: {paths['png']}")
+    if done.study.track is not None:
+        from contextcliff_dagster.experiments.tracking.tracker import tracked_lines
+
+        for line in tracked_lines(Store.default(), done.study, done.campaign):
+            click.echo(line)
 
 
 def spent_lines(

@@ -283,9 +283,12 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
         freshness_policy=report_freshness(study),
         code_version="-".join(versions),
     )
-    def report(config: ReportConfig, store: StoreResource) -> dg.MaterializeResult:
+    def report(
+        context: dg.AssetExecutionContext, config: ReportConfig, store: StoreResource
+    ) -> dg.MaterializeResult:
         with StudyRun.open(study, store.open(), config.campaign) as run:
-            files = write_study_report(replace(run, with_answers=config.with_answers))
+            shown = replace(run, with_answers=config.with_answers)
+            files = write_study_report(shown, context.log.warning)
             return dg.MaterializeResult(metadata=results.report_metadata(run, files))
 
     return report

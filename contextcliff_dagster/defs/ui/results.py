@@ -88,6 +88,10 @@ def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
         "campaign": run.campaign,
         "path": dg.MetadataValue.path(str(files.md.parent)),
     }
+    if run.study.track is not None:
+        from contextcliff_dagster.experiments.tracking.tracker import tracked_lines
+
+        shown["tracker"] = " ".join(tracked_lines(run.store, run.study, run.campaign))
     if files.png is None:
         return shown
     cliffs = LENGTH_PROFILE.read_results(run)

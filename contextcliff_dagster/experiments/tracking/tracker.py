@@ -1,0 +1,182 @@
+"""Log a campaign's report to the study's tracker, each model in the run it has there already."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.experiments.tracking.contents import digest, run_contents
+from contextcliff_dagster.redaction import redact, secrets_of, without_secrets
+from contextcliff_dagster.store import PACKAGE, Store, slug, write_json
+from contextcliff_dagster.studies.study_paths import described, leave_needed
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.reporting.report_files import ReportFiles
+    from contextcliff_dagster.studies import Study
+
+PYTHON = "CONTEXTCLIFF_TRACKER_PYTHON"
+"""Variable that names the Python of an environment with the tracker, where it is not in ours."""
+NAMES = {"mlflow": "MLflow", "wandb": "Weights & Biases"}
+_LIMIT_S = 300.0
+_QUIET = {
+    # Seven times, with pauses that double, is four minutes for a server that is not there.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # a folder is a place that the user may name
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "WANDB_SILENT": "true",
+    "WANDB_ERROR_REPORTING": "false",
+}
+
+
+def track_report(
+    run: StudyRun, results: list[Cliffs], files: ReportFiles, warn: Callable[[str], None]
+) -> None:
+    """Log ``results`` and ``files`` where the study says; nothing where it says nothing.
+
+    A model whose run holds the same already is left alone. Whatever fails is reported to ``warn``
+    and kept for `tracked_lines`; nothing is raised, and the next report tries again.
+    """
+    if (track := run.study.track) is None:
+        return
+    state = _read(run.store, run.study, run.campaign)
+    try:
+        failed = _log(run, results, files, state)
+    except Exception as error:  # of whatever kind: the report is made, and measuring goes on
+        failed = redact(str(error) or type(error).__name__, secrets_of(os.environ))
+    state["failed"] = failed
+    if failed is not None:
+        warn(f"The report was not logged to {NAMES[track.kind]}: {failed}")
+    with suppress(ContextCliffError):
+        write_json(_file(run.store, run.study, run.campaign), state)
+
+
+def tracked_lines(store: Store, study: Study, campaign: str) -> list[str]:
+    """Sentences for the terminal: where the report was logged, or why it was not."""
+    if study.track is None:
+        return []
+    state, name = _read(store, study, campaign), NAMES[study.track.kind]
+    if why := state.get("failed"):
+        return [f"Not logged to {name}: {why} `contextcliff report {study.name}` tries again."]
+    urls = [str(one.get("url") or one["id"]) for one in state["runs"].values()]
+    return [f"{name}: {', '.join(urls)}"] if urls else []
+
+
+def _log(
+    run: StudyRun, results: list[Cliffs], files: ReportFiles, state: dict[str, Any]
+) -> str | None:
+    """Change ``state`` to what is logged now; why something was not, or None."""
+    study, track = run.study, run.study.track
+    assert track is not None
+    if needed := leave_needed(study, "track"):
+        return (
+            f"{described(study, needed)}; if you want that, add --trust-study, or move its file "
+            "into CONTEXTCLIFF_STUDIES."
+        )
+    target = _target(run)
+    if state["target"] != target:  # its runs are somewhere else
+        state |= {"target": target, "runs": {}}
+    known, waiting = state["runs"], []
+    for result in results:
+        contents = run_contents(study, result, files)
+        made, curve = digest(contents), digest({"files": [], "curve": contents["curve"]})
+        before = known.get(result.model, {})
+        if before.get("digest") == made:
+            continue
+        # Points of a curve stay in a run for ever, so another curve gets another name.
+        version = before.get("curve_version", 0) + (before.get("curve") != curve)
+        new = {"digest": made, "curve": curve, "curve_version": version}
+        log_curve = before.get("curve") != curve
+        waiting.append((contents | {"curve_version": version, "log_curve": log_curve}, new))
+    if not waiting:
+        return None
+    for contents, _ in waiting:
+        contents["id"] = known.get(contents["model"], {}).get("id")
+    request = {**target, "campaign": run.campaign, "models": [one for one, _ in waiting]}
+    done, why = _process(track.kind, request)
+    for contents, new in waiting:
+        if logged := done.get(contents["model"]):
+            complete = new if logged.pop("complete", False) else {}
+            known[contents["model"]] = {**known.get(contents["model"], {}), **logged, **complete}
+    return why
+
+
+def _target(run: StudyRun) -> dict[str, Any]:
+    """Where the runs are, fully: a setting or variable that changes begins new ones there."""
+    study, store, track = run.study, run.store, run.study.track
+    assert track is not None
+    if track.kind == "wandb":
+        return {
+            "project": track.project or os.environ.get("WANDB_PROJECT") or "contextcliff",
+            "entity": track.entity or os.environ.get("WANDB_ENTITY"),
+            "folder": os.environ.get("WANDB_DIR") or str(_folder(store, "wandb")),
+        }
+    written, artifacts = track.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI"), None
+    if written is None:
+        folder = store.root / "mlflow"
+        written, artifacts = f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
+    elif "://" not in written and written != "databricks":
+        written = str(study.folder / Path(written).expanduser())
+    experiment = track.experiment or f"contextcliff/{study.name}"
+    return {"tracking_uri": written, "artifacts": artifacts, "experiment": experiment}
+
+
+def _folder(store: Store, name: str) -> Path:
+    folder = store.root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str | None]:
+    """What the tracker's script reports of each model, and why it ended early, or None."""
+    script = PACKAGE / "experiments" / "tracking" / f"{kind}_process.py"
+    python = os.environ.get(PYTHON) or sys.executable
+    environment = {**_QUIET, **os.environ}
+    if (uri := request.get("tracking_uri") or "").startswith("sqlite:///"):
+        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    why: str | None = None
+    try:
+        done = subprocess.run(
+            [python, "-P", str(script)], input=json.dumps(request), text=True, encoding="utf-8",
+            capture_output=True, timeout=_LIMIT_S, env=environment, check=False,
+        )  # fmt: skip
+        output = done.stdout
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+            why = said[-1]
+    except subprocess.TimeoutExpired as late:
+        out = late.stdout or b""
+        output = out.decode("utf-8", "replace") if isinstance(out, bytes) else out
+        why = f"it took longer than {_LIMIT_S:g} s"
+    except OSError as error:
+        return {}, f"{python} cannot be run ({error.strerror}); correct {PYTHON}."
+    hidden = secrets_of(os.environ)
+    reports: dict[str, dict[str, Any]] = {}
+    for line in output.splitlines():
+        with suppress(ValueError, TypeError, KeyError):  # what a tracker prints by itself
+            report = json.loads(line)
+            reports.setdefault(report.pop("model"), {}).update(without_secrets(report, hidden))
+    # The end of a sentence, as everywhere else.
+    return reports, None if why is None else f"{redact(why, hidden).rstrip('.')}."
+
+
+def _file(store: Store, study: Study, campaign: str) -> Path:
+    return store.study_dir(study.name) / "tracking" / f"{slug(campaign)}.json"
+
+
+def _read(store: Store, study: Study, campaign: str) -> dict[str, Any]:
+    empty: dict[str, Any] = {"target": None, "runs": {}, "failed": None}
+    with suppress(OSError, ValueError, TypeError):  # none yet, or a damaged one
+        kept = json.loads(_file(store, study, campaign).read_bytes())
+        if isinstance(kept["runs"], dict):
+            return {**empty, **kept}
+    return empty

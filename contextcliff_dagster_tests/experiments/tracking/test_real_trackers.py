@@ -1,0 +1,235 @@
+"""MLflow and Weights & Biases themselves: what they were given is read by their own clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.study_report import write_study_report
+from contextcliff_dagster.experiments.tracking.tracker import PYTHON
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study, find_study
+from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
+from contextcliff_dagster_tests.support.requirements import gateway_tools_python
+
+pytestmark = [
+    pytest.mark.gateway_tools,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]  # the trackers take their time to start
+
+SECRET = "sk-proj-4f9a8b7c6d5e4f3a2b1c0d9e"
+READ_MLFLOW = """
+import json, os, sys
+from mlflow import MlflowClient
+client = MlflowClient(tracking_uri=sys.argv[1])
+runs = {}
+experiment = client.get_experiment_by_name("contextcliff/quick").experiment_id
+for found in client.search_runs([experiment]):
+    names = [name for name in found.data.metrics if name.startswith("curve")]
+    runs.setdefault(found.data.params["model"], []).append({
+        "id": found.info.run_id, "status": found.info.status, "metrics": found.data.metrics,
+        "params": found.data.params, "tags": found.data.tags,
+        "curves": {name: [[m.step, m.value] for m in
+                          client.get_metric_history(found.info.run_id, name)] for name in names},
+        "report": open(client.download_artifacts(found.info.run_id, "report.md")).read(),
+        "files": sorted(file.path for file in client.list_artifacts(found.info.run_id)),
+    })
+print(json.dumps(runs))
+"""
+READ_WANDB = """
+import json, struct, sys
+from wandb.proto import wandb_internal_pb2 as pb
+
+def messages(content):  # the file is a log of LevelDB's form, in blocks of 32 kB, after 7 bytes
+    at, parts = 7, []
+    while at + 7 <= len(content):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        length, kind = struct.unpack("<HB", content[at + 4 : at + 7])
+        parts.append(content[at + 7 : at + 7 + length])
+        at += 7 + length
+        if kind in (1, 4):
+            yield b"".join(parts)
+            parts = []
+
+found = {"run": None, "config": {}, "summary": {}, "curve": [], "files": []}
+for data in messages(open(sys.argv[1], "rb").read()):
+    record = pb.Record()
+    record.ParseFromString(data)
+    kind = record.WhichOneof("record_type")
+    if kind == "run":
+        found["run"] = [record.run.run_id, record.run.project, record.run.run_group]
+        for item in record.run.config.update:
+            found["config"][item.key] = json.loads(item.value_json)
+    elif kind == "summary":
+        for item in record.summary.update:
+            found["summary"][item.key or item.nested_key[0]] = json.loads(item.value_json)
+    elif kind == "history":
+        row = {i.key or i.nested_key[0]: json.loads(i.value_json) for i in record.history.item}
+        if "curve/mean" in row:
+            found["curve"].append([row["tokens"], row["curve/mean"]])
+    elif kind == "artifact":
+        found["files"] = sorted(entry.path for entry in record.artifact.manifest.contents)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PYTHON, gateway_tools_python())
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for name in ("MLFLOW_TRACKING_URI", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def measured(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """The study `quick`, measured in the test's own store: enough examples for a curve."""
+    shutil.copytree(copy_of_quick(tmp_path_factory), store.root, dirs_exist_ok=True)
+    return find_study("quick")
+
+
+def report(study: Study, store: Store) -> list[dict[str, Any]]:
+    """Make the report; the ``cliffs.json`` that it rests on."""
+    warned: list[str] = []
+    with StudyRun.open(study, store) as run:
+        write_study_report(run, warned.append)
+        paths = store.profiles_dir(study.name, run.campaign).glob("*/cliffs.json")
+    assert warned == []
+    return [json.loads(path.read_text("utf-8")) for path in paths]
+
+
+def read(code: str, *given: str) -> Any:
+    environment = {**os.environ, "MLFLOW_ALLOW_FILE_STORE": "true"}
+    done = subprocess.run(
+        [gateway_tools_python(), "-P", "-c", code, *given],
+        capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3_000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@contextmanager
+def mlflow_server(folder: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [gateway_tools_python(), "-m", "mlflow", "server", "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--backend-store-uri", f"sqlite:///{folder}/server.db"]
+    command += ["--artifacts-destination", str(folder / "artifacts"), "--workers", "1"]
+    # LiteLLM in the same environment would ask the network first, and MLflow's imports wait for it.
+    environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+        try:
+            url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 180
+            while True:
+                try:
+                    urllib.request.urlopen(f"{url}/health", timeout=5).close()
+                    break
+                except OSError:
+                    assert process.poll() is None, (folder / "server.log").read_text()
+                    assert time.monotonic() < deadline, (folder / "server.log").read_text()
+                    time.sleep(0.3)
+            yield url
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(30)
+
+
+def check_mlflow(study: Study, store: Store, address: str) -> None:
+    def check(runs: dict[str, Any]) -> dict[str, str]:
+        assert runs.keys() == {one["model"] for one in cliffs}
+        for one in cliffs:
+            (run,) = runs[one["model"]]
+            assert run["status"] == "FINISHED"
+            assert run["tags"]["contextcliff.verdict"] == one["verdict"]
+            assert run["metrics"]["n"] == one["n"]
+            cap = one["safe_cap_tokens"]
+            logged = run["metrics"]["safe_cap_tokens"]
+            assert logged != logged if cap is None else logged == cap  # no cap: not a number
+            assert run["params"]["tokenizer"] == "reference"
+            curve = [[point["tokens"], point["mean"]] for point in one["curve"]]
+            assert len(curve) > 10
+            assert sorted(run["curves"]["curve/mean"]) == curve
+            assert run["files"] == ["report.html", "report.json", "report.md", "report.png"]
+            assert SECRET not in json.dumps(run)
+        return {model: run["id"] for model, (run,) in runs.items()}
+
+    cliffs = report(study, store)
+    before = check(read(READ_MLFLOW, address))
+    calls = {**dict(study.calls), "order": "by_length"}
+    again = study.changed(description="Another title", calls=calls)
+    cliffs = report(again, store)
+    runs = read(READ_MLFLOW, address)
+    assert check(runs) == before
+    for (run,) in runs.values():
+        assert "Another title" in run["report"]
+        assert run["params"]["calls.order"] == "blocks"
+        assert run["tags"]["contextcliff.now.calls.order"] == "by_length"
+
+
+def test_mlflow_keeps_one_run_for_each_model_in_the_store(measured: Study, store: Store) -> None:
+    check_mlflow(
+        measured.changed(track="mlflow", description=f"A title with {SECRET}"),
+        store,
+        f"sqlite:///{store.root}/mlflow/mlflow.db",
+    )
+    assert (store.root / "mlflow" / "artifacts").is_dir()
+
+
+def test_mlflow_keeps_them_in_a_folder(measured: Study, store: Store, tmp_path: Path) -> None:
+    track = {"kind": "mlflow", "tracking_uri": str(tmp_path / "runs")}
+    check_mlflow(measured.changed(track=track).trusted(), store, str(tmp_path / "runs"))
+
+
+def test_mlflow_keeps_them_on_its_server(
+    measured: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mlflow_server(tmp_path) as url:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        check_mlflow(measured.changed(track="mlflow"), store, url)
+
+
+def test_wandb_keeps_one_run_for_each_model(measured: Study, store: Store) -> None:
+    study = measured.changed(track="wandb", description=f"A title with {SECRET}")
+    cliffs = {one["model"]: one for one in report(study, store)}
+
+    def logged() -> dict[str, list[dict[str, Any]]]:
+        runs: dict[str, list[dict[str, Any]]] = {}
+        for path in sorted((store.root / "wandb").rglob("run-*.wandb")):
+            assert SECRET.encode() not in path.read_bytes()
+            run = read(READ_WANDB, str(path))
+            runs.setdefault(run["config"]["model"], []).append(run)
+        return runs
+
+    first = logged()
+    assert first.keys() == cliffs.keys()
+    for model, (run,) in first.items():
+        one = cliffs[model]
+        assert run["run"][1:] == ["contextcliff", one["campaign"]]
+        assert run["summary"]["contextcliff.verdict"] == one["verdict"]
+        assert run["summary"]["safe_cap_tokens"] == one["safe_cap_tokens"]
+        assert run["curve"] == [[point["tokens"], point["mean"]] for point in one["curve"]]
+        assert run["files"] == ["report.html", "report.json", "report.md", "report.png"]
+    report(study.changed(description="Another title"), store)
+    for model, runs in logged().items():
+        assert {run["run"][0] for run in runs} == {first[model][0]["run"][0]}
+        assert len(runs) == 2  # offline, each time it is logged to is a folder; sync joins them
