@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.scoring.normalize import answer_tokens, is_unspaced
+from contextcliff_dagster.scoring.normalize import answer_tokens, is_unspaced, substitute
 from contextcliff_dagster.scoring.squad import bare
 
 LEAST_QUESTIONS, MOST_QUESTIONS, MOST_CHARACTERS = 20, 60, 200_000
 """Questions that `copied_share` looks at, and the longest document that it does, in characters:
 whether answers are copied does not depend on the length."""
 _YES_NO = frozenset(("yes", "no", "true", "false"))
-_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
+_STRAIGHT = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 
 
 def contained(output: str, accepted: Sequence[str]) -> float:
@@ -93,7 +93,7 @@ class Haystack:
 
 
 def _comparable(text: str) -> str:
-    return bare(text.translate(_STRAIGHT))
+    return bare(substitute(text, _STRAIGHT))
 
 
 def _joins(text: str, border: int) -> bool:

@@ -6,6 +6,7 @@ The rules of MLQA and MKQA are written here again from their papers, to compare 
 from __future__ import annotations
 
 import json
+import re
 import string
 import unicodedata
 from collections import Counter
@@ -16,7 +17,13 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import Example, FailureTag
 from contextcliff_dagster.scoring.containment import Haystack, contained
-from contextcliff_dagster.scoring.normalize import answer_tokens, normalize_answer, word_count
+from contextcliff_dagster.scoring.normalize import (
+    answer_tokens,
+    normalize_answer,
+    remove_punctuation,
+    substitute,
+    word_count,
+)
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.squad import exact_match, token_f1
 from contextcliff_dagster.scoring.taxonomy import tag_failure
@@ -227,3 +234,22 @@ def test_every_published_chinese_answer_is_right_without_its_full_stop() -> None
         if len(answer_tokens(gold)) > 4:
             assert 0.0 < token_f1(gold[: len(gold) // 2], [gold]) < 1.0
         assert token_f1(row["input"], [gold]) < 1.0
+
+
+@given(
+    st.text(),
+    st.dictionaries(st.characters(max_codepoint=0x2FF), st.sampled_from(["", "\x00"])),
+)
+def test_substituting_is_translating(text: str, by: dict[str, str]) -> None:
+    by.pop("\x00", None)
+    assert substitute(text, by) == text.translate(str.maketrans(by))
+
+
+PIECES = ["the", "a", "An", "\u20ac", "+", " ", "\u00a0", "\u00e9", "\u0301", "x", "_"]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_articles_go_where_a_word_begins_and_ends(text: str) -> None:
+    lowered = remove_punctuation(unicodedata.normalize("NFC", text).lower())
+    lowered = unicodedata.normalize("NFC", lowered)
+    assert answer_tokens(text) == re.sub(r"\b(a|an|the)\b", " ", lowered).split()
