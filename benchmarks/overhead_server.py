@@ -2,7 +2,8 @@
 
     python overhead_server.py DELAY_MS
 
-Prints its base URL. Streams eight tokens and the usage where it is asked to, else answers whole.
+Prints its base URL. Streams eight tokens and the usage where it is asked to, else answers whole. A
+token is four bytes of the request.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from contextlib import suppress
 from typing import cast
 
 WORDS = ["9", "3", "7", "9", "1", "5", "0", "8"]
-USAGE = {"prompt_tokens": 10_000, "completion_tokens": len(WORDS), "total_tokens": 10_008}
+BYTES_PER_TOKEN = 4
+# Of a length of its own, so that a reply is its template with the number in its place.
+PLACE = b"1234567890"
+USAGE = {"prompt_tokens": int(PLACE), "completion_tokens": len(WORDS), "total_tokens": int(PLACE)}
 HEAD = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "stub"}
 
 
@@ -79,6 +83,7 @@ class Stub(asyncio.Protocol):
             if b"100-continue" in lines.get(b"expect", b""):
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._left = int(lines.get(b"content-length", b"0"))
+            self._tokens = b"%10d" % (self._left // BYTES_PER_TOKEN)
             self._body_seen = b""
         # The key `stream` is within the first or the last bytes; the text is not looked at.
         self._body_seen = self._body_seen or data[:200]
@@ -100,13 +105,13 @@ class Stub(asyncio.Protocol):
             reply()
 
     def _whole(self) -> None:
-        self._transport.write(WHOLE_REPLY)
+        self._transport.write(WHOLE_REPLY.replace(PLACE, self._tokens))
 
     def _stream(self) -> None:
         self._transport.write(STREAM_BEGINS)
         for token in STREAM_TOKENS:
             self._transport.write(token)
-        self._transport.write(STREAM_ENDS)
+        self._transport.write(STREAM_ENDS.replace(PLACE, self._tokens))
 
 
 async def main() -> None:
