@@ -7,10 +7,10 @@ never reaches the network counts the same. Where it is missing, tiktoken's own w
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import importlib.util
+from binascii import a2b_base64
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,8 +108,9 @@ def _cached_or_fetched(encoding: str) -> bytes:
 def _from_rank_file(name: str) -> tiktoken.Encoding:
     import tiktoken
 
-    lines = (line.split() for line in rank_file(SAME_RANKS.get(name, name)).splitlines())
-    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    words = rank_file(SAME_RANKS.get(name, name)).split()
+    ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+    del words  # as large as the vocabulary
     return tiktoken.Encoding(**_constructed(name, lambda *_args, **_kwargs: ranks))
 
 

@@ -170,9 +170,11 @@ class TiktokenTokenizer(CheckedCounter):
             # tiktoken's (?i:'s) also matches the long s, fastokens' own scanner does not.
             by_reference=lambda text: "'\u017f" in text,
         )
-        self.count("")  # a vocabulary that is not to be had is missed now
         self.fingerprint = RANKS_SHA256.get(self._encoding, "")
-        if not self.fingerprint:
+        # A vocabulary that is not to be had is missed now.
+        if self.fingerprint:
+            rank_file(self._encoding)
+        else:
             reference: Any = tiktoken_encoding(self._encoding)
             vocabulary = sorted(reference._mergeable_ranks.items(), key=itemgetter(1))
             content = repr((reference._pat_str, vocabulary)).encode()
