@@ -7,10 +7,9 @@ Does not belong here: anything that `import dagster as dg` offers.
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 # The shape of an executor's settings file is checked when definitions load, before a run starts.
@@ -75,7 +74,7 @@ __all__ = [
     "StepHandlerContext",
     "cron_string_iterator",
     "get_retries_config",
-    "log_mirrors_without_ctrl_c",
+    "output_to_terminal",
     "resolve_to_config_type",
     "validate_config",
 ]
@@ -102,33 +101,27 @@ def __getattr__(name: str) -> Any:
 
 
 @contextmanager
-def log_mirrors_without_ctrl_c() -> Iterator[None]:
-    """Within, the processes that show a step's output on the terminal do not get its Ctrl-C.
+def output_to_terminal() -> Iterator[None]:
+    """Within, what steps print goes to the terminal itself, and to no file of the run.
 
-    Ctrl-C goes to all processes of a terminal: these two printed tracebacks before our sentence,
-    and took the last lines of the output with them. They end with the step. Goes when Dagster
-    starts them without the signal.
+    Dagster sends it to a file that four processes for each run show on the terminal: 24 MB, a lag,
+    lines lost at the end, and tracebacks of theirs at Ctrl-C. Goes when `execute_in_process` takes
+    an option for that.
     """
     from dagster._core.execution import compute_logs
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    mirror = compute_logs.tail_to_stream
 
     @contextmanager
-    def without_ctrl_c(path: str, stream: Any) -> Iterator[Any]:
-        with ExitStack() as stack:
-            # Inherited by what is started meanwhile; a Ctrl-C that comes just now is kept.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                pids = stack.enter_context(mirror(path, stream))
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            yield pids
+    def as_it_is(*_: Any) -> Iterator[None]:
+        yield
 
-    compute_logs.tail_to_stream = without_ctrl_c
+    before = compute_logs.tail_to_stream, compute_logs.redirect_to_file
+    compute_logs.tail_to_stream = as_it_is  # type: ignore[assignment]
+    compute_logs.redirect_to_file = as_it_is  # type: ignore[assignment]
     try:
         yield
     finally:
-        compute_logs.tail_to_stream = mirror
+        compute_logs.tail_to_stream, compute_logs.redirect_to_file = before

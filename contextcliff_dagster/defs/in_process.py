@@ -82,7 +82,7 @@ class LocalRuns:
         )
         from contextcliff_dagster.defs.dagster_internals import (
             DagsterAssetCheckFailedError,
-            log_mirrors_without_ctrl_c,
+            output_to_terminal,
         )
         from contextcliff_dagster.defs.partitions import range_tags
         from contextcliff_dagster.defs.resources import StoreResource, Watch
@@ -111,7 +111,7 @@ class LocalRuns:
         level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
         settings["loggers"] = {"console": {"config": {"log_level": level}}}
         try:
-            with log_mirrors_without_ctrl_c():
+            with output_to_terminal():
                 definitions.resolve_job_def(job).execute_in_process(
                     instance=instance, tags=tags, run_config=settings
                 )
