@@ -100,7 +100,9 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    canvas = FigureCanvasAgg(figure)
+    canvas = figure.canvas
+    if not isinstance(canvas, FigureCanvasAgg):
+        canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
     picture = Image.fromarray(pixels).convert("RGB")
@@ -113,9 +115,13 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
 
 def blank_page(height: float) -> Figure:
     """A white figure of our width, ``height`` inches tall."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
+    # Without a canvas each text that is measured draws on one of its own, and keeps its 10 MB.
+    FigureCanvasAgg(figure)
+    return figure
 
 
 def panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
