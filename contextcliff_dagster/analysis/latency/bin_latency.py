@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.analysis.latency.latency_regression import LengthLaw, fit_length_law
+from contextcliff_dagster.analysis.statistics.intervals import binomial_quantile
 from contextcliff_dagster.contracts.results.fields import Times
 from contextcliff_dagster.contracts.results.metrics import (
     Excess,
@@ -103,14 +104,10 @@ def spread_of(excess: Floats, late_ms: Floats) -> Excess | None:
     n = len(known)
     if not n:
         return None
-    from scipy.stats import binom
-
     q25, median, q75 = np.quantile(known, (0.25, 0.5, 0.75))
     # The largest rank r whose order statistics r and n + 1 - r hold the median in at least 95%:
     # P(fewer than r of n lie below the median) <= 2.5%.
-    rank = int(binom.ppf(0.025, n, 0.5))
-    while rank > 0 and binom.cdf(rank - 1, n, 0.5) > 0.025:
-        rank -= 1
+    rank = binomial_quantile(0.025, n, 0.5)
     return Excess(
         n=n,
         median=float(median),

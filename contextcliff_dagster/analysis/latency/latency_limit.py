@@ -20,6 +20,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.latency.bin_latency import NOT_OURS, OWN_LAG_MS
 from contextcliff_dagster.analysis.latency.latency_regression import fit_length_law
+from contextcliff_dagster.analysis.statistics.intervals import binomial_quantile
 from contextcliff_dagster.contracts import FailureTag
 from contextcliff_dagster.contracts.results.caps import LatencyLimit
 
@@ -100,6 +101,4 @@ def least_documents(confidence: float) -> int:
 
 def _rank_below(count: int, confidence: float) -> int:
     """The largest rank of ``count`` values that lies below the percentile; 0 where none does."""
-    from scipy.stats import binom
-
-    return int(binom.ppf(1.0 - confidence, count, SHARE))
+    return binomial_quantile(1.0 - confidence, count, SHARE)

@@ -107,7 +107,7 @@ def _least_squares(relative: Floats, target: Floats | None = None) -> Floats:
 
 def _reweighted(design: Floats, times: Floats, beta: Floats) -> Floats:
     """Least squares over all calls near the trimmed fit, so that their median lies on the law."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     def ratio(of: Floats) -> Floats:
         return np.log(times / np.maximum(design @ of, 1e-12))
@@ -115,7 +115,7 @@ def _reweighted(design: Floats, times: Floats, beta: Floats) -> Floats:
     best = np.argsort(np.abs(1.0 - (design @ beta) / times))[: max(len(times) // 2, 1)]
     beta = beta * float(np.exp(np.median(ratio(beta)[best])))
     off = np.abs(ratio(beta))
-    sd = float(np.quantile(off, _HALF) / norm.ppf((1 + _HALF) / 2))
+    sd = float(np.quantile(off, _HALF) / ndtri((1 + _HALF) / 2))
     near = off <= max(_CUTOFF_SD * sd, _EXACT)
     predicted = (design @ beta)[near]
     beta = _least_squares(design[near] / predicted[:, None], times[near] / predicted)

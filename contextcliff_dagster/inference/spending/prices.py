@@ -34,6 +34,8 @@ def priced(entry: ModelEntry) -> ModelEntry:
         url = public_url(entry.resolved_base_url())
     except EngineError:
         return entry
+    if _on_this_machine(url):
+        return entry  # the table has no such endpoint, and takes 22 MB
     price = _listed(entry.model_id, url)
     return entry if price is None else entry.model_copy(update={"price": price})
 
@@ -46,13 +48,20 @@ def price_unknown(entry: ModelEntry) -> bool:
     if entry.price is not None or not entry.spec.remote:
         return False
     try:
-        host = urlsplit(entry.resolved_base_url()).hostname or ""
-    except (EngineError, ValueError):
+        return not _on_this_machine(entry.resolved_base_url())
+    except EngineError:
         return False  # nothing can be sent there
+
+
+def _on_this_machine(url: str) -> bool:
     try:
-        return not ipaddress.ip_address(host).is_loopback
+        host = urlsplit(url).hostname or ""
     except ValueError:
-        return host != "localhost" and not host.endswith(".localhost")
+        return True  # nothing can be sent there
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
