@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from contextcliff_dagster.contracts import StoreError, Table, conform, validate
+from contextcliff_dagster.contracts import DOCUMENTS, StoreError, Table, conform, validate
 from contextcliff_dagster.private_files import atomic_path as atomic_path
 from contextcliff_dagster.redaction import DatabaseUrl as DatabaseUrl
 
@@ -31,6 +31,7 @@ PACKAGE = Path(__file__).resolve().parent
 STORE_LAYOUT = 1
 """Which files lie where; higher numbers are refused. What lies in them has versions of its own."""
 _MARK = "store.json"
+_TEXT_GROUP_BYTES = 1 << 20
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 
 
@@ -237,8 +238,13 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]] | pa.Table, table:
     import pyarrow.parquet as pq
 
     data = validate(rows, table, str(path)) if isinstance(rows, pa.Table) else conform(rows, table)
+    options: dict[str, Any] = {}
+    if table is DOCUMENTS and data.num_rows:
+        # Whole texts: a dictionary, statistics and one large group would only hold copies of them.
+        a_group = max(1, data.num_rows * _TEXT_GROUP_BYTES // max(data.nbytes, 1))
+        options = {"use_dictionary": False, "write_statistics": False, "row_group_size": a_group}
     with atomic_path(path) as temporary:
-        pq.write_table(data, temporary, compression="zstd")
+        pq.write_table(data, temporary, compression="zstd", **options)
     return int(data.num_rows)
 
 

@@ -27,6 +27,8 @@ from contextcliff_dagster.contracts import (
     validate,
 )
 from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS
+from contextcliff_dagster.corpora.materialize import row_example
+from contextcliff_dagster.freed_memory import lean_arrow
 from contextcliff_dagster.sampling.draw import SampleSpec, draw_sample
 from contextcliff_dagster.sampling.sample_source import PlannedExample
 from contextcliff_dagster.store import read_table, write_atomic, write_table
@@ -70,8 +72,6 @@ class Manifest:
 
     @cached_property
     def _by_bin(self) -> dict[str, list[PlannedExample]]:
-        from contextcliff_dagster.corpora.materialize import row_example
-
         planned: dict[str, list[PlannedExample]] = {b.bin: [] for b in self.bins}
         for row in self.examples.to_pylist():
             planned[row["bin"]].append(
@@ -104,6 +104,7 @@ class Manifest:
         return str(self.documents["text"][self._position[document_id]].as_py())
 
 
+@lean_arrow()
 def draw_manifest(
     corpus_dir: Path,
     length_map: pa.Table,
@@ -170,6 +171,7 @@ def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
     return (min(places), max(places)) if usable and len(places) > 1 else None
 
 
+@lean_arrow()
 def save_manifest(manifest: Manifest, directory: Path) -> None:
     """Write the manifest; nothing is touched where the same one is there already.
 
@@ -179,7 +181,7 @@ def save_manifest(manifest: Manifest, directory: Path) -> None:
     path = directory / _FILE
     documents = directory / "documents.parquet"
     with suppress(StoreError):  # there is none yet, or it is damaged: write it anew
-        if load_manifest(directory).sha256 == manifest.sha256:
+        if stored_sha256(directory) == manifest.sha256:
             return
     write_table(documents, manifest.documents, DOCUMENTS)
     with documents.open("rb") as file:
@@ -190,6 +192,7 @@ def save_manifest(manifest: Manifest, directory: Path) -> None:
     write_atomic(path, (text + "\n").encode())
 
 
+@lean_arrow()
 def load_manifest(directory: Path) -> Manifest:
     """The manifest in ``directory``, proven against its own hashes.
 
@@ -199,15 +202,28 @@ def load_manifest(directory: Path) -> Manifest:
     with _intact(directory):
         whole = _content(directory)
         made = datetime.fromtimestamp((directory / _FILE).stat().st_mtime, UTC)
-        with (directory / "documents.parquet").open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != whole["documents_sha256"]:
-                raise ValueError("documents.parquet is not what its SHA-256 says")
+        _require_documents(directory, whole)
         return Manifest(
             header={**whole["header"], "created_at": made.isoformat(timespec="seconds")},
             bins=tuple(LengthBin(**b) for b in whole["bins"]),
             examples=conform(whole["examples"], MANIFEST_EXAMPLES),
             documents=read_table(directory / "documents.parquet", DOCUMENTS),
         )
+
+
+def stored_sha256(directory: Path) -> str:
+    """`Manifest.sha256` of the one in ``directory``, proven as by `load_manifest`, whose errors it
+    raises; no text is kept."""
+    with _intact(directory):
+        whole = _content(directory)
+        _require_documents(directory, whole)
+        return _hash({name: of for name, of in whole.items() if name != "documents_sha256"})
+
+
+def _require_documents(directory: Path, content: Mapping[str, Any]) -> None:
+    with (directory / "documents.parquet").open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != content["documents_sha256"]:
+            raise ValueError("documents.parquet is not what its SHA-256 says")
 
 
 def load_examples(directory: Path) -> pa.Table:

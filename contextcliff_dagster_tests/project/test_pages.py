@@ -24,7 +24,15 @@ PAGES = [
 ]
 TOUR = [DOCS / "architecture.md", DOCS / "contributing.md"]
 """Pages about the code: every path and name on them is looked up."""
-SMALL_FILES = {"private_files", "yaml_config", "redaction", "retry", "user_files", "web_guard"}
+SMALL_FILES = {
+    "private_files",
+    "yaml_config",
+    "redaction",
+    "retry",
+    "user_files",
+    "freed_memory",
+    "web_guard",
+}
 """Layers that the README leaves to the tour."""
 TO_COME = re.compile(r"[<*]|NAME")
 """In a path: parts that the reader fills in."""

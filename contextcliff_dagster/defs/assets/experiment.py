@@ -44,7 +44,9 @@ from contextcliff_dagster.experiments.common.measurement import (
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import guests, partitioned
 from contextcliff_dagster.experiments.study_report import write_study_report
+from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
+from contextcliff_dagster.inference.requests.shared_document import forget_shared_texts
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster.studies import Study
@@ -123,6 +125,8 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             measuring = _Measuring(context, config, watch, run, experiment, code_version)
             for model, cells in cells_of.items():
                 measuring.measure(model, cells, control)
+        forget_shared_texts()
+        return_freed_memory()  # the analysis takes its own room, and so does the report
         # Each finished cell has logged its own materialization, so that a crash keeps those before
         # it. Downstream steps of this run wait for an output, but a plain one would record every
         # cell a second time: the mark tells Dagster that the events are out already.
@@ -256,6 +260,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         for channel in alert(study, run.store, analysis.alarm, context.log.warning):
             context.log.info(f"Alert sent to {channel}.")
         outcomes = checks.results(study, names[-1], analysis.checks)
+        return_freed_memory()
         for name, metadata in results.result_metadata(run, experiment, analysis).items():
             yield dg.MaterializeResult(
                 asset_key(study, name),

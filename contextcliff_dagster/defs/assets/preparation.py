@@ -16,7 +16,7 @@ from contextcliff_dagster.experiments.common.code_version import preparation_ver
 from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments
-from contextcliff_dagster.sampling.manifest import load_manifest
+from contextcliff_dagster.sampling.manifest import stored_sha256
 from contextcliff_dagster.studies import Study
 
 
@@ -92,12 +92,12 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
     def manifest(store: StoreResource) -> dg.MaterializeResult:
         where = store.open()
         frozen = steps.freeze_manifest(study, where)
-        on_disk = load_manifest(where.manifest_dir(study.name))
+        on_disk = stored_sha256(where.manifest_dir(study.name))
         return dg.MaterializeResult(
             # The hash, or an identical rerun would turn everything downstream stale.
             data_version=dg.DataVersion(frozen.sha256),
             metadata=show.manifest_metadata(study, where, frozen),
-            check_results=checks.manifest_results(study, frozen.sha256, on_disk.sha256),
+            check_results=checks.manifest_results(study, frozen.sha256, on_disk),
         )
 
     return [raw_corpus, length_map, distribution_audit, manifest]

@@ -236,7 +236,8 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     keep_file_list(study, store, corpus_dir(study, store), length_map_file(study, store))
     store.mark()
     save_manifest(manifest, folder)
-    return load_manifest(folder)
+    del manifest  # one copy of the texts at a time
+    return load_frozen(study, store)
 
 
 def lengths_version(study: Study, store: Store, lengths: LengthMapSummary) -> str:

@@ -157,6 +157,7 @@ def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame
     report is made without a server, and without the file it once was.
     """
     from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
+    from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CheckedCounter
 
     if study.tokenizer.startswith("server:") or not records["prompt_tokens"].notna().any():
         return records
@@ -174,6 +175,8 @@ def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame
         if example in questions and 0 <= replicate < recipe.replicates:
             texts = recipe.render("", questions[example], int(replicate)).contents()
             counts[example, replicate] = sum(tokenizer.count_many([t for t in texts if t]))
+    if isinstance(tokenizer, CheckedCounter):
+        tokenizer.rest()  # the analysis takes its own room
     return records.assign(scaffold_tokens=[counts.get(one, math.nan) for one in asked])
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 MARK = "\ue000the document\ue001"
 """The document's place in a prompt's outline; a question that holds these private-use characters
 is encoded as a whole."""
-_MOST_CHARS = 32_000_000
+_MOST_CHARS = 8_000_000
 _kept: OrderedDict[str, SharedText] = OrderedDict()
 _keeping = threading.Lock()
 
@@ -62,7 +62,7 @@ class SharedText:
 
 
 def shared_text(document_id: str, load: Callable[[str], str]) -> SharedText:
-    """The text of a document; the last ones asked for, up to 32 million characters, are kept."""
+    """The text of a document; the last ones asked for, up to 8 million characters, are kept."""
     with _keeping:
         if document_id in _kept:
             _kept.move_to_end(document_id)
@@ -74,3 +74,9 @@ def shared_text(document_id: str, load: Callable[[str], str]) -> SharedText:
         while chars > _MOST_CHARS and len(_kept) > 1:
             chars -= len(_kept.popitem(last=False)[1].text)
     return made
+
+
+def forget_shared_texts() -> None:
+    """Let go of the texts that are kept for further calls."""
+    with _keeping:
+        _kept.clear()

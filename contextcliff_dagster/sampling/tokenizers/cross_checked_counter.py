@@ -8,13 +8,13 @@ so.
 
 from __future__ import annotations
 
-import ctypes
 import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
 
 Count = Callable[[str], int]
@@ -91,7 +91,7 @@ class CheckedCounter:
         self._since += sum(map(len, texts))
         if self._since > _TIDY_CHARACTERS:
             self._since = 0
-            _give_back()
+            return_freed_memory()
         alone = self.by_reference
         return [self._refer([text])[0] if alone(text) else fast(text) for text in texts]
 
@@ -105,14 +105,14 @@ class CheckedCounter:
         and is loaded again when it is needed."""
         with self._lock:
             self._fast = None
-        _give_back()
+        return_freed_memory()
         return self._refer([whole(text) for text in texts])
 
     def rest(self) -> None:
         """Let go of both libraries' vocabularies; what is needed again is loaded again."""
         with self._lock:
             self._fast = self._reference = None
-        _give_back()
+        return_freed_memory()
 
     def _refer(self, texts: Sequence[str]) -> list[int]:
         if (reference := self._reference) is None:
@@ -139,9 +139,9 @@ class CheckedCounter:
             wanted = self._refer(texts)
             # Never both in memory: the vocabulary of a large model takes 60 to 200 MB in each.
             self._reference = None
-            _give_back()
+            return_freed_memory()
             fast, error = self._loaded()
-            _give_back()
+            return_freed_memory()
             if fast is None:
                 self._verdict = f"because {self._names[1]} {error}"
                 return
@@ -159,7 +159,7 @@ class CheckedCounter:
         with self._lock:
             if self._fast is None:
                 self._reference = None
-                _give_back()
+                return_freed_memory()
                 self._fast, _ = self._loaded()
             return self._fast
 
@@ -170,13 +170,6 @@ class CheckedCounter:
             raise
         except Exception as error:
             return None, f"does not load here ({type(error).__name__})"
-
-
-def _give_back() -> None:
-    """Freed memory to the system: glibc keeps what is in small pieces, and of a vocabulary that is
-    30 to 55 MB."""
-    with suppress(OSError, AttributeError, TypeError):  # another C library has no such thing
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _count_or_none(count: Count, text: str) -> int | None:
