@@ -68,7 +68,8 @@ def write_report(
     redact = for_readers()
     results = [from_json(Cliffs, redact(to_json(c))) for c in cliffs]
     # The answers are matched to the results by names as they were measured, so before redaction.
-    shown = evidence._replace(records=_renamed(records, cliffs, results), how=redact(evidence.how))
+    measured = evidence._replace(records=records, how=redact(evidence.how))
+    shown = measured.renamed({a.model: b.model for a, b in zip(cliffs, results, strict=True)})
     title, notes, sections = redact(title), redact(list(notes)), map_texts(sections, redact)
     folders = _folders(labels(results)) if len(results) > MANY else []
     for kept in (directory / "models").glob("*"):
@@ -257,13 +258,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _renamed(
-    records: pd.DataFrame | None, before: Sequence[Cliffs], after: Sequence[Cliffs]
-) -> pd.DataFrame | None:
-    """``records`` with model names as the results now spell them, where redaction changed one."""
-    changed = {a.model: b.model for a, b in zip(before, after, strict=True) if a.model != b.model}
-    if records is None or not changed or "model" not in records.columns:
-        return records
-    return records.assign(model=records["model"].replace(changed))

@@ -32,7 +32,12 @@ def embedded_answers(
     and place of the evidence are kept once, each answer with the number of its example. Scores and
     lengths are as in `payload_of`.
     """
-    rows = answers.to_pydict()
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    place = {result.model: number for number, result in enumerate(results)}
+    asked = pc.is_in(answers["model"], value_set=pa.array(place, pa.string()))
+    rows = answers.filter(pc.and_(asked, pc.is_null(answers["control"]))).to_pydict()
     limit = _limit(rows)
 
     @cache
@@ -51,10 +56,8 @@ def embedded_answers(
         {name: [] for name in ("example", "answer", "read", "tag", *_of(result, scores))}
         for result in results
     ]
-    place = {result.model: number for number, result in enumerate(results)}
     for i, name in enumerate(rows["example_id"]):
-        if (number := place.get(rows["model"][i])) is None or rows["control"][i] is not None:
-            continue
+        number = place[rows["model"][i]]
         if name not in numbers:
             numbers[name] = len(numbers)
             question, accepted = rows["question"][i], rows["accepted"][i]

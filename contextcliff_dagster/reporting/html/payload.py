@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
 from contextcliff_dagster.reporting.html.answers import embedded_answers, rounded
+from contextcliff_dagster.reporting.markdown.escaping import one_line
 from contextcliff_dagster.reporting.wording.sentences import SCORE_NAMES, labels
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _MOST_POINTS = 9_000
 """Single answers in one page, of all models; beyond that, evenly taken by length."""
-_TOLERANCES = (0.1, 0.2, 0.3)
 
 
 class Evidence(NamedTuple):
@@ -34,6 +34,21 @@ class Evidence(NamedTuple):
     scores: Mapping[str, Mapping[str, Sequence[BinMean]]] = {}
     answers: pa.Table | None = None
     how: str = ""
+
+    def renamed(self, names: Mapping[str, str]) -> Evidence:
+        """The same with other ``names`` of models: as measured -> as shown."""
+        changed = {before: after for before, after in names.items() if before != after}
+        if not changed:
+            return self
+        records, answers = self.records, self.answers
+        if records is not None and "model" in records.columns:
+            records = records.assign(model=records["model"].replace(changed))
+        if answers is not None:
+            models = [changed.get(name, name) for name in answers["model"].to_pylist()]
+            place = answers.schema.get_field_index("model")
+            answers = answers.set_column(place, answers.schema.field(place), [models])
+        scores = {changed.get(name, name): means for name, means in self.scores.items()}
+        return self._replace(records=records, answers=answers, scores=scores)
 
 
 NO_EVIDENCE = Evidence()
@@ -54,15 +69,12 @@ def payload_of(
         scores = {result.score.name: result.bins, **evidence.scores.get(result.model, {})}
         names |= {score: SCORE_NAMES.get(score, score) for score in scores}
         model: dict[str, Any] = {
-            "name": name,
+            "name": one_line(name),
             "primary": result.score.name,
-            "cap": result.safe_cap_tokens,
             "caps": _caps(result),
             "tolerance": result.tolerance,
             "confidence": result.confidence,
             "baseline": rounded(result.baseline.mean),
-            "window": result.window_tokens,
-            "zones": [[zone.name, zone.from_tokens, zone.to_tokens] for zone in result.zones],
             "curve": _columns(result.curve, ("tokens", "mean", "ci_low", "ci_high")),
             "bins": {
                 "key": [b.bin for b in result.bins],

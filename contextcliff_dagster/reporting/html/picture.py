@@ -72,7 +72,7 @@ def picture_html(results: Sequence[Cliffs]) -> str:
         '<details id="switches" hidden><summary>Change the picture</summary></details>\n'
         f'<figure id="chart"><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="group" '
         f'aria-label="{label}">{_drawing(results)}</svg><div id="hint" hidden></div></figure>\n'
-        f'<p id="note">{text(note)}</p>\n'
+        f'<p id="note" aria-live="polite">{text(note)}</p>\n'
         '<section id="bin" aria-label="Open bin" hidden></section>\n'
         f"{compared}</section>\n"
     )

@@ -155,6 +155,7 @@ def test_what_a_model_says_is_text(browser: ReportBrowser, tmp_path: Path) -> No
     assert browser.driver.title == HOSTILE
     assert browser.one("h1").text == HOSTILE
     assert browser.one(".card h2").text.startswith("m<b onmouseover=alert(1)>x</b>")
+    assert "\u202e" not in browser.driver.page_source
     browser.click(browser.all("#chart .bin")[4])
     answer = browser.one("#bin .answer").text
     assert answer.startswith(f"{HOSTILE}\\u001b[31m")

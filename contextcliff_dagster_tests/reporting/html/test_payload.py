@@ -134,3 +134,16 @@ def test_three_models_of_a_thousand_long_answers_stay_small(tmp_path: Path) -> N
         [one[0] for one in made], records, tmp_path, title="t", evidence=evidence_of(made)
     )
     assert files.html.stat().st_size < 2_000_000
+
+
+def test_a_model_named_with_a_secret_keeps_its_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "opensesame1234")
+    made = [answered("model at opensesame1234", per_bin=3)]
+    files = write_report([made[0][0]], made[0][1], tmp_path, title="t", evidence=evidence_of(made))
+    page = files.html.read_text(encoding="utf-8")
+    assert "opensesame" not in page
+    data = data_of(page)
+    assert len(data["given"][0]["answer"]) == len(made[0][1])
+    assert set(data["scores"]) == {"em", "f1"}

@@ -138,7 +138,7 @@ function showBin(panel, data, state, close) {
     tag("div", { class: "row" }, tag("h3", {}, `Bin ${bin.key}: ${whole(bin.from)} to ${whole(bin.to)} tokens`), button),
     binTable(data, bins, state),
     ...(data.given ? answerList(data, bins, state)
-      : [tag("p", {}, "Questions and answers are not in this file, since documents are often private."),
-        data.how ? tag("p", {}, "To put them in: ", tag("code", {}, data.how)) : ""]));
+      : [tag("p", {}, data.how ? "Questions and answers are not in this file, since documents are often private. To put them in: "
+        : "This page holds numbers alone.", tag("code", {}, data.how))]));
   panel.hidden = false;
 }

@@ -12,7 +12,7 @@ const look = (row) => {
 
 const capAt = (model, tolerance) => {
   const found = model.caps.find(([one]) => one === tolerance);
-  return found ? found[1] : null;
+  return found && found[1];
 };
 
 // A bin of one model as the chart and the panel need it.
@@ -76,7 +76,7 @@ function drawModel(data, row, lane, x, y, state, frame) {
     const cap = capAt(model, state.tolerance), floor = model.baseline * (1 - state.tolerance);
     if (model.baseline !== null)
       group.append(svg("path", { class: "floor", d: `M${frame.left} ${y(floor)}H${frame.right}` }));
-    if (cap !== null && cap >= x.low && cap <= x.high) {
+    if (cap && cap >= x.low && cap <= x.high) {
       const at = x.at(cap);
       group.append(svg("path", { class: "cap", d: `M${at.toFixed(1)} ${frame.foot}V${frame.top}` }));
       // A name that would cover another is left out: the note has all caps.
@@ -103,7 +103,7 @@ function drawBins(data, row, x, y, state, shift, marks) {
     const mark = svg(
       "g",
       { class: `bin${known ? "" : " bare"}`, role: "button", tabindex: "-1",
-        "aria-label": describe(data, bin, state.score), "aria-expanded": open ? "true" : "false" },
+        "aria-label": describe(data, bin, state.score), "aria-expanded": open ? "true" : "false", "aria-controls": "bin" },
       svg("circle", { class: "halo", cx: left, cy: top, r: 13 }),
       known ? svg("path", { class: "interval", d: `M${left} ${y(bin.low)}V${y(bin.high)}` }) : null,
       svg("path", { class: "mark", d: own.mark, transform: `translate(${left} ${top})` }),

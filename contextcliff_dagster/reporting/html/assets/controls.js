@@ -25,7 +25,8 @@
     if (shown.length) {
       const caps = shown.map((model) => {
         const cap = capAt(model, state.tolerance);
-        return `${model.name} ${cap === null ? "none supported" : `${whole(cap)} tokens`}`;
+        const words = cap === undefined ? "not computed" : cap === null ? "none supported" : `${whole(cap)} tokens`;
+        return `${model.name} ${words}`;
       });
       const own = state.tolerance === first.tolerance ? "the study's own tolerance" : `the study's own is ${percent(first.tolerance)}`;
       parts.push(`Safe cap at a tolerated drop of ${percent(state.tolerance)} (${own}): ${caps.join(", ")}.`);
