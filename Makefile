@@ -25,7 +25,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model reference-models schemas install install-dev install-reference install-log-tools install-gateway-tools install-axe clean
+.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-axe clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -93,6 +93,9 @@ reference-models: $(BIN)/.reference  ## train the reference models again and mea
 
 schemas: $(BIN)/.base  ## write the JSON Schemas of the result files from their declarations
 	$(BIN)/python -m tools.write_result_schemas
+
+docs: $(BIN)/.base  ## write docs/studies.md and docs/models.md from the declarations
+	$(BIN)/python -m tools.write_reference_pages
 
 install: $(BIN)/.base  ## only make .venv
 install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -16,10 +16,9 @@ from pydantic import (
 
 from contextcliff_dagster.contracts import PrimaryScore, PromptMode
 from contextcliff_dagster.inference.requests.wordings import NEUTRAL_WORDINGS
-from contextcliff_dagster.studies.cron import check_cron
 from contextcliff_dagster.studies.section import Section as Section
 
-_MOST, _MOST_TOKENS = 1_000_000, 1_000_000_000
+MOST, MOST_TOKENS = 1_000_000, 1_000_000_000
 """Of examples, calls and the like; of tokens, seconds or dollars: more is a slip of the pen."""
 
 NAME_CHARS = 60
@@ -39,7 +38,7 @@ class CorpusSection(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    kind: str = Field(description="Corpus adapter, e.g. reference, file")
+    kind: str = Field(description="Corpus adapter", examples=["file"])
 
     @property
     def options(self) -> dict[str, Any]:
@@ -61,15 +60,26 @@ class CorpusSection(BaseModel):
 class BinsSection(Section):
     """How the length axis is cut."""
 
-    kind: Literal["quantile", "fixed"] = "quantile"
+    kind: Literal["quantile", "fixed"] = Field(
+        default="quantile",
+        description="quantile: equally many documents in each; fixed: by width",
+        examples=["quantile"],
+    )
     count: int = Field(default=10, ge=1, le=100, description="Number of bins")
     width: int | None = Field(
-        default=None, ge=1, le=_MOST_TOKENS, description="Tokens per bin, for fixed bins"
+        default=None,
+        ge=1,
+        le=MOST_TOKENS,
+        description="Tokens per bin, for fixed bins and for these alone",
+        examples=[4000],
+        json_schema_extra={"with": {"kind": "fixed"}},
     )
     starved_below: int = Field(
-        default=5, ge=1, le=_MOST, description="Fewer distinct documents than this: starved"
+        default=5, ge=1, le=MOST, description="Fewer distinct documents than this: starved"
     )
-    starved: Literal["merge", "refuse"] = "merge"
+    starved: Literal["merge", "refuse"] = Field(
+        default="merge", description="A starved bin joins its neighbour, or the study is refused"
+    )
 
     @model_validator(mode="after")
     def _width_belongs_to_fixed_bins(self) -> BinsSection:
@@ -81,8 +91,20 @@ class BinsSection(Section):
 class TargetSection(Section):
     """Lengths the corpus must span for the study to mean anything."""
 
-    min_tokens: int = Field(ge=0, le=_MOST_TOKENS)
-    max_tokens: int = Field(ge=1, le=_MOST_TOKENS)
+    min_tokens: int = Field(
+        ge=0,
+        le=MOST_TOKENS,
+        description="A document as short as this",
+        examples=[1000],
+        json_schema_extra={"with": {"max_tokens": 60000}},
+    )
+    max_tokens: int = Field(
+        ge=1,
+        le=MOST_TOKENS,
+        description="And one as long as this",
+        examples=[60000],
+        json_schema_extra={"with": {"min_tokens": 1000}},
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> TargetSection:
@@ -94,14 +116,18 @@ class TargetSection(Section):
 class SamplingSection(Section):
     """How many examples are drawn per bin, and which."""
 
-    samples_per_bin: int = Field(default=20, ge=1, le=_MOST)
-    pilot_per_bin: int = Field(
-        default=5, ge=1, le=_MOST, description="Examples per bin of the job `pilot`"
+    samples_per_bin: int = Field(
+        default=20, ge=1, le=MOST, description="Examples per bin; a larger sample holds a smaller"
     )
-    seed: int = Field(default=0, ge=0)
-    questions_per_document: int = Field(default=1, ge=1, le=_MOST)
+    pilot_per_bin: int = Field(
+        default=5, ge=1, le=MOST, description="Examples per bin of the job `pilot`"
+    )
+    seed: int = Field(default=0, ge=0, description="Another one draws other examples")
+    questions_per_document: int = Field(
+        default=1, ge=1, le=MOST, description="Questions on one document at most"
+    )
     min_tokens: int = Field(
-        default=0, ge=0, le=_MOST_TOKENS, description="Shorter documents are left out"
+        default=0, ge=0, le=MOST_TOKENS, description="Shorter documents are left out"
     )
 
     @model_validator(mode="after")
@@ -115,7 +141,7 @@ class TargetedSection(Section):
     """Pilot, then rounds where a token is most informative; ``samples_per_bin``: a bin's most."""
 
     pilot: int = Field(
-        default=5, ge=1, le=_MOST, description="Examples per bin before anything is aimed at"
+        default=5, ge=1, le=MOST, description="Examples per bin before anything is aimed at"
     )
     until: str = Field(
         default="5%",
@@ -130,33 +156,50 @@ class TargetedSection(Section):
             raise ValueError("'until' is a percentage of 1% to 25%")
         return until
 
-    round: int = Field(default=20, ge=1, le=_MOST, description="Examples of one round")
+    round: int = Field(default=20, ge=1, le=MOST, description="Examples of one round")
 
 
 class PromptSection(Section):
     """The request recipe. Files are relative to the study file."""
 
-    mode: PromptMode = "chat"
-    template: str | None = Field(
-        default=None, description="File with {document} and {question}, or that text itself"
+    mode: PromptMode = Field(
+        default="chat",
+        description="chat; chat_prefill: the answer is begun; completion: plain text, base models",
     )
-    system: str | None = Field(default=None, description="File with the system text")
+    template: str | None = Field(
+        default=None,
+        description="File with {document} and {question}, or that text itself",
+        examples=["template.txt"],
+    )
+    system: str | None = Field(
+        default=None, description="File with the system text", examples=["system.txt"]
+    )
     answer_prefix: str | None = Field(
-        default=None, description="The beginning of the answer; may contain {question}"
+        default=None,
+        description="The beginning of the answer; may contain {question}",
+        examples=["Answer:"],
+        json_schema_extra={"with": {"mode": "chat_prefill"}},
     )
     instructions: str | None = Field(
         default=None,
         description="File with one wording of the instruction per line; without it, ours",
+        examples=["wordings.txt"],
     )
     replicates: int = Field(
-        default=1, ge=1, le=_MOST, description="Calls per example, each in another wording"
+        default=1, ge=1, le=MOST, description="Calls per example, each in another wording"
     )
-    max_output_tokens: int = Field(default=32, ge=1, le=_MOST_TOKENS)
+    max_output_tokens: int = Field(
+        default=32, ge=1, le=MOST_TOKENS, description="Longest answer; thinking takes thousands"
+    )
     prefix_cache: bool = Field(
         default=True,
         description="off: calls of one document are kept apart and engines reuse nothing; for TTFT",
     )
-    output_schema: dict[str, Any] | None = None
+    output_schema: dict[str, Any] | None = Field(
+        default=None,
+        description="JSON Schema of the answer: others are tagged `schema_violation`",
+        examples=[{"type": "object", "required": ["answer"]}],
+    )
 
     @model_validator(mode="after")
     def _replicates_differ(self) -> PromptSection:
@@ -183,12 +226,20 @@ class LatencySection(Section):
     """What a user waits at most (docs/method.md, Latency)."""
 
     ttft_ms_p95: float = Field(
-        gt=0, le=_MOST_TOKENS, description="Limit on the time to the first token, 95% of calls"
+        gt=0,
+        le=MOST_TOKENS,
+        description="Limit on the time to the first token in ms, kept by 95% of calls",
+        examples=[2000],
     )
 
 
 class ScoringSection(Section):
-    primary: PrimaryScore = "em"
+    """How answers are judged (studies/README.md)."""
+
+    primary: PrimaryScore = Field(
+        default="em",
+        description="em: the whole answer is right; f1: words shared; contained: right words in it",
+    )
     scorer: str = Field(
         default="auto",
         description="auto: each question by its benchmark's own rule, lettered options by letter, "
@@ -197,9 +248,13 @@ class ScoringSection(Section):
 
 
 class AnalysisSection(Section):
-    tolerance: float = Field(default=0.3, gt=0, lt=1)
-    confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    resamples: int = Field(default=2000, ge=100, le=_MOST)
+    """How the cap is found (docs/method.md)."""
+
+    tolerance: float = Field(
+        default=0.3, gt=0, lt=1, description="Drop of the score, of its start, that is acceptable"
+    )
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Of the cap and intervals")
+    resamples: int = Field(default=2000, ge=100, le=MOST, description="Of each bootstrap")
     assumption: Literal["falling", "any"] = Field(
         default="falling",
         description="falling: a model that fails at a length does not recover at a longer one; "
@@ -213,88 +268,19 @@ class CallsSection(Section):
     concurrency: int | None = Field(
         default=None,
         ge=1,
-        le=_MOST,
+        le=MOST,
         description="At most so many calls at once, whatever the model's entry says; 1 for TTFT",
+        examples=[1],
     )
     deadline_s: float | None = Field(
         default=None,
         gt=0,
-        le=_MOST_TOKENS,
+        le=MOST_TOKENS,
         description="Seconds after which one run sends nothing more",
+        examples=[3600],
     )
     order: Literal["blocks", "by_length"] = Field(
         default="blocks",
         description="blocks: a document of every bin in turn, so that what drifts in time is no "
         "effect of length; by_length: bin after bin, so that each is finished early",
     )
-
-
-class RegressionSection(Section):
-    """What the check `no_shrink` takes for noise (docs/regression.md)."""
-
-    flip_rate: float = Field(
-        default=0.05, gt=0, lt=0.5, description="Share of answers that may differ between runs"
-    )
-    yearly_error: float = Field(
-        default=0.05, gt=0, lt=1, description="Chance that an unchanged study fails in a year"
-    )
-    runs_per_year: int = Field(default=52, ge=1, le=10_000)
-
-
-class CronSection(Section):
-    """When something is measured by itself; its schedule has to be switched on in Dagster."""
-
-    cron: str = Field(description="Five fields, e.g. 0 3 * * 1: Mondays at 3")
-    timezone: str = "UTC"
-
-    @model_validator(mode="after")
-    def _cron_means_something(self) -> Self:
-        check_cron(self.cron)
-        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-        try:
-            ZoneInfo(self.timezone)
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError("'timezone' is unknown; write e.g. UTC or Europe/Zurich") from error
-        return self
-
-
-class ScheduleSection(CronSection):
-    """A new campaign at every tick."""
-
-    grace_hours: float = Field(
-        default=24,
-        gt=0,
-        le=100_000,
-        description="The report is stale so long after a tick it has missed",
-    )
-
-
-class SentinelSection(CronSection):
-    """A few examples at the cap at every tick (docs/regression.md)."""
-
-    cron: str = Field(default="0 5 * * *", description="Five fields, e.g. 0 5 * * *: daily at 5")
-    examples: int = Field(
-        default=20,
-        ge=10,
-        le=_MOST,
-        description="Of the bin that holds the cap; at most samples_per_bin",
-    )
-    runs_per_year: int = Field(
-        default=365, ge=1, le=10_000, description="The year's error rate is divided by it"
-    )
-
-
-class AlertsSection(Section):
-    """Who else is alerted when `no_shrink` fails (docs/regression.md)."""
-
-    webhook_env: str | None = Field(
-        default=None, description="Environment variable with the URL: never the URL itself"
-    )
-
-
-class BudgetSection(Section):
-    """Money: a hard limit, and the estimate above which the terminal asks first."""
-
-    usd: float | None = Field(default=None, ge=0, le=_MOST_TOKENS)
-    confirm_above_usd: float = Field(default=1.0, ge=0, le=_MOST_TOKENS)

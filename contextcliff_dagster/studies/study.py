@@ -21,27 +21,11 @@ from pydantic import (
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies import recurring_sections as recurring
+from contextcliff_dagster.studies import sections as parts
 from contextcliff_dagster.studies import study_paths
 from contextcliff_dagster.studies.experiment_table import check_sections
-from contextcliff_dagster.studies.sections import (
-    AlertsSection,
-    AnalysisSection,
-    BinsSection,
-    BudgetSection,
-    CallsSection,
-    CorpusSection,
-    LatencySection,
-    PromptSection,
-    RegressionSection,
-    SamplingSection,
-    ScheduleSection,
-    ScoringSection,
-    Section,
-    SentinelSection,
-    TargetedSection,
-    TargetSection,
-    study_name,
-)
+from contextcliff_dagster.studies.sections import CorpusSection, Section, study_name
 from contextcliff_dagster.studies.study_paths import Leave, absolute
 from contextcliff_dagster.studies.track_section import TrackSection
 
@@ -64,25 +48,35 @@ class Study(Section):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")
-    description: str = ""
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9-]{0,59}$",
+        description="Small letters, digits, hyphens; folders of results are called so",
+        examples=["contracts"],
+    )
+    description: str = Field(default="", description="What it asks", examples=["Rents in leases"])
     corpus: CorpusSection = NO_CORPUS
-    tokenizer: str = ""
-    bins: BinsSection = BinsSection()
-    target: TargetSection | None = None
-    sampling: SamplingSection = SamplingSection()
-    targeted: TargetedSection | None = None
-    prompt: PromptSection = PromptSection()
-    models: tuple[str, ...] = Field(min_length=1)
-    scoring: ScoringSection = ScoringSection()
-    analysis: AnalysisSection = AnalysisSection()
-    latency: LatencySection | None = None
-    calls: CallsSection = CallsSection()
-    budget: BudgetSection = BudgetSection()
-    regression: RegressionSection = RegressionSection()
-    schedule: ScheduleSection | None = None
-    sentinel: SentinelSection | None = None
-    alerts: AlertsSection = AlertsSection()
+    tokenizer: str = Field(
+        default="",
+        description="Counts lengths (`contextcliff tokenizers`); needed where there is a corpus",
+        examples=["tiktoken:o200k_base"],
+    )
+    bins: parts.BinsSection = parts.BinsSection()
+    target: parts.TargetSection | None = None
+    sampling: parts.SamplingSection = parts.SamplingSection()
+    targeted: parts.TargetedSection | None = None
+    prompt: parts.PromptSection = parts.PromptSection()
+    models: tuple[str, ...] = Field(
+        min_length=1, description="Names of models.yaml", examples=[["my-model"]]
+    )
+    scoring: parts.ScoringSection = parts.ScoringSection()
+    analysis: parts.AnalysisSection = parts.AnalysisSection()
+    latency: parts.LatencySection | None = None
+    calls: parts.CallsSection = parts.CallsSection()
+    budget: recurring.BudgetSection = recurring.BudgetSection()
+    regression: recurring.RegressionSection = recurring.RegressionSection()
+    schedule: recurring.ScheduleSection | None = None
+    sentinel: recurring.SentinelSection | None = None
+    alerts: recurring.AlertsSection = recurring.AlertsSection()
     track: TrackSection | None = None
 
     # Where its file lies, from which its paths go.

@@ -22,23 +22,31 @@ class TrackSection(Section):
         min_length=1,
         description="MLflow: address of its server, or of a database or folder (sqlite:///..., a "
         "path from the study file). Default: MLFLOW_TRACKING_URI, else mlflow/ in the store",
+        examples=["http://127.0.0.1:5000"],
+        json_schema_extra={"with": {"kind": "mlflow"}},
     )
     experiment: str | None = Field(
         default=None,
         min_length=1,
         description="MLflow: experiment that the runs belong to. Default: contextcliff/ and the "
         "study's name",
+        examples=["leases"],
+        json_schema_extra={"with": {"kind": "mlflow"}},
     )
     project: str | None = Field(
         default=None,
         min_length=1,
         description="Weights & Biases: project of the runs. Default: WANDB_PROJECT, else "
         "contextcliff",
+        examples=["leases"],
+        json_schema_extra={"with": {"kind": "wandb"}},
     )
     entity: str | None = Field(
         default=None,
         min_length=1,
         description="Weights & Biases: user or team. Default: WANDB_ENTITY, else your own",
+        examples=["my-team"],
+        json_schema_extra={"with": {"kind": "wandb"}},
     )
 
     @model_validator(mode="before")

@@ -32,7 +32,7 @@ from contextcliff_dagster.experiments.length_profile.regression import (
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.sections import SentinelSection
+from contextcliff_dagster.studies.recurring_sections import SentinelSection
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.telemetry.progress import Progress

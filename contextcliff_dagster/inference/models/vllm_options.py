@@ -56,25 +56,35 @@ _FIXED = (
 
 
 class VllmOptions(pydantic.BaseModel):
-    """The block ``vllm:`` of a model.
-
-    ``eager``: no compilation and no CUDA graphs (default: on the CPU, where they take a minute
-    and gain little). ``gpu_memory_utilization`` and ``kv_cache_gib`` bound the memory and
-    are not part of the serving identity. ``engine_args`` go to vLLM unchanged, and all of them
-    are. ``start_timeout_s``, ``restarts``: how long a server may take to start, and how
-    often it is started again after it died (``vllm_server`` only).
-    """
+    """The block ``vllm:`` of a model, for the engines vllm and vllm_server."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    tensor_parallel: Count = Field(default=1, ge=1, le=64)
-    prefix_caching: bool = True
-    eager: bool | None = None
-    gpu_memory_utilization: Amount | None = Field(default=None, gt=0, le=1)
-    kv_cache_gib: Amount | None = Field(default=None, gt=0, le=1 << 20)
-    start_timeout_s: Amount = Field(default=900.0, gt=0, le=7 * 86_400)
-    restarts: Count = Field(default=3, ge=0, le=100)
-    engine_args: dict[str, Any] = Field(default_factory=dict)
+    tensor_parallel: Count = Field(default=1, ge=1, le=64, description="GPUs that share a model")
+    prefix_caching: bool = Field(default=True, description="A document is read once")
+    eager: bool | None = Field(
+        default=None,
+        description="No compilation and no CUDA graphs; default: on the CPU, where they take a "
+        "minute and gain little",
+        examples=[True],
+    )
+    gpu_memory_utilization: Amount | None = Field(
+        default=None, gt=0, le=1, description="Share of the memory to use at most", examples=[0.9]
+    )
+    kv_cache_gib: Amount | None = Field(
+        default=None, gt=0, le=1 << 20, description="Memory of the KV cache", examples=[8]
+    )
+    start_timeout_s: Amount = Field(
+        default=900.0, gt=0, le=7 * 86_400, description="How long vllm_server may take to start"
+    )
+    restarts: Count = Field(
+        default=3, ge=0, le=100, description="How often vllm_server is started again after it died"
+    )
+    engine_args: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Any other argument of vLLM, by its own name; part of the serving identity",
+        examples=[{"max_num_batched_tokens": 8192}],
+    )
 
     @pydantic.field_validator("engine_args")
     @classmethod

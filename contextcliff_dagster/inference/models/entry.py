@@ -1,0 +1,242 @@
+"""What an entry of models.yaml may say about one model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.devices.discovery import Gpus
+from contextcliff_dagster.inference.models.base_url import resolved
+from contextcliff_dagster.inference.models.engine_table import EngineSpec, engine_names, engine_spec
+from contextcliff_dagster.inference.models.entry_parts import Price, Quirks, Strict
+from contextcliff_dagster.inference.models.vllm_options import Amount, Count, VllmOptions, finite
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
+_EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+_MOST_TOKENS, _MOST_SECONDS, _MOST_A_MINUTE = 1 << 32, 7 * 86_400, 1e9
+"""Four billion tokens, a week, and a rate that is as good as none."""
+
+
+class ModelEntry(Strict):
+    """One serving configuration under a name."""
+
+    name: Name
+    engine: str = Field(
+        description="What runs it: reference, openai, llamacpp, transformers, vllm, "
+        "vllm_server, or one of a package",
+        examples=["openai"],
+    )
+    model_id: str = Field(
+        default="",
+        max_length=300,
+        description="The model as the server calls it, or its name on a model hub; default: "
+        "the entry's name",
+        examples=["Qwen/Qwen2.5-7B-Instruct"],
+    )
+    description: str = Field(
+        default="", description="Shown by `contextcliff models`", examples=["Our server"]
+    )
+    weights: str | None = Field(
+        default=None,
+        description="A folder (reference, transformers, vllm) or a GGUF file (llamacpp, "
+        "transformers); from this file's folder",
+        examples=["/models/m.gguf"],
+        json_schema_extra={"with": {"engine": "llamacpp"}},
+    )
+    base_url: str | None = Field(
+        default=None,
+        description="Address of the server up to /v1; may hold ${VARIABLE} or ${VARIABLE:-default}",
+        examples=["http://127.0.0.1:8000/v1"],
+    )
+    api_key_env: _EnvName | None = Field(
+        default=None,
+        description="Environment variable that holds the key, never the key itself",
+        examples=["MY_KEY"],
+    )
+    headers_env: dict[_HeaderName, _EnvName] = Field(
+        default_factory=dict,
+        description="Further headers, from environment variables",
+        examples=[{"X-Team": "MY_TEAM"}],
+    )
+    revision: str | None = Field(
+        default=None,
+        description="Which weights; of an endpoint, its address is then no part of the "
+        "serving identity",
+        examples=["a09a35458c70"],
+    )
+    tokenizer: str | None = Field(
+        default=None,
+        description="The model's own, where the server is not asked: prompts are counted "
+        "before they are sent, and a silent cut is noticed",
+        examples=["tiktoken:o200k_base"],
+    )
+    window_tokens: Count | None = Field(
+        default=None,
+        gt=0,
+        le=_MOST_TOKENS,
+        description="Context window of prompt and answer; the smaller of this and the "
+        "server's counts",
+        examples=[32768],
+    )
+    dtype: str | None = Field(
+        default=None,
+        description="Type of the weights; of an endpoint only declared",
+        examples=["bfloat16"],
+    )
+    quantization: str | None = Field(
+        default=None, description="Of the weights; of an endpoint only declared", examples=["awq"]
+    )
+    kv_cache_dtype: str | None = Field(
+        default=None,
+        description="Type of the KV cache; of an endpoint only declared",
+        examples=["fp8"],
+    )
+    rope_scaling: dict[str, Any] | None = Field(
+        default=None,
+        description="RoPE parameters instead of the model's own",
+        examples=[{"rope_type": "yarn", "factor": 4.0}],
+    )
+    attention: Literal["sdpa", "eager", "flash_attention_2"] | None = Field(
+        default=None,
+        description="Attention implementation of transformers",
+        examples=["sdpa"],
+        json_schema_extra={"with": {"engine": "transformers", "weights": "/models/m"}},
+    )
+    threads: Count | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Processor threads; default: torch's own, or the cores that are idle when "
+        "llamacpp starts",
+        examples=[8],
+        json_schema_extra={"with": {"engine": "transformers", "weights": "/models/m"}},
+    )
+    gpus: Annotated[Count, Field(ge=0, le=1024)] | Literal["auto"] | None = Field(
+        default=None,
+        description="Whole devices that the engine is leased; auto: one where there is any",
+        examples=["auto"],
+        json_schema_extra={"with": {"engine": "transformers", "weights": "/models/m"}},
+    )
+    price: Price | None = Field(default=None, description="For the cost estimate and budgets")
+    quirks: Quirks = Quirks()
+    vllm: VllmOptions = VllmOptions()
+    concurrency: Count = Field(
+        default=4,
+        ge=1,
+        le=512,
+        description="Most requests in flight; 429s lower it, answers raise it again; 1 for "
+        "clean times",
+    )
+    timeout_s: Amount = Field(
+        default=600.0, gt=0, le=_MOST_SECONDS, description="Seconds that one request may take"
+    )
+    call_deadline_s: Amount | None = Field(
+        default=None,
+        gt=0,
+        le=_MOST_SECONDS,
+        description="Seconds of a call with all its attempts and waits; default: three times "
+        "`timeout_s`",
+        examples=[1800],
+    )
+    requests_per_minute: Amount | None = Field(
+        default=None,
+        ge=0.01,
+        le=_MOST_A_MINUTE,
+        description="Kept to by each process for itself",
+        examples=[500],
+    )
+    tokens_per_minute: Amount | None = Field(
+        default=None,
+        ge=100,
+        le=_MOST_A_MINUTE,
+        description="Of prompt and output limit together, likewise",
+        examples=[200000],
+    )
+    max_attempts: Count = Field(
+        default=5, ge=1, le=20, description="Requests of one call, after errors that may pass"
+    )
+    breaker_failures: Count = Field(
+        default=12,
+        ge=1,
+        le=1_000_000,
+        description="Failed calls in a row after which the run stops",
+    )
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        given = dict(data)
+        if not given.get("model_id") and isinstance(given.get("name"), str):
+            given["model_id"] = given["name"]
+        with suppress(EngineError):  # reported for the key `engine`
+            if engine_spec(str(given.get("engine"))).serial:
+                given.setdefault("concurrency", 1)
+        return given
+
+    @pydantic.field_validator("engine", mode="before")
+    @classmethod
+    def _known_engine(cls, value: Any) -> Any:
+        try:
+            return engine_spec(str(value)).name
+        except EngineError as error:
+            if value in (names := engine_names()):
+                raise ValueError(str(error)) from error
+        *first, last = map(repr, names)
+        raise ValueError(f"should be {', '.join(first)} or {last}, not {value!r}")
+
+    _finite = pydantic.field_validator("rope_scaling")(finite)
+
+    @pydantic.model_validator(mode="after")
+    def _belongs_together(self) -> ModelEntry:
+        engine = self.spec
+        wrong = ""
+        if engine.remote and not self.base_url:
+            wrong = "needs `base_url`, for instance http://127.0.0.1:8000/v1"
+        elif engine.in_process and self.base_url:
+            wrong = "runs in process and takes no `base_url`; use engine 'openai'"
+        elif self.base_url and not engine.remote:
+            wrong = (
+                "brings its own server and takes no `base_url`; for one that is running already, "
+                "use engine 'openai'"
+            )
+        elif engine.needs_weights and not self.weights:
+            wrong = "needs `weights`, a path on this machine"
+        for name in engine.ignores:
+            if not wrong and getattr(self, name) != type(self).model_fields[name].default:
+                what = f"`{name}` block" if name == "vllm" else f"`{name}`"
+                wrong = f"takes no {what}; leave it out"
+        if wrong:
+            raise ValueError(f"engine {self.engine!r} {wrong}")
+        return self
+
+    @property
+    def spec(self) -> EngineSpec:
+        """The engine's row in the table of engines."""
+        return engine_spec(self.engine)
+
+    @property
+    def gpus_wanted(self) -> Gpus:
+        """``gpus``, or where it is not given, for vLLM as many as share its tensors, for other
+        engines that need devices one where there is any, else none."""
+        if self.gpus is not None:
+            return self.gpus
+        if self.vllm.tensor_parallel > 1:
+            return self.vllm.tensor_parallel
+        return "auto" if self.spec.needs_devices else 0
+
+    @property
+    def longest_call_s(self) -> float:
+        """``call_deadline_s`` or its default."""
+        return self.call_deadline_s or 3 * self.timeout_s
+
+    def resolved_base_url(self) -> str:
+        """``base_url`` with its environment variables filled in; EngineError if that fails."""
+        return resolved(self.name, self.base_url or "")

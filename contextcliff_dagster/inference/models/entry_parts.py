@@ -1,0 +1,101 @@
+"""Prices and quirks: the parts of a model's entry that have keys of their own."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from contextcliff_dagster.inference.models.vllm_options import Amount
+
+_MOST_USD = 1e6
+
+
+class Strict(pydantic.BaseModel):
+    """Unknown keys are errors."""
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid", frozen=True, strict=False, allow_inf_nan=False
+    )
+
+
+class Price(Strict):
+    """US dollars per million tokens."""
+
+    input_usd_per_mtok: Amount = Field(
+        ge=0,
+        le=_MOST_USD,
+        description="Of the prompt",
+        examples=[0.15],
+        json_schema_extra={"with": {"output_usd_per_mtok": 0.6}},
+    )
+    output_usd_per_mtok: Amount = Field(
+        ge=0,
+        le=_MOST_USD,
+        description="Of the answer, reasoning included",
+        examples=[0.6],
+        json_schema_extra={"with": {"input_usd_per_mtok": 0.15}},
+    )
+    cached_input_usd_per_mtok: Amount | None = Field(
+        default=None,
+        ge=0,
+        le=_MOST_USD,
+        description="Of prompt tokens from the server's cache",
+        examples=[0.075],
+        json_schema_extra={"with": {"input_usd_per_mtok": 0.15, "output_usd_per_mtok": 0.6}},
+    )
+    as_of: str | None = Field(
+        default=None,
+        description="When they were last checked",
+        examples=["2026-11-21"],
+        json_schema_extra={"with": {"input_usd_per_mtok": 0.15, "output_usd_per_mtok": 0.6}},
+    )
+    source: str | None = Field(
+        default=None,
+        description="Where",
+        examples=["the price list"],
+        json_schema_extra={"with": {"input_usd_per_mtok": 0.15, "output_usd_per_mtok": 0.6}},
+    )
+
+    @pydantic.field_validator("as_of", mode="before")
+    @classmethod
+    def _date_as_text(cls, value: Any) -> Any:
+        # YAML reads 2026-01-31 as a date.
+        return value.isoformat() if hasattr(value, "isoformat") else value
+
+    def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
+        """Price of one call in USD; ``cached_tokens`` are part of ``prompt_tokens``."""
+        cached_rate = self.cached_input_usd_per_mtok
+        if cached_rate is None:
+            cached_rate = self.input_usd_per_mtok
+        cached_tokens = min(cached_tokens, prompt_tokens)
+        return (
+            (prompt_tokens - cached_tokens) * self.input_usd_per_mtok
+            + cached_tokens * cached_rate
+            + completion_tokens * self.output_usd_per_mtok
+        ) / 1e6
+
+
+class Quirks(Strict):
+    """What real endpoints want different from the common interface."""
+
+    temperature: Literal["send", "omit"] = Field(
+        default="send", description="omit: for models that refuse a temperature of 0"
+    )
+    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+        default="max_tokens", description="The name under which the output limit is sent"
+    )
+    prefill: Literal["continue_final_message", "last_message"] = Field(
+        default="continue_final_message",
+        description="How a begun answer is handed over: vLLM's way, or by a final message alone",
+    )
+    stream_usage: Literal["send", "omit"] = Field(
+        default="send", description="omit: for servers that refuse `stream_options`"
+    )
+    probes: Literal["send", "omit"] = Field(
+        default="send", description="omit: do not ask the server what kind it is"
+    )
+    model_list: Literal["send", "omit"] = Field(
+        default="send", description="omit: for servers whose `/v1/models` refuses the key"
+    )

@@ -1,0 +1,229 @@
+"""Write docs/studies.md and docs/models.md from the declarations: `make docs`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
+from contextcliff_dagster.inference.models.entry import ModelEntry
+from contextcliff_dagster.inference.models.new_entry import as_yaml
+from contextcliff_dagster.inference.models.presets import PRESETS, Preset
+from contextcliff_dagster.studies.experiment_table import EXPERIMENTS, load_experiment
+from contextcliff_dagster.studies.study import Study
+from tools.corpus_options import BENCHMARK, CORPUS_OPTIONS, Option
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+_MADE = "<!-- Written by `make docs` from the code; change the descriptions there. -->"
+_WINDOWS = {
+    "server": "reported at each start",
+    "written": "reported when the entry is written",
+    "yours": "from the model's page: `window_tokens`",
+}
+EXPERIMENT_EXAMPLES: Mapping[str, Any] = {"controls": ["no_context", "oracle"]}
+"""Of each experiment's key."""
+
+
+def inner_model(info: FieldInfo) -> type[BaseModel] | None:
+    """The section that a key holds, if it is one."""
+    kinds = (info.annotation, *get_args(info.annotation))
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+
+
+def description(info: FieldInfo) -> str:
+    """What a key means; of a section its first sentence."""
+    inner = inner_model(info)
+    text = info.description or (inner.__doc__ or "" if inner else "")
+    return " ".join(text.split("\n\n")[0].replace("``", "`").split()).rstrip(".")
+
+
+def example(key: str, info: FieldInfo) -> dict[str, Any] | None:
+    """The key with a value, and with what it needs next to it; None for a section."""
+    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+    needs = extra.get("with", {})
+    value = info.examples[0] if info.examples else _other_than_default(info)
+    if isinstance(value, BaseModel) or inner_model(info):
+        return None
+    assert isinstance(needs, dict)
+    return {**needs, key: list(value) if isinstance(value, tuple) else value}
+
+
+def _other_than_default(info: FieldInfo) -> Any:
+    """Where a key takes few values, one that is not the default; else the default."""
+    default = info.get_default(call_default_factory=True)
+    if get_origin(info.annotation) is Literal:
+        return get_args(info.annotation)[-1]
+    return not default if isinstance(default, bool) else default
+
+
+def sections(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The keys of a model that are sections, and what is in them."""
+    for key, info in model.model_fields.items():
+        if inner := inner_model(info):
+            yield key, inner
+
+
+def studies_page() -> str:
+    """docs/studies.md."""
+    parts = [
+        "# Every key of a study",
+        _MADE,
+        "A study is a YAML file; unknown keys are errors with file, line and key. `contextcliff "
+        "init`\nwrites one; [those that are shipped](../studies/README.md) are examples. Paths are "
+        "relative to\nthe file.",
+        "## The file itself",
+        _table(Study, ""),
+    ]
+    for key, section in sections(Study):
+        if key != "corpus":
+            parts += [f"## `{key}`", _doc(section), _table(section, key)]
+    parts += [
+        "## `corpus`",
+        "`kind`, and the options of that kind ([what each reads](corpora.md)).",
+    ]
+    for kind, options in CORPUS_OPTIONS.items():
+        parts += [f"### `kind: {kind}`", _options(kind, options)]
+    names = ", ".join(f"`{name}`" for name in BENCHMARKS)
+    own = {
+        option: Option(" or ".join(values), values[0], f"Of `{name}`", values[-1])
+        for name, benchmark in BENCHMARKS.items()
+        for option, values in benchmark.own_options.items()
+    }
+    parts += ["### Public benchmarks", f"{names}:", _options("squad", {**BENCHMARK, **own})]
+    rows = []
+    for name in EXPERIMENTS:
+        experiment = load_experiment(name)
+        if experiment.section is not None:
+            doc = " ".join((type(experiment).__doc__ or "").split())
+            shown = as_yaml({name: EXPERIMENT_EXAMPLES[name]}).strip("{}")
+            rows.append(_row(f"`{name}`", "list", "", doc, f"`{shown}`"))
+    parts += [
+        "## Experiments",
+        "Each experiment has a key of its own; the length profile needs none.",
+        "\n".join([_HEAD, *rows]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def models_page() -> str:
+    """docs/models.md."""
+    parts = [
+        "# Every key of models.yaml",
+        _MADE,
+        "`models:` maps a name to an entry. Yours are in `./models.yaml`, or in the file that\n"
+        "`CONTEXTCLIFF_MODELS` names; one of the same name replaces a shipped one. `contextcliff "
+        "init` and\n`contextcliff models add` write entries; [engines](inference.md) has the whole "
+        "story of each.",
+        "## Presets",
+        "What `--preset NAME` writes, after the documentation of each. Where it says *not tried*, "
+        "this project\nhas never called the real service.",
+        "\n".join(
+            [
+                "| preset | address | key | quirks | context window | tried |",
+                "|---|---|---|---|---|---|",
+                *(_preset(preset) for preset in PRESETS.values()),
+            ]
+        ),
+        *(f"- {_linked(preset)}: {preset.note}" for preset in PRESETS.values() if preset.note),
+        "Parameters that single models refuse (a temperature of 0) are in no preset: the small "
+        "call of `init`\nmeets the refusal and adds the quirk to the entry.",
+        "## An entry",
+        _table(ModelEntry, "", leave_out="name"),
+    ]
+    for key, section in sections(ModelEntry):
+        parts += [f"## `{key}`", _doc(section), _table(section, key)]
+    text = "\n\n".join(parts) + "\n"
+    return re.sub(r"(?m)^(- .*)\n\n(?=- )", r"\1\n", text)
+
+
+_HEAD = "| key | type | default | meaning | example |\n|---|---|---|---|---|"
+
+
+def _table(model: type[BaseModel], within: str, leave_out: str = "") -> str:
+    rows = [_HEAD]
+    for key, info in model.model_fields.items():
+        if key == leave_out:
+            continue
+        shown = example(key, info)
+        if inner_model(info):
+            cells = "section", "", f"[below](#{key})"
+        else:
+            assert shown is not None
+            text = as_yaml({within: shown} if within else shown)
+            cells = _type(info.annotation), _default(info), f"`{text[1:-1]}`"
+        rows.append(_row(f"`{key}`", *cells[:2], description(info), cells[2]))
+    return "\n".join(rows)
+
+
+def _options(kind: str, options: Mapping[str, Option]) -> str:
+    rows = [_HEAD]
+    for name, option in options.items():
+        shown = as_yaml({"corpus": {"kind": kind, name: option.example}})[1:-1]
+        cells = option.type, f"{option.default}", option.meaning, f"`{shown}`"
+        rows.append(_row(f"`{name}`", *cells))
+    return "\n".join(rows)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _doc(model: type[BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").replace("``", "`").split())
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "needed"
+    value = info.get_default(call_default_factory=True)
+    if value is None or value in ("", {}):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else as_yaml(value)}`"
+
+
+_TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "mapping"}
+
+
+def _type(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if annotation is type(None):
+        return ""
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in get_args(annotation))
+    if origin in (Union, UnionType):
+        return " or ".join(filter(None, map(_type, get_args(annotation))))
+    if origin is tuple:
+        return "list"
+    if hasattr(annotation, "__metadata__"):
+        return _type(get_args(annotation)[0])
+    return _TYPES.get(origin or annotation, str(annotation))
+
+
+def _linked(preset: Preset) -> str:
+    return f"[{preset.title}]({preset.source})"
+
+
+def _preset(preset: Preset) -> str:
+    quirks = f"`{as_yaml(dict(preset.quirks))}`" if preset.quirks else ""
+    key = f"`{preset.api_key_env}`" if preset.api_key_env else ""
+    tried = preset.tried or "not tried on the real service"
+    window = _WINDOWS[preset.window]
+    return _row(f"`{preset.name}`", f"`{preset.base_url}`", key, quirks, window, tried)
+
+
+PAGES = {"studies.md": studies_page, "models.md": models_page}
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
