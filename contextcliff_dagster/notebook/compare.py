@@ -84,7 +84,7 @@ class ComparisonResult:
         return comparison_markdown(self.comparison)
 
     def save(self, folder: str | Path) -> ComparisonFiles:
-        """Write ``comparison.md``, ``.json`` and ``.png`` into ``folder``.
+        """Write ``comparison.html``, ``.md``, ``.json`` and ``.png`` into ``folder``.
 
         Raises:
             StoreError: the folder cannot be written.

@@ -40,13 +40,11 @@ def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Ax
 
 def results_png(results: Sequence[Result]) -> bytes:
     """The same as PNG, without a figure that stays open."""
-    from matplotlib.figure import Figure
-
     from contextcliff_dagster.reporting.figures.report_figure import draw_scores
     from contextcliff_dagster.reporting.figures.style import house_style, png_bytes
 
     with house_style():
-        figure = Figure(figsize=_SIZE, dpi=120, facecolor="white", layout="constrained")
+        figure = _page(_SIZE)
         draw_scores(figure.add_subplot(), [one.cliffs for one in results], records_of_all(results))
         return png_bytes(figure, _COLOURS)
 
@@ -74,12 +72,10 @@ def plot_comparison(
 
 def comparison_png(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes:
     """The same as PNG, without a figure that stays open."""
-    from matplotlib.figure import Figure
-
     from contextcliff_dagster.reporting.figures.style import house_style, png_bytes
 
     with house_style():
-        figure = Figure(figsize=_TALL, dpi=120, facecolor="white", layout="constrained")
+        figure = _page(_TALL)
         above, below = figure.subplots(2, **_PANELS)
         _draw_comparison((above, below), comparison, cliffs)
         return png_bytes(figure, _COLOURS)
@@ -105,6 +101,16 @@ def records_of_all(results: Sequence[Result]) -> pd.DataFrame | None:
         one.records[["length_tokens", "score"]].assign(model=one.cliffs.model) for one in results
     ]
     return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def _page(inches: tuple[float, float]) -> Figure:
+    """A white figure with a canvas of its own, by which texts are measured."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=inches, dpi=120, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
 
 
 def _figure_of(ax: Axes) -> Figure:
