@@ -96,14 +96,14 @@ def _table(table: DataTable) -> str:
     right = right if table.right is None else set(table.right)
     marks = [' class="n"' if i in right else "" for i in range(len(table.columns))]
     head = "".join(
-        f'<th scope="col"{mark}>{_inline(column)}</th>'
+        _heading("col", mark, _inline(column))
         for mark, column in zip(marks, table.columns, strict=True)
     )
     rows = "".join(f"<tr>{_row(row, marks)}</tr>\n" for row in table.rows)
     caption = text(table.caption) if table.caption else ""
     named = f"<caption>{caption}</caption>" if caption else ""
     # It scrolls where it is too wide, so the keyboard must reach it.
-    label = caption or f"Table: {', '.join(_plain(column) for column in table.columns[:3])}"
+    label = caption or f"Table: {', '.join(filter(None, map(_plain, table.columns[:4])))}"
     return (
         f'<div class="table" role="group" tabindex="0" aria-label="{label}"><table>{named}'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
@@ -112,9 +112,14 @@ def _table(table: DataTable) -> str:
 
 def _row(row: Sequence[Cell], marks: Sequence[str]) -> str:
     first, *others = [_cell(cell) for cell in row]
-    return f'<th scope="row"{marks[0]}>{first}</th>' + "".join(
+    return _heading("row", marks[0], first) + "".join(
         f"<td{mark}>{cell}</td>" for mark, cell in zip(marks[1:], others, strict=True)
     )
+
+
+def _heading(scope: str, mark: str, words: str) -> str:
+    """Of a row or column; one without words heads nothing."""
+    return f'<th scope="{scope}"{mark}>{words}</th>' if words else f"<td{mark}></td>"
 
 
 def _is_number(value: Cell) -> bool:
