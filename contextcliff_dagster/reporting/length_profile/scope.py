@@ -149,7 +149,7 @@ _FACTS = (
 def _fact(result: Cliffs, group: str, key: str) -> str | None:
     values = result.provenance.get(group)
     value = values.get(key) if isinstance(values, Mapping) else None
-    return None if value is None else str(value)[:12]
+    return None if value is None or value != value else str(value)[:12]
 
 
 def provenance_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
