@@ -28,6 +28,7 @@ from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.support.files.folders import library
 from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer
 from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
+from contextcliff_dagster_tests.support.servers.particular_server import Particular
 from contextcliff_dagster_tests.support.terminal import (
     COMMAND,
     assert_one_sentence,
@@ -219,9 +220,18 @@ def test_too_few_documents_are_refused_before_anything_is_written(here: Path, ur
     assert files(here) == {"few"}
 
 
-def test_a_model_that_thinks_gets_room_for_it_and_a_window_that_was_reported_is_written(
-    here: Path,
-) -> None:
+def test_a_model_that_thinks_gets_room_for_it_and_quirks_are_found(here: Path) -> None:
+    server = Particular(("temperature",), reasoning=50)
+    with on_a_thread(server.handle) as url:
+        done = call("init", "--base-url", url, "--model-id", "m", "--data", DATA, "--name", "s")
+    assert done.code == 0, done.err
+    assert "takes no temperature" in done.err
+    assert load_models()["m"].quirks.temperature == "omit"
+    assert load_models()["m"].window_tokens == 131072
+    assert load_study(here / "s.yaml").prompt.max_output_tokens == 4096
+
+
+def test_the_window_with_which_a_model_is_loaded_is_written(here: Path) -> None:
     with on_a_thread(DialectServer({"kind": "ollama", "window": 4096}).handle) as url:
         done = call(
             "init", "--preset", "ollama", "--base-url", url, "--model-id", "served", "--data", DATA
