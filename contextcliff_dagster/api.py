@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts import BudgetError as BudgetError
     from contextcliff_dagster.contracts import ContextCliffError as ContextCliffError
     from contextcliff_dagster.contracts import CorpusError as CorpusError
+    from contextcliff_dagster.contracts import DataError as DataError
     from contextcliff_dagster.contracts import Document as Document
     from contextcliff_dagster.contracts import EngineError as EngineError
     from contextcliff_dagster.contracts import Example as Example
@@ -59,6 +60,10 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.models.engine_table import EngineSpec as EngineSpec
     from contextcliff_dagster.inference.models.identity import Identity as Identity
     from contextcliff_dagster.inference.requests.call_plan import follow_up as follow_up
+    from contextcliff_dagster.notebook.compare import ComparisonResult as ComparisonResult
+    from contextcliff_dagster.notebook.profile import StudyResults as StudyResults
+    from contextcliff_dagster.notebook.results import Result as Result
+    from contextcliff_dagster.notebook.results import Results as Results
     from contextcliff_dagster.policy import AboveCapError as AboveCapError
     from contextcliff_dagster.policy import ExpiredPolicyError as ExpiredPolicyError
     from contextcliff_dagster.policy import ForeignPolicyError as ForeignPolicyError
@@ -90,7 +95,7 @@ _NAMES = {
     "analysis.profile.model_profile": "profile_model",
     "analysis.profile.table_profile": "profile_table",
     "analysis.records.settings": "AnalysisSettings",
-    "contracts": "BudgetError ContextCliffError CorpusError Document EngineError Example"
+    "contracts": "BudgetError ContextCliffError CorpusError DataError Document EngineError Example"
     " StoreError StudyError Table",
     "contracts.results": "Cliffs Comparison Metrics to_json",
     "corpora.corpus": "Entry StreamedCorpus document_id options_hash",
@@ -103,6 +108,9 @@ _NAMES = {
     "inference.models.engine_table": "EngineSpec",
     "inference.models.identity": "Identity",
     "inference.requests.call_plan": "follow_up",
+    "notebook.compare": "ComparisonResult",
+    "notebook.profile": "StudyResults",
+    "notebook.results": "Result Results",
     "policy": "AboveCapError ExpiredPolicyError ForeignPolicyError PolicyError SafeContext"
     " guard load_policies",
     "reporting.sections": "Bullets DataTable Figure Paragraph Section",
