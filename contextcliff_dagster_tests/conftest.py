@@ -65,6 +65,8 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     for name in [n for n in os.environ if n.startswith(("CONTEXTCLIFF_", "DAGSTER_"))]:
         if name not in _KEPT:
             monkeypatch.delenv(name)
+    # On a busy machine, it would be among the few words of a command that a test is about.
+    monkeypatch.setenv("CONTEXTCLIFF_PROGRESS", "off")
     root = tmp_path_factory.mktemp("home", numbered=True)
     for variable, folder in (("CONTEXTCLIFF_HOME", "store"), ("DAGSTER_HOME", "dagster")):
         (root / folder).mkdir()

@@ -9,6 +9,24 @@ Nothing heavy is imported before a command needs it: `contextcliff models` answe
 
 from __future__ import annotations
 
-from contextcliff_dagster.cli.app import main
+import sys
+from collections.abc import Sequence
+
+from contextcliff_dagster.cli.shell.sign_of_life import sign_of_life
 
 __all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code.
+
+    Args:
+        argv: the arguments without the program's name; ``sys.argv[1:]`` when None.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    with sign_of_life(args):
+        try:
+            from contextcliff_dagster.cli.app import run
+        except KeyboardInterrupt:
+            return 130
+        return run(args)

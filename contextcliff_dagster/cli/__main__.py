@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from contextcliff_dagster.cli.app import main
+from contextcliff_dagster.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

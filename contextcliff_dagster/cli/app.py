@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -118,13 +117,8 @@ def app() -> None:
     """Measure at which context length a language model stops being reliable on your task."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code.
-
-    Args:
-        argv: the arguments without the program's name; ``sys.argv[1:]`` when None.
-    """
-    args = list(sys.argv[1:] if argv is None else argv)
+def run(args: Sequence[str]) -> int:
+    """Run the command line ``args`` (without the program's name); the exit code."""
     debug = "--debug" in args or bool(os.environ.get("CONTEXTCLIFF_DEBUG"))
     if not args:
         args = ["--help"]

@@ -27,10 +27,13 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.corpora.corpus import StreamedCorpus
 from contextcliff_dagster.freed_memory import lean_arrow
+from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import atomic_path, write_atomic
 
 _SUMMARY = "corpus.json"
 _GROUP_BYTES = 1 << 20
+_REPORTED = 200
+"""Examples between two reports of progress."""
 _KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domain", "source")
 
 
@@ -98,6 +101,8 @@ def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary
             row = example_row(example)
             add_example(row, 200 + len(example.question) + len(row["metadata"] or ""))
             n_examples += 1
+            if n_examples % _REPORTED == 0:
+                report_step("reading examples", n_examples)
         _refuse_repeated_ids(corpus, given_ids)
         if not n_examples:
             raise CorpusError(

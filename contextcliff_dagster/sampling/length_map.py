@@ -11,6 +11,7 @@ from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError
 from contextcliff_dagster.freed_memory import lean_arrow
 from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CheckedCounter
 from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import atomic_path, read_table
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes
                     later[group] = [(len(counted) + row, row) for row in odd]
                     texts = ["" if row in odd else text for row, text in enumerate(texts)]
             counted.extend(tokenizer.count_many(texts))
+            report_step("counting tokens of documents", len(counted), file.metadata.num_rows)
         if checked is not None:
             # At the end, when the fast library may go: both vocabularies are too much memory.
             for group, places in later.items():

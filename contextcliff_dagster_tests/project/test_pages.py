@@ -31,6 +31,7 @@ SMALL_FILES = {
     "retry",
     "user_files",
     "freed_memory",
+    "step_progress",
     "web_guard",
 }
 """Layers that the README leaves to the tour."""

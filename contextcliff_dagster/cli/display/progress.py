@@ -1,4 +1,4 @@
-"""The progress bar: calls, tokens, money and time left, on stderr and only on a terminal."""
+"""Progress on stderr: bars on a terminal, elsewhere what the line of every minute says."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
+
+from contextcliff_dagster.cli.shell.sign_of_life import note_state, pause
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """A line for each of what is under way; a context manager, quiet off a terminal."""
+    """A line for each of what is under way; a context manager."""
 
     def __init__(self, *, transient: bool = False) -> None:
         self._transient = transient
@@ -25,6 +27,7 @@ class ProgressBar:
 
     def __enter__(self) -> ProgressBar:
         if sys.stderr.isatty():
+            pause(True)
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -48,6 +51,7 @@ class ProgressBar:
         with suppress(OSError):  # the terminal is closed: `nohup` lets the run go on
             if self._bars is not None:
                 self._bars.stop()
+                pause(False)
         with suppress(OSError):
             if self._terminal is not None:
                 self._terminal.close()
@@ -56,9 +60,11 @@ class ProgressBar:
         """Show how far ``model`` has come."""
         self.show(model, progress.done, progress.planned, note(progress))
 
-    def show(self, name: str, done: int, total: int, note: str = "") -> None:
+    def show(self, name: str, done: int, total: int | None, note: str = "") -> None:
         """Show that ``done`` of ``total`` are done in the line called ``name``."""
         if self._bars is None:
+            of = "" if total is None else f" of {total:,}"
+            note_state(f"{name}: {done:,}{of} {note}".rstrip())
             return
         with suppress(OSError):
             if name not in self._lines:

@@ -44,6 +44,7 @@ from contextcliff_dagster.corpora.folder.verbatim_recall import (
     recall_questions,
 )
 from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
+from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.user_files import open_file
 
 _NUMBERS = {  # option: default, least
@@ -140,7 +141,8 @@ class FolderCorpus(StreamedCorpus):
         first: dict[str, str] = {}
         used = 0
         results = extract_all((file.path for file in files), self._limits)
-        for file, result in zip(files, results, strict=True):
+        for n, (file, result) in enumerate(zip(files, results, strict=True), 1):
+            report_step("reading files", n, len(files))
             fate = self._judged(file, result, first)
             rows = asked[file.name] if asked is not None else None
             entries: list[Entry] = []

@@ -1,0 +1,172 @@
+"""A command that takes long shows so: soon, on stderr alone, and out of the way of its words."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+import pytest
+
+from contextcliff_dagster.cli.display.progress import ProgressBar
+from contextcliff_dagster.cli.shell import sign_of_life as life
+from contextcliff_dagster.cli.shell.sign_of_life import note_state, sign_of_life
+from contextcliff_dagster.step_progress import report_step
+from contextcliff_dagster_tests.support.terminal import COMMAND, Ended, call
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_PROGRESS", "0.01")
+    monkeypatch.setattr(life, "_FIRST_S", 0.01)
+    monkeypatch.setattr(life, "_TICK_S", 0.01)
+
+
+class Screen:
+    """What arrives at the other end of stdout and stderr."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def until(self, text: str) -> str:
+        shown = ""
+        while text not in shown:
+            ready, _, _ = select.select([self._descriptor], [], [], 30)
+            assert ready, f"{text!r} is not in {shown!r}"
+            shown += os.read(self._descriptor, 4096).decode()
+        return shown
+
+    def rest(self) -> str:
+        shown = ""
+        while select.select([self._descriptor], [], [], 0)[0]:
+            shown += os.read(self._descriptor, 4096).decode()
+        return shown
+
+
+@contextmanager
+def on(descriptors: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Screen]:
+    """Let stdout and stderr go to the second of ``descriptors``."""
+    ours, theirs = descriptors
+    streams: list[IO[str]] = [os.fdopen(os.dup(theirs), "w", buffering=1) for _ in range(2)]
+    try:
+        with monkeypatch.context() as patch:
+            for name, stream in zip(("stdout", "stderr"), streams, strict=True):
+                patch.setattr(sys, name, stream)
+            yield Screen(ours)
+    finally:
+        for stream in streams:
+            stream.close()
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_off_a_terminal_lines_say_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on(os.pipe(), monkeypatch) as screen:
+        with sign_of_life(["profile"]):
+            assert re.match(r"Progress: \d+:\d\d min, working\n", screen.until("\n"))
+            report_step("reading files", 3, 30)
+            screen.until("min, reading files: 3 of 30\n")
+            report_step("reading files", 30, 30)
+            screen.until("min, working\n")
+            with ProgressBar() as bar:
+                bar.show("my-model", 40, 100, "calls · $0.12 · 3:20 min left")
+                screen.until("min, my-model: 40 of 100 calls · $0.12 · 3:20 min left\n")
+        screen.rest()
+        report_step("reading files", 4, 30)
+        note_state("nobody listens")
+        assert screen.rest() == ""
+
+
+def test_on_a_terminal_the_line_gives_way_to_words_and_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with on(pty.openpty(), monkeypatch) as screen:
+        with sign_of_life(["profile"]):
+            report_step("reading files", 15, 30)
+            bar = "#" * 12 + "." * 12
+            assert "\n" not in screen.until(f"reading files: [{bar}] 15 of 30")
+            print("A note.")
+            assert "\x1b[KA note.\r\n" in screen.until("A note.\r\n")
+            screen.until("reading files")  # and comes back
+            print("Go on? ", end="", flush=True, file=sys.stderr)
+            assert screen.until("Go on? ").endswith("\r\x1b[KGo on? ")
+            assert not select.select([screen._descriptor], [], [], 0.2)[0], "over a question"
+            print("Yes.", file=sys.stderr)
+            screen.until("reading files")
+        assert screen.rest().endswith("\r\x1b[K")
+        print("The end.")
+        assert screen.until("The end.").rstrip() == "The end."
+
+
+def test_a_bar_has_the_terminal_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on(pty.openpty(), monkeypatch) as screen, sign_of_life(["profile"]):
+        screen.until("working")
+        with ProgressBar() as bar:
+            bar.show("my-model", 1, 2, "calls")
+            screen.until("my-model")
+            assert "working" not in screen.rest()
+        screen.until("working")
+
+
+@pytest.mark.parametrize("args", [["profile", "-h"], ["profile", "--verbose"]])
+def test_help_and_dagsters_log_have_no_line(
+    args: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with on(os.pipe(), monkeypatch) as screen:
+        with sign_of_life(args):
+            assert not select.select([screen._descriptor], [], [], 0.1)[0]
+        monkeypatch.setenv("CONTEXTCLIFF_PROGRESS", "off")
+        with sign_of_life(["profile"]):
+            assert not select.select([screen._descriptor], [], [], 0.1)[0]
+
+
+def test_without_a_stderr_the_command_goes_on() -> None:
+    assert call("studies").code == 0  # in memory: no descriptor
+    ended = subprocess.run([*COMMAND, "studies", "2>&-"], capture_output=True, check=False)
+    assert ended.returncode == 2
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "studies"], capture_output=True, check=False
+    )
+    assert closed.returncode == 0, closed
+
+
+def _first_byte_s(descriptors: tuple[int, int], *args: str) -> tuple[float, Ended]:
+    """Seconds from the start of a process to its first byte on stderr, and how it ended."""
+    ours, theirs = descriptors
+    env = {**os.environ, "CONTEXTCLIFF_PROGRESS": "60"}
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [*COMMAND, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, env=env
+    )
+    os.close(theirs)
+    select.select([ours], [], [], 60)
+    first = time.monotonic() - began
+    assert process.stdout is not None
+    out, err = process.stdout.read().decode(), b""
+    try:
+        while part := os.read(ours, 4096):
+            err += part
+    except OSError:  # the terminal is closed
+        pass
+    os.close(ours)
+    return first, Ended(process.wait(), out, err.decode())
+
+
+@pytest.mark.slow(reason="two processes that draw a sample")
+def test_the_first_sign_comes_before_the_heavy_imports() -> None:
+    began = time.monotonic()
+    subprocess.run([*COMMAND, "--version"], check=True, capture_output=True)
+    start_s = time.monotonic() - began
+    for descriptors in (os.pipe(), pty.openpty()):
+        first, ended = _first_byte_s(descriptors, "prepare", "quick", "--json")
+        assert ended.code == 0, ended
+        assert ended.out.lstrip().startswith("{")
+        assert "Progress" not in ended.out
+        assert first < 1.3 + 2 * start_s
