@@ -137,9 +137,7 @@ class FolderCorpus(StreamedCorpus):
                 document gives a question.
         """
         files, asked, fates = self._to_read()
-        lost: Counter[str] = Counter()
-        first: dict[str, str] = {}
-        used = 0
+        lost, first, used = Counter[str](), dict[str, str](), 0
         results = extract_all((file.path for file in files), self._limits)
         for n, (file, result) in enumerate(zip(files, results, strict=True), 1):
             report_step("reading files", n, len(files))
