@@ -121,7 +121,10 @@ def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
     number = choose("Endpoint", lines)
     if number < len(running):
         server = running[number]
-        return replace(options, preset=server.preset, base_url=server.base_url)
+        variable = ask_until(asked_variable) if server.needs_key else options.api_key_env
+        return replace(
+            options, preset=server.preset, base_url=server.base_url, api_key_env=variable
+        )
     if number < len(lines) - 1:
         return replace(options, preset=elsewhere[number - len(running)].name)
     url = ask_until(lambda: plain_address(ask("Its address, up to /v1")))

@@ -310,6 +310,20 @@ def test_the_servers_of_this_machine_are_offered_first(
     assert (chosen.preset, chosen.base_url) == ("vllm", url)
 
 
+def test_a_server_of_this_machine_that_wants_a_key_is_asked_for_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def found() -> list[LocalServer]:
+        return [LocalServer("http://127.0.0.1:1/v1", None, "a server", (), needs_key=True)]
+
+    monkeypatch.setenv("MY_KEY", "secret")
+    monkeypatch.setattr(endpoint_module, "_found", found)
+    monkeypatch.setattr(endpoint_module, "choose", lambda text, lines: 0)
+    monkeypatch.setattr(endpoint_module, "asked_variable", lambda: "MY_KEY")
+    chosen = endpoint_module.chosen_endpoint(EndpointOptions(), asking=True)
+    assert chosen.api_key_env == "MY_KEY"
+
+
 def test_ctrl_c_at_a_question_says_that_nothing_was_written(here: Path, url: str) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
