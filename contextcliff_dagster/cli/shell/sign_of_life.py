@@ -20,7 +20,7 @@ from contextcliff_dagster.step_progress import listened
 _FIRST_S, _TICK_S, _EVERY_S = 1.0, 0.5, 60.0
 """After the start of the process; between two looks at a terminal; between two lines elsewhere."""
 _SERVERS = {"serve", "ui"}
-"""Commands that are not on their way to an end."""
+"""Commands that are not on their way to an end: what they say first is their sign of life."""
 _WIPE = b"\r\x1b[K"
 _BAR, _COLUMNS = 24, 80
 
@@ -44,8 +44,9 @@ def sign_of_life(args: Sequence[str]) -> Iterator[None]:
         yield
         return
     command = next((word for word in args if not word.startswith("-")), "")
-    every_s = threading.TIMEOUT_MAX if command in _SERVERS else _seconds(wanted)
-    sign = _current = _SignOfLife(stderr, every_s)
+    once = command in _SERVERS
+    every_s = threading.TIMEOUT_MAX if once else _seconds(wanted)
+    sign = _current = _SignOfLife(stderr, every_s, once=once)
     streams = sys.stdout, sys.stderr
     if sign.terminal:
         sys.stdout, sys.stderr = (cast("TextIO", _Wiping(stream, sign)) for stream in streams)
@@ -89,12 +90,12 @@ def _age_s() -> float:
 
 
 class _SignOfLife:
-    def __init__(self, stderr: int, every_s: float) -> None:
+    def __init__(self, stderr: int, every_s: float, *, once: bool) -> None:
         # A step of Dagster turns descriptor 2 into a log file: this copy stays what it is.
         self._stderr = stderr
         self.terminal = os.isatty(stderr)
         self.state = "working"
-        self._every_s = every_s
+        self._every_s, self._once = every_s, once
         self._began, self._written = time.monotonic() - _age_s(), 0.0
         self._paused = self._shown = False
         self._ended = threading.Event()
@@ -116,7 +117,7 @@ class _SignOfLife:
     def wipe(self, *, paused: bool) -> None:
         """Clear the line for what is about to be written, and show none while ``paused``."""
         with self._lock:
-            self._paused, self._written = paused, time.monotonic()
+            self._paused, self._written = paused or self._once, time.monotonic()
             if self._shown and self.terminal:
                 self._write(_WIPE)
                 self._shown = False

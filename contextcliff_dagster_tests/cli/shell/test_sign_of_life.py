@@ -115,6 +115,17 @@ def test_a_bar_has_the_terminal_for_itself(monkeypatch: pytest.MonkeyPatch) -> N
         screen.until("working")
 
 
+def test_a_server_has_no_line_once_it_has_said_where_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with on(pty.openpty(), monkeypatch) as screen, sign_of_life(["serve", "a-model"]):
+        screen.until("working")
+        print("http://127.0.0.1:8000")
+        screen.until(":8000")
+        assert not select.select([screen._descriptor], [], [], 0.2)[0] or not screen.rest().strip()
+        assert not select.select([screen._descriptor], [], [], 0.2)[0]
+
+
 @pytest.mark.parametrize("args", [["profile", "-h"], ["profile", "--verbose"]])
 def test_help_and_dagsters_log_have_no_line(
     args: list[str], monkeypatch: pytest.MonkeyPatch
