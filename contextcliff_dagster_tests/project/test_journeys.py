@@ -1,0 +1,221 @@
+"""Every command that README and docs print is run as printed, page by page, or has a reason here.
+
+Nothing is replaced but what these tables declare. A command in a sentence without an argument only
+names it, and need only exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+from contextcliff_dagster.cli.app import app
+from contextcliff_dagster_tests.support.journeys import (
+    PAGES,
+    Command,
+    answering,
+    commands_of,
+    write_world,
+)
+from contextcliff_dagster_tests.support.measured_stores import FEW, copy_of_few
+from contextcliff_dagster_tests.support.paths import CHECKOUT
+from contextcliff_dagster_tests.support.terminal import call
+
+World = tuple[Path, str, Mapping[str, str]]
+"""The folder that a reader works in, the endpoint's address, and the variables that are set."""
+_NAME = r"\bcontextcliff\b"
+COMMANDS = [command for page in PAGES for command in commands_of(page)]
+
+NOT_RUN = {
+    "": "writes a script for a shell into a file; cli/shell/test_completion.py",
+    "analyze results/my-model.jsonl --documents longbench_v2/data.json": "needs LongBench's file; "
+    "test_analyze_logs.py runs it on rows of its own",
+    "analyze qa1_*.csv --pool": "needs BABILong's files; test_analyze_logs.py has such",
+    "analyze output/kilt_nq_*.json --pool --metric substring_exact_match": "needs HELMET's files; "
+    "test_analyze_logs.py has such",
+    "profile --model smollm2-135m": "needs `make local-model`; see the tests marked local_model",
+    "profile local --data notes --questions recall": "needs the same model",
+    "serve reference-long": "serves until it is stopped; test_serve.py",
+    "ui --no-daemon": "serves until it is stopped; test_ui.py",
+    "report data-my-1f0c2a": "the name is made of the file's path; test_ad_hoc_study.py",
+    "profile --data PATH": "the lines with --data above it, with any path",
+}
+"""Command -> why it is not run here."""
+
+REPLACED = {
+    "STUDY": "quick",
+    "--campaign NAME": "--campaign {today}",
+    "report NAME": "report quick",
+    "http://127.0.0.1:8000/v1": "{url}",
+    "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318": "OTEL_TRACES_EXPORTER=none",
+}
+"""Words in commands -> what a reader writes in their place."""
+
+MORE = {
+    "card my-model": "--study my-study",
+    "init": "--base-url {url} --data contracts",
+    "init --model my-server --data contracts": "--name my-server",
+    "init --preset openai --model-id gpt-4.1-mini-2025-04-14 --data contracts --tolerance 20%": (
+        "--no-call --name openai"
+    ),
+    "models add fast --preset ollama --model-id llama3.2:3b": "--no-call",
+    "profile": "--samples-per-bin 2",
+    "profile quick": "--samples-per-bin 2",
+    "profile --model Qwen2.5-7B --task multi_hop_qa": "--samples-per-bin 2",
+    "profile --dataset python-source --model my-model": "--samples-per-bin 1",
+    "profile STUDY --pilot 5 --until 5%": "--model reference-short --budget 0",
+}
+"""Options that make a command shorter, or answer what it would ask on a terminal."""
+
+CODES = {
+    "guard safe-context.json --tokens 48000": 4,
+    "baseline check my-study": 0,
+    "profile my-study --sentinel": 0,
+}
+"""Exit codes other than 0."""
+
+QUICK = " ".join(("profile quick", *FEW))
+"""Found in the store that the journeys begin with."""
+BEFORE: Mapping[str, tuple[str, ...]] = {
+    "README.md": (QUICK,),
+    "docs/cli.md": (
+        "campaign new my-study --name 2026-11-01",
+        "profile my-study",
+        "campaign new my-study --name 2026-11-21",
+        "profile my-study",
+        "profile prompt-one",
+        "profile prompt-two",
+    ),
+    "docs/gateway.md": ("profile my-study",),
+    "docs/method.md": (QUICK,),
+    "docs/policy.md": ("profile my-study",),
+    "docs/python.md": (QUICK,),
+    "docs/regression.md": (QUICK,),
+    "docs/reports.md": (QUICK,),
+}
+"""Page -> what its reader has done before."""
+
+SLOW = {f"docs/{name}.md" for name in ("calibration", "cli", "corpora", "method", "regression")}
+"""Pages of more than some seconds."""
+
+
+def line_of(command: Command) -> str:
+    """The arguments as one text: how the tables name a command."""
+    return " ".join(command.words)
+
+
+def only_named(command: Command) -> bool:
+    """Whether a sentence only names a command: no word of it is an argument."""
+    return command.inline and not _resolved(command.words)[1]
+
+
+class Resolved(NamedTuple):
+    command: click.Command
+    arguments: list[str]
+
+
+def _resolved(words: list[str]) -> Resolved:
+    """The subcommand that is meant and the rest of the words; KeyError where there is none."""
+    command: click.Command = app
+    rest = ["profile", *words] if words and words[0].startswith("-") else list(words)
+    while rest and isinstance(command, click.Group):
+        context = click.Context(command)
+        if rest[0].startswith("-") or (
+            command.invoke_without_command and rest[0] not in command.list_commands(context)
+        ):
+            break
+        inner = command.get_command(context, rest[0])
+        if inner is None:
+            raise KeyError(rest[0])
+        command = inner
+        del rest[0]
+    return Resolved(command, rest)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("reader")
+    with answering() as url:
+        yield folder, url, write_world(folder, url, copy_of_few(tmp_path_factory))
+
+
+def _pages() -> list[object]:
+    found: list[object] = []
+    for page in PAGES:
+        name = page.relative_to(CHECKOUT).as_posix()
+        if any(not only_named(c) and line_of(c) not in NOT_RUN for c in commands_of(page)):
+            marks = [pytest.mark.slow] if name in SLOW else []
+            found.append(pytest.param(page, id=name, marks=marks))
+    return found
+
+
+@pytest.mark.parametrize("page", _pages())
+def test_a_reader_can_type_what_a_page_prints(
+    page: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, url, variables = world
+    monkeypatch.chdir(folder)
+    name = page.relative_to(CHECKOUT).as_posix()
+    for line in BEFORE.get(name, ()):
+        ended = call(*line.split(), env=variables)
+        assert ended.code == 0, f"{line}: {ended.err}"
+    for command in commands_of(page):
+        line = line_of(command)
+        if line in NOT_RUN or only_named(command):
+            continue
+        ended = call(*_arguments(command, url), env={**variables, **_variables(command, url)})
+        assert ended.code == CODES.get(line, 0), f"{command.text}\n{ended.err}\n{ended.out}"
+        assert "Traceback" not in ended.err
+
+
+def _replaced(text: str, url: str) -> str:
+    for words, written in REPLACED.items():
+        text = re.sub(rf"(?<!\S){re.escape(words)}(?!\S)", written, text)
+    today = datetime.now(UTC).date().isoformat()
+    return text.replace("{today}", today).replace("{url}", url)
+
+
+def _arguments(command: Command, url: str) -> list[str]:
+    line = line_of(command)
+    words = _replaced(f"{line} {MORE.get(line, '')}", url).split()
+    found = ([str(path) for path in Path().glob(word)] if "*" in word else [word] for word in words)
+    return [*chain.from_iterable(found)]
+
+
+def _variables(command: Command, url: str) -> dict[str, str]:
+    before = _replaced(re.split(_NAME, command.text)[0], url)
+    return dict(word.split("=", 1) for word in before.split() if "=" in word)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: f"{c.page}: {line_of(c)}")
+def test_every_command_is_one_that_there_is(command: Command) -> None:
+    meant, arguments = _resolved(command.words)
+    if command.words and not only_named(command):
+        meant.make_context("contextcliff", arguments, resilient_parsing=False).close()
+
+
+def test_the_tables_name_nothing_that_no_page_prints() -> None:
+    lines = {line_of(command) for command in COMMANDS}
+    for table in (NOT_RUN, MORE, CODES):
+        assert set(table) <= lines
+    assert not set(NOT_RUN) & (set(MORE) | set(CODES))
+    printed = "\n".join(command.text for command in COMMANDS)
+    assert all(words in printed for words in REPLACED)
+    pages = {command.page for command in COMMANDS}
+    assert {*BEFORE, *SLOW} <= pages
+    assert sum(not only_named(c) and line_of(c) not in NOT_RUN for c in COMMANDS) >= 40
+
+
+def test_a_command_that_is_none_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        _resolved(["nosuch"])
+    meant, arguments = _resolved(["profile", "quick", "--nosuch"])
+    with pytest.raises(click.UsageError):
+        meant.make_context("contextcliff", arguments)
