@@ -41,6 +41,7 @@ _COMMANDS = {
     "ui": ("ui", "ui"),
     "export": ("archive", "export"),
     "import": ("archive", "import_"),
+    "gallery": ("gallery", "gallery"),
 }
 _OWN_OPTIONS = ("-h", "--help", "--version")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +133,7 @@ def _source(side: Side, folder: Path) -> tuple[Source, Store]:
     """
     from contextcliff_dagster.cli.commands.compare import resolve, score_file
     from contextcliff_dagster.cli.options import DEFAULT_STUDY
+    from contextcliff_dagster.defs.archived_study import is_archive
     from contextcliff_dagster.score_files import LogOptions
     from contextcliff_dagster.store import Store
 
@@ -158,19 +157,6 @@ def _source(side: Side, folder: Path) -> tuple[Source, Store]:
     return score_file(text, LogOptions()) or resolve(text, store, DEFAULT_STUDY, None), store
 
 
-def is_archive(file: Path) -> bool:
-    """Whether ``file`` is one that `contextcliff export` has written."""
-    from contextcliff_dagster.archive.container import HEAD
-
-    try:
-        if not zipfile.is_zipfile(file):
-            return False
-        with zipfile.ZipFile(file) as archive:
-            return HEAD in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
-        return False
-
-
 def _of_archive(file: Path, model: str | None, folder: Path) -> tuple[Ref, Store]:
     """The model of an archive, in a store of its own below ``folder``.
 
@@ -178,22 +164,10 @@ def _of_archive(file: Path, model: str | None, folder: Path) -> tuple[Ref, Store
         DataError: it holds several models and none is named.
         ContextCliffError: it cannot be read.
     """
-    from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.cli.commands.compare import Ref
-    from contextcliff_dagster.defs.run import rebuild_report
-    from contextcliff_dagster.store import Store
-    from contextcliff_dagster.studies import kept_in
-    from contextcliff_dagster.studies.study_paths import Leave
+    from contextcliff_dagster.defs.archived_study import rebuild_archive
 
-    if os.environ.get("CONTEXTCLIFF_LEDGER"):
-        raise DataError(
-            f"{file} is an archive, and CONTEXTCLIFF_LEDGER names a database that it would be "
-            "written to; bring it into a store with `contextcliff import`."
-        )
-    store = Store(folder)
-    study, _ = import_study(store, file)
-    study = study.with_leave(Leave(kept_in(store.root)))
-    done = rebuild_report(study, store=store)
+    _, done, store = rebuild_archive(file, folder)
     models = [cliffs.model for cliffs in done.cliffs]
     if model is None and len(models) == 1:
         (model,) = models

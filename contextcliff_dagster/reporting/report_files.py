@@ -66,12 +66,12 @@ def write_report(
         StoreError: the folder cannot be written (full, read-only).
     """
     redact = for_readers()
-    results = [from_json(Cliffs, redact(to_json(c))) for c in cliffs]
+    results = as_shown(cliffs)
     # The answers are matched to the results by names as they were measured, so before redaction.
     measured = evidence._replace(records=records, how=redact(evidence.how))
     shown = measured.renamed({a.model: b.model for a, b in zip(cliffs, results, strict=True)})
     title, notes, sections = redact(title), redact(list(notes)), map_texts(sections, redact)
-    folders = _folders(labels(results)) if len(results) > MANY else []
+    folders = model_folders(results)
     for kept in (directory / "models").glob("*"):
         if kept.name not in folders:
             shutil.rmtree(kept, ignore_errors=True)
@@ -158,10 +158,19 @@ def _write(
     return files
 
 
-def _folders(names: Sequence[str]) -> list[str]:
-    """A folder for each name, none of them another's on any file system."""
+def as_shown(cliffs: Sequence[Cliffs]) -> list[Cliffs]:
+    """The results as a report shows them, without secrets and paths of this machine."""
+    clean = for_readers()
+    return [from_json(Cliffs, clean(to_json(result))) for result in cliffs]
+
+
+def model_folders(results: Sequence[Cliffs]) -> list[str]:
+    """Of more than `MANY` models the folder of each in ``models/``; else none.
+
+    None of them is another's on any file system.
+    """
     found: list[str] = []
-    for name in names:
+    for name in labels(results) if len(results) > MANY else ():
         folder = slug(name)
         if folder.casefold() in map(str.casefold, found):
             folder = f"{folder}-{len(found)}"

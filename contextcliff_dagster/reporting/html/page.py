@@ -25,18 +25,23 @@ def html_page(
     folds: Sequence[Fold],
     payload: Mapping[str, Any] | None = None,
     pictures: Pictures | None = None,
+    *,
+    style: str = "",
+    script: str = "",
 ) -> str:
     """Return the page: ``head`` as it is, then each fold as a question that opens.
 
     ``title``: of the page, shown above the head. ``head``: HTML, made by `render` of anything that
     a user or a model wrote. ``payload``: data of the interactive picture (`payload_of`); without
     it the page carries no script for one. ``pictures``: PNG files that the folds show.
+    ``style``, ``script``: further files of ``assets``.
 
     Nothing but the page's own style and scripts is let in, by their hashes: whatever an answer
     says, a browser neither runs it nor fetches anything for it.
     """
-    style = _joined(_STYLES)
+    style = _joined((*_STYLES, *filter(None, [style])))
     files = _SCRIPTS if payload is None else (*_SCRIPTS, *_CHART_SCRIPTS)
+    files = (*files, *filter(None, [script]))
     script = f'\n"use strict";\n(() => {{{_joined(files)}}})();\n'
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "

@@ -127,6 +127,7 @@ _PLACES = {
     ),
     # Archives
     "import": Place("import own.zip", "own.zip"),
+    "gallery": Place("gallery own.zip", "own.zip"),
 }  # fmt: skip
 
 

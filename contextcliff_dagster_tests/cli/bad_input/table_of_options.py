@@ -37,6 +37,7 @@ LINES = {
     "ui": "ui",
     "export": "export quick out.zip",
     "import": "import out.zip",
+    "gallery": "gallery out.zip",
 }
 _NUMBERS = ("abc", "", "nan", "inf", "-1", "1e400", "1" * 30, "1" * 5_000, "0x10", "1,5")
 # An option that may go without a value takes -1 for another option.
@@ -85,7 +86,7 @@ _NAMED = (
     "analyze s.csv --documents {}", "analyze s.csv --by {}", "analyze s.csv --score {}",
     "guard {} --tokens 1", "guard p.json --file {}", "guard p.json --model {} --tokens 1",
     "guard p.json --file s.csv --tokenizer {}", "guard p.json --tokens 1 --identity {}",
-    "ledger export {} out", "ledger prune {}", "import {}", "{}", "answers {}",
+    "ledger export {} out", "ledger prune {}", "import {}", "gallery {}", "{}", "answers {}",
     "answers quick --campaign {}", "models {}", "report quick --campaign {}",
     "policy quick --campaign {}",
 )  # fmt: skip

@@ -1,0 +1,129 @@
+"""`gallery`: exported studies as a static site."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from contextcliff_dagster.cli.display.output import print_either
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.options import common_options, with_answers_option
+from contextcliff_dagster.contracts import StoreError
+
+_IN_THE_PAGE = (".*", "questions.png", "sensitivity.png")
+"""What a report's page has in itself, or is none of its reader's business."""
+
+
+@click.command()
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("gallery"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the site.",
+)
+@with_answers_option
+@common_options
+def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: bool) -> None:
+    """Make a static site of exported studies: caps by model and task, each with its report.
+
+    PATH is a file of `contextcliff export`, or a folder of such files.
+    """
+    from contextcliff_dagster.cli.display.dagster_log import dagster_log
+    from contextcliff_dagster.defs.archived_study import rebuild_archive
+    from contextcliff_dagster.reporting.gallery import MARK, Entry, write_gallery
+    from contextcliff_dagster.reporting.report_files import as_shown, model_folders
+    from contextcliff_dagster.store import slug
+
+    if (output / "index.html").exists() and not (output / MARK).exists():
+        raise StoreError(f"{output} holds a page that is no gallery; give another --output DIR.")
+    files = _archives(paths)
+    entries: list[Entry] = []
+    with TemporaryDirectory(prefix="contextcliff-") as unpacked:
+        made = Path(unpacked) / "reports"
+        for place, file in enumerate(files):
+            if sys.stderr.isatty():
+                say(f"{file.name} ({place + 1} of {len(files)})")
+            with dagster_log(False):
+                summary, done, store = rebuild_archive(
+                    file, Path(unpacked) / str(place), with_answers=with_answers
+                )
+            results = as_shown(done.cliffs)
+            if not results:
+                say(f"Left out: {file.name} has no length profile, so there is no cap.")
+                continue
+            name = f"{slug(done.study.name)}-{slug(done.campaign)}"
+            if (made / name).exists():
+                name = f"{name}-{place}"
+            report = store.report_dir(done.study.name, done.campaign)
+            shutil.copytree(report, made / name, ignore=shutil.ignore_patterns(*_IN_THE_PAGE))
+            own = [f"models/{folder}/" for folder in model_folders(results)]
+            entries += [
+                Entry(file.name, summary.sha256, f"reports/{name}/{folder}report", result)
+                for folder, result in zip(own or [""] * len(results), results, strict=True)
+            ]
+        if not entries:
+            raise StoreError(
+                f"No study of {_named(paths)} has a length profile, so there is no cap."
+            )
+        _replace(made, output / "reports")
+        index = write_gallery(entries, output)
+    text = f"{len(entries)} results of {len(files)} exported studies: {index}"
+    print_either({"index": str(index), "results": len(entries)}, text, as_json=as_json)
+
+
+def _archives(paths: Sequence[Path]) -> list[Path]:
+    """The exported files that ``paths`` name or hold, each once.
+
+    Raises:
+        StoreError: a path is not there or is no such file, or none holds any.
+    """
+    from contextcliff_dagster.defs.archived_study import is_archive
+
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found += sorted(one for one in path.iterdir() if one.is_file() and is_archive(one))
+        elif not path.exists():
+            raise StoreError(f"There is no {path}.")
+        elif path.is_file() and is_archive(path):  # a pipe would be waited for
+            found.append(path)
+        else:
+            raise StoreError(
+                f"{path} is no file that `contextcliff export` writes; give such files, or a "
+                "folder of them."
+            )
+    if not found:
+        raise StoreError(
+            f"{_named(paths)} holds no exported study; write one with `contextcliff export STUDY "
+            "FILE`."
+        )
+    return list(dict.fromkeys(one.resolve() for one in found))
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
+
+
+def _replace(made: Path, reports: Path) -> None:
+    """Put ``made`` in the place of ``reports``; the earlier ones go only once these are written."""
+    fresh, old = (reports.with_name(f".{reports.name}.{kind}") for kind in ("new", "old"))
+    try:
+        for rest in (fresh, old):
+            shutil.rmtree(rest, ignore_errors=True)
+        shutil.copytree(made, fresh)
+        if reports.exists():
+            reports.rename(old)
+        fresh.rename(reports)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise StoreError(f"{reports} cannot be written: {error.strerror or error}.") from error
