@@ -117,3 +117,19 @@ def test_other_weights_under_the_same_name_are_noticed(
     assert ended.code == 2
     assert "is not what it was" in ended.err
     assert "campaign new quick" in ended.err
+
+
+@pytest.mark.slow(reason="three runs of a study")
+def test_answers_are_in_the_page_after_each_run_that_asks_for_them(
+    finished: tuple[Path, str], tmp_path: Path
+) -> None:
+    store = Path(shutil.copytree(finished[0], tmp_path / "store"))
+    for asked in (True, False):
+        ended = call(*PROFILE, *(["--with-answers"] if asked else []), "--store", str(store))
+        assert ended.code == 0, ended.err
+        (page,) = (store / "quick" / "report").glob("2*/report.html")
+        assert f"Report:  {page}" in ended.out
+        assert ('"question":' in page.read_text(encoding="utf-8")) is asked
+    shown = call("report", "quick", "--with-answers", "--store", str(store))
+    assert shown.code == 0, shown.err
+    assert '"question":' in page.read_text(encoding="utf-8")
