@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,15 +45,25 @@ _FILE = "manifest.json"
 class Manifest:
     """A frozen sample.
 
-    ``examples``: table ``manifest_examples``, ordered by bin and rank. ``documents``: table
-    ``documents``, ordered by id, exactly the texts that the examples ask about. The same content
-    has the same :attr:`sha256`; when it was made (``header["created_at"]``) is not part of it.
+    ``examples``: table ``manifest_examples``, ordered by bin and rank. ``read_documents`` gives
+    :attr:`documents`; of a manifest in the store it reads the file, and raises StoreError where
+    that is another one by now. The same content has the same :attr:`sha256`; when it was made
+    (``header["created_at"]``) is not part of it.
     """
 
     header: Mapping[str, Any]
     bins: Sequence[LengthBin]
     examples: pa.Table
-    documents: pa.Table = field(repr=False)
+    read_documents: Callable[[], pa.Table] = field(repr=False)
+
+    @cached_property
+    def documents(self) -> pa.Table:
+        """Table ``documents``, ordered by id: exactly the texts that the examples ask about."""
+        return self.read_documents()
+
+    def forget_documents(self) -> None:
+        """Let go of the texts; where they are wanted again, they are read again."""
+        self.__dict__.pop("documents", None)
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -136,11 +146,12 @@ def draw_manifest(
     )
     if tokenizer is not None:
         count_distances(examples, documents, tokenizer)
+    texts = validate(pa.table(documents), DOCUMENTS, str(corpus_dir))
     return Manifest(
         header={**header, "sample": asdict(spec)},
         bins=tuple(bins),
         examples=conform(examples, MANIFEST_EXAMPLES),
-        documents=validate(pa.table(documents), DOCUMENTS, str(corpus_dir)),
+        read_documents=lambda: texts,
     )
 
 
@@ -192,9 +203,8 @@ def save_manifest(manifest: Manifest, directory: Path) -> None:
     write_atomic(path, (text + "\n").encode())
 
 
-@lean_arrow()
 def load_manifest(directory: Path) -> Manifest:
-    """The manifest in ``directory``, proven against its own hashes.
+    """The manifest in ``directory``, proven against its own hashes; its texts are read when used.
 
     Raises:
         StoreError: there is none, or it is damaged.
@@ -207,7 +217,7 @@ def load_manifest(directory: Path) -> Manifest:
             header={**whole["header"], "created_at": made.isoformat(timespec="seconds")},
             bins=tuple(LengthBin(**b) for b in whole["bins"]),
             examples=conform(whole["examples"], MANIFEST_EXAMPLES),
-            documents=read_table(directory / "documents.parquet", DOCUMENTS),
+            read_documents=partial(_read_documents, directory, whole),
         )
 
 
@@ -218,6 +228,13 @@ def stored_sha256(directory: Path) -> str:
         whole = _content(directory)
         _require_documents(directory, whole)
         return _hash({name: of for name, of in whole.items() if name != "documents_sha256"})
+
+
+@lean_arrow()
+def _read_documents(directory: Path, content: Mapping[str, Any]) -> pa.Table:
+    with _intact(directory):
+        _require_documents(directory, content)
+        return read_table(directory / "documents.parquet", DOCUMENTS)
 
 
 def _require_documents(directory: Path, content: Mapping[str, Any]) -> None:

@@ -133,7 +133,7 @@ def test_when_it_was_made_is_not_part_of_it(tmp_path: Path) -> None:
     save_manifest(drawn, tmp_path / "m")
     before = files(tmp_path / "m"), (tmp_path / "m" / "manifest.json").stat().st_mtime_ns
     later = Manifest(
-        {**drawn.header, "created_at": "2031"}, drawn.bins, drawn.examples, drawn.documents
+        {**drawn.header, "created_at": "2031"}, drawn.bins, drawn.examples, drawn.read_documents
     )
     save_manifest(later, tmp_path / "m")
     assert (files(tmp_path / "m"), (tmp_path / "m" / "manifest.json").stat().st_mtime_ns) == before
@@ -163,6 +163,21 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "m" / name).unlink()
     with pytest.raises(StoreError, match=re.escape(f"{name} is missing")):
         load_manifest(tmp_path / "m")
+
+
+def test_texts_that_were_let_go_are_read_again_and_proven_again(tmp_path: Path) -> None:
+    drawn = prepared(tmp_path / "corpus", SampleSpec(3))
+    save_manifest(drawn, tmp_path / "m")
+    kept = load_manifest(tmp_path / "m")
+    assert kept.documents.equals(drawn.documents)
+    name = kept.documents["document_id"][0].as_py()
+    text = kept.document_text(name)
+    kept.forget_documents()
+    assert kept.document_text(name) == text
+    kept.forget_documents()
+    (tmp_path / "m" / "documents.parquet").write_bytes(b"another sample's")
+    with pytest.raises(StoreError, match=r"documents\.parquet is not what its SHA-256 says"):
+        kept.document_text(name)
 
 
 def test_a_damaged_manifest_is_written_anew(tmp_path: Path) -> None:

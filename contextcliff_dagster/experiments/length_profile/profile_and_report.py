@@ -280,6 +280,7 @@ def _copied(manifest: Manifest) -> float | None:
             one_place = (known.get("level") or 1) == 1 and not known.get("inter_evidence_tokens")
             held = one_place and any(map(Haystack(text).holds, example.answers))
             questions.append((example.answers[0], held))
+    manifest.forget_documents()  # the analysis takes its own room
     return copied_share(questions)
 
 

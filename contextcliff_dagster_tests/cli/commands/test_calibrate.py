@@ -154,7 +154,7 @@ def test_a_pilot_tells_baseline_correlation_and_kind_of_scores() -> None:
         }
     )
     nothing = pa.table({})
-    manifest = Manifest({}, (), nothing, nothing)
+    manifest = Manifest({}, (), nothing, lambda: nothing)
     pilot = pilot_of(records, manifest, AnalysisSettings(), "2026-11-21")
     assert pilot is not None
     assert (pilot.examples, pilot.binary, pilot.models) == (400, True, ("m",))
