@@ -28,6 +28,8 @@ LINES = {
     "card": "card reference-short",
     "models": "models",
     "models diff": "models diff reference-short reference-long",
+    "models add": "models add mine --base-url http://127.0.0.1:9/v1",
+    "init": "init --base-url http://127.0.0.1:9/v1",
     "studies": "studies",
     "tokenizers": "tokenizers",
     "campaign list": "campaign list",
@@ -60,6 +62,8 @@ _CALLBACKS = {
     "report quick --tolerance": ("nan", "0", "100%", "x"),
     "profile quick --score": ("", "x", "em,f1", "text,numeric", "em,", "EM", "\x00", "x" * 5_000),
     "report quick --score": ("", "x", "f1,em"),
+    "models add mine --preset": ("nosuch", "", "OpenAI ", "\x00"),
+    "init --preset": ("nosuch", "x" * 5_000),
     "profile quick --controls": ("x", "", "no_context,,oracle", "\x00"),
     "policy quick --expires": ("0", "-1", "2026-13-45", "x", "", "99999", "1" * 5_000),
 }
