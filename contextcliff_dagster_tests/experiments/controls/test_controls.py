@@ -63,8 +63,8 @@ def test_they_are_measured_scored_and_reported_beside_the_curve(
     assert [b.n for b in by_name["oracle"].bins] == [4, 4, 4]
     assert by_name["oracle"].n_askable == by_name["oracle"].n_all == 12
     assert changed(cliffs, plain.cliffs[0]) <= {"controls", "created_at", "confounds", "warnings"}
-    page = done.report.md.read_text("utf-8")
-    assert "### Controls: the same questions without the document" in page
+    page = done.report.html.read_text("utf-8")
+    assert "Controls: the same questions without the document" in page
     assert "12 of 12 examples give the position of their evidence." in page
 
     file = store.table_file("control_records", controlled.name, done.campaign, MODEL, "b02")
