@@ -106,7 +106,10 @@ def open_instance(store: Store) -> dg.DagsterInstance:
 
     import dagster as dg
 
+    from contextcliff_dagster.defs.dagster_internals import migrations_read_once
+
     _require_address_space()
+    migrations_read_once()
     home = prepare_home(store)
     ready = home / ".initialised"
     if ready.exists():

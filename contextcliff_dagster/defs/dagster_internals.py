@@ -74,6 +74,7 @@ __all__ = [
     "StepHandlerContext",
     "cron_string_iterator",
     "get_retries_config",
+    "migrations_read_once",
     "output_to_terminal",
     "resolve_to_config_type",
     "validate_config",
@@ -125,3 +126,26 @@ def output_to_terminal() -> Iterator[None]:
         yield
     finally:
         compute_logs.tail_to_stream, compute_logs.redirect_to_file = before
+
+
+def migrations_read_once() -> None:
+    """From here on, Alembic reads the folder of Dagster's migrations once a process.
+
+    Each SQLite file (three of a new home, one a run) has it read 90 scripts twice, to write down
+    the newest: half a CPU second of a first run. Goes when Dagster keeps what it read.
+    """
+    from alembic.script import ScriptDirectory
+
+    read: Any = ScriptDirectory.from_config
+    if hasattr(read, "known"):
+        return
+    known: dict[str | None, ScriptDirectory] = {}
+
+    def from_config(config: Any) -> ScriptDirectory:
+        place = config.get_main_option("script_location")
+        if place not in known:
+            known[place] = read(config)
+        return known[place]
+
+    from_config.known = known  # type: ignore[attr-defined]
+    ScriptDirectory.from_config = from_config  # type: ignore[method-assign]
