@@ -68,6 +68,9 @@ MORE = {
     "models add fast --preset ollama --model-id llama3.2:3b": "--no-call",
     "profile": "--samples-per-bin 2",
     "profile quick": "--samples-per-bin 2",
+    "profile quick --controls no_context": "--samples-per-bin 2",
+    "profile reference": "--samples-per-bin 2",
+    "profile reference-two-hop": "--samples-per-bin 2",
     "profile --model Qwen2.5-7B --task multi_hop_qa": "--samples-per-bin 2",
     "profile --dataset python-source --model my-model": "--samples-per-bin 1",
     "profile STUDY --pilot 5 --until 5%": "--model reference-short --budget 0",
@@ -102,7 +105,10 @@ BEFORE: Mapping[str, tuple[str, ...]] = {
 }
 """Page -> what its reader has done before."""
 
-SLOW = {f"docs/{name}.md" for name in ("calibration", "cli", "corpora", "method", "regression")}
+SLOW = {
+    f"docs/{name}.md"
+    for name in ("calibration", "cli", "corpora", "method", "regression", "results/README")
+}
 """Pages of more than some seconds."""
 
 

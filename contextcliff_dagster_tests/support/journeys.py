@@ -24,7 +24,7 @@ from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
 
 PAGES = (
     CHECKOUT / "README.md",
-    *(page for page in sorted(DOCS.rglob("*.md")) if page.name != "report.md"),
+    *(page for page in sorted(DOCS.rglob("*.md")) if page.name not in ("report.md", "index.md")),
     *(CHECKOUT / folder / "README.md" for folder in ("studies", "docker", "data")),
 )
 _COMMAND = re.compile(r"(?:[A-Z_]+=\S+ +)*(?:\S*/)?contextcliff(?: +(?=[a-z-])|$)")

@@ -66,6 +66,8 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
                 name = f"{name}-{place}"
             report = store.report_dir(done.study.name, done.campaign)
             shutil.copytree(report, made / name, ignore=shutil.ignore_patterns(*_IN_THE_PAGE))
+            for picture in (made / name).rglob("*.png"):
+                _shrink(picture)
             own = [f"models/{folder}/" for folder in model_folders(results)]
             entries += [
                 Entry(file.name, summary.sha256, f"reports/{name}/{folder}report", result)
@@ -108,6 +110,15 @@ def _archives(paths: Sequence[Path]) -> list[Path]:
             "FILE`."
         )
     return list(dict.fromkeys(one.resolve() for one in found))
+
+
+def _shrink(picture: Path) -> None:
+    """A palette of 64 colours, a third of the size: a site is sent around."""
+    from PIL import Image
+
+    with Image.open(picture) as image:
+        small = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    small.save(picture, optimize=True)
 
 
 def _named(paths: Sequence[Path]) -> str:
