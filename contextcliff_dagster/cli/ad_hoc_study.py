@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.cli.data_sets import corpus_kind, named_corpus, with_questions, with_tasks
-from contextcliff_dagster.cli.measuring_options import PRIMARY_SCORES
+from contextcliff_dagster.cli.measuring.options import PRIMARY_SCORES
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
 

@@ -8,11 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.commands.adaptive import (
-    measure_in_rounds,
-    rounds_of,
-    targeted_options,
-)
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.data_sets import corpus_kind
 from contextcliff_dagster.cli.display.dagster_log import dagster_log
@@ -20,7 +15,12 @@ from contextcliff_dagster.cli.display.print_sample import estimate_sentence, pri
 from contextcliff_dagster.cli.display.progress import ProgressBar, money
 from contextcliff_dagster.cli.display.prompts import ShownPrompts, prompt_options
 from contextcliff_dagster.cli.errors import interruption_says, say
-from contextcliff_dagster.cli.measuring_options import (
+from contextcliff_dagster.cli.measuring.adaptive import (
+    measure_in_rounds,
+    rounds_of,
+    targeted_options,
+)
+from contextcliff_dagster.cli.measuring.options import (
     check_compression,
     compression_options,
     controls_option,
@@ -131,7 +131,7 @@ def profile(
             "leave them out."
         )
     if sentinel:
-        from contextcliff_dagster.cli.sentinel_watch import watch_cap
+        from contextcliff_dagster.cli.measuring.sentinel_watch import watch_cap
 
         watch_cap(chosen, options, budget, deadline, as_json=as_json)
         return

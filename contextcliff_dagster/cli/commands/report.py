@@ -12,7 +12,7 @@ from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.display.dagster_log import dagster_log
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.display.progress import duration, money
-from contextcliff_dagster.cli.measuring_options import judging_options
+from contextcliff_dagster.cli.measuring.options import judging_options
 from contextcliff_dagster.cli.options import (
     StudyOptions,
     common_options,

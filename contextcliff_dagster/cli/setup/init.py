@@ -9,7 +9,7 @@ import click
 
 from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.measuring_options import tolerance_share
+from contextcliff_dagster.cli.measuring.options import tolerance_share
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.cli.setup.endpoint import chosen_endpoint, new_entry, tried
 from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, endpoint_options

@@ -62,14 +62,14 @@ def _data_sets() -> Iterable[str]:
 
 
 def _scores() -> Iterable[str]:
-    from contextcliff_dagster.cli.measuring_options import PRIMARY_SCORES
+    from contextcliff_dagster.cli.measuring.options import PRIMARY_SCORES
     from contextcliff_dagster.scoring.scorers import scorer_names
 
     return (*PRIMARY_SCORES, *scorer_names())
 
 
 def _controls() -> Iterable[str]:
-    from contextcliff_dagster.cli.measuring_options import CONTROLS
+    from contextcliff_dagster.cli.measuring.options import CONTROLS
 
     return (*CONTROLS, ",".join(CONTROLS))
 
