@@ -9,8 +9,9 @@ from typing import NamedTuple
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name
-from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
+from contextcliff_dagster.defs.assets.experiment import experiment_assets
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
+from contextcliff_dagster.defs.assets.report import report_asset
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.defs.schedules import study_schedules
 from contextcliff_dagster.defs.sensors import study_sensors

@@ -1,4 +1,4 @@
-"""The assets of any experiment, predictions, records and result, and the report over them all."""
+"""The assets of any experiment, predictions, records and result."""
 
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
@@ -29,8 +29,7 @@ from contextcliff_dagster.defs.partitions import (
     partition_key,
     tagged_partitions,
 )
-from contextcliff_dagster.defs.resources import CampaignConfig, ReportConfig, StoreResource, Watch
-from contextcliff_dagster.defs.schedules import report_freshness
+from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
 from contextcliff_dagster.defs.ui import calls, results
 from contextcliff_dagster.defs.ui.progress_log import Narrator
 from contextcliff_dagster.experiments.common.code_version import experiment_version
@@ -42,8 +41,7 @@ from contextcliff_dagster.experiments.common.measurement import (
     write_predictions,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.lookup import guests, partitioned
-from contextcliff_dagster.experiments.study_report import write_study_report
+from contextcliff_dagster.experiments.lookup import guests
 from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.requests.shared_document import forget_shared_texts
@@ -269,34 +267,6 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             )
 
     return result
-
-
-def report_asset(study: Study) -> dg.AssetsDefinition:
-    """Return `report`: one page over all experiments of the study."""
-    asked = partitioned(study)
-    judged = [one.asset_names("result")[-1] for one in asked]
-    records = [name for one in asked for name in one.asset_names("records")]
-    versions = [experiment_version(study, one, "report") for one in asked]
-
-    @study_asset(
-        study,
-        "report",
-        "The report to read: HTML, Markdown, JSON and the picture of all models.",
-        deps=[*judged, *records],
-        kinds={"markdown", "matplotlib"},
-        automation_condition=FOLLOW_RECORDS,
-        freshness_policy=report_freshness(study),
-        code_version="-".join(versions),
-    )
-    def report(
-        context: dg.AssetExecutionContext, config: ReportConfig, store: StoreResource
-    ) -> dg.MaterializeResult:
-        with StudyRun.open(study, store.open(), config.campaign) as run:
-            shown = replace(run, with_answers=config.with_answers)
-            files = write_study_report(shown, context.log.warning)
-            return dg.MaterializeResult(metadata=results.report_metadata(run, files))
-
-    return report
 
 
 def _sample(study: Study) -> list[str]:
