@@ -17,7 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.scoring.normalize import answer_tokens, is_unspaced, substitute
+from contextcliff_dagster.scoring.normalize import (
+    answer_tokens,
+    folded_tokens,
+    is_unspaced,
+    substitute,
+)
 from contextcliff_dagster.scoring.squad import bare
 
 LEAST_QUESTIONS, MOST_QUESTIONS, MOST_CHARACTERS = 20, 60, 200_000
@@ -71,7 +76,6 @@ class Haystack:
 
     def __init__(self, text: str) -> None:
         self._text = _comparable(text)
-        self._original = text
 
     def holds(self, phrase: str) -> bool:
         """Whether `phrase` is in the text as whole words; a phrase of nothing never does."""
@@ -89,7 +93,7 @@ class Haystack:
 
     @cached_property
     def _token_text(self) -> str:
-        return f" {' '.join(answer_tokens(self._original))} "
+        return f" {' '.join(folded_tokens(self._text))} "
 
 
 def _comparable(text: str) -> str:

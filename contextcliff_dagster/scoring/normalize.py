@@ -33,6 +33,8 @@ from typing import NamedTuple
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ARTICLE_WORDS = frozenset(("a", "an", "the"))
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
+_LATIN_1 = bytes(range(256))
+_LONG = 200
 _ASCII_DELETIONS = str.maketrans("", "", string.punctuation)
 
 _HAN_AND_KANA = (
@@ -89,11 +91,22 @@ def _is_punctuation(character: str) -> bool:
     return character in _ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")
 
 
+def _characters(text: str) -> set[str]:
+    """`set(text)`, ten times as fast where all of a long text is Latin-1."""
+    if len(text) < _LONG:
+        return set(text)
+    try:
+        absent = _LATIN_1.translate(None, text.encode("latin-1"))
+    except UnicodeEncodeError:
+        return set(text)
+    return set(_LATIN_1.translate(None, absent).decode("latin-1"))
+
+
 def remove_punctuation(text: str) -> str:
     """`text` without punctuation; what was on both sides of it joins, as in SQuAD."""
     if text.isascii():
         return text.translate(_ASCII_DELETIONS)
-    return substitute(text, dict.fromkeys(filter(_is_punctuation, set(text)), ""))
+    return substitute(text, dict.fromkeys(filter(_is_punctuation, _characters(text)), ""))
 
 
 def fold_forms(text: str) -> str:
@@ -106,7 +119,7 @@ def substitute(text: str, by: Mapping[str, str]) -> str:
 
     No replacement may be a key of `by`. Ten times as fast on a long text with accents.
     """
-    for character in by.keys() & set(text):
+    for character in by.keys() & _characters(text):
         text = text.replace(character, by[character])
     return text
 
@@ -117,12 +130,17 @@ def answer_tokens(text: str) -> list[str]:
     >>> answer_tokens("The  Red-Crate!"), answer_tokens("於 2013年。")
     (['redcrate'], ['於', '2013', '年'])
     """
-    if text.isascii():
-        lowered = text.lower().translate(_ASCII_DELETIONS)
+    return folded_tokens(fold_forms(text).lower())
+
+
+def folded_tokens(lowered: str) -> list[str]:
+    """`answer_tokens` of a text that went through `fold_forms` and is in lower case already."""
+    if lowered.isascii():
+        lowered = lowered.translate(_ASCII_DELETIONS)
     else:
-        lowered = remove_punctuation(fold_forms(text).lower())
+        lowered = remove_punctuation(lowered)
         lowered = unicodedata.normalize("NFC", lowered)  # a mark may have come to its letter
-    characters = "".join(set(lowered).difference(string.whitespace))
+    characters = "".join(_characters(lowered).difference(string.whitespace))
     if not characters.isascii() and _patterns().character.search(characters):
         return _patterns().token.findall(lowered)
     if characters.isalnum():
