@@ -25,12 +25,8 @@ from contextcliff_dagster.experiments.common.file_list import keep_file_list
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins
-from contextcliff_dagster.sampling.manifest import (
-    Manifest,
-    draw_manifest,
-    load_manifest,
-    save_manifest,
-)
+from contextcliff_dagster.sampling.draw_manifest import draw_manifest
+from contextcliff_dagster.sampling.manifest import Manifest, load_manifest, save_manifest
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study_paths import refuse_without_leave
