@@ -10,12 +10,17 @@ from typing import Any
 from contextcliff_dagster.reporting.markdown.escaping import one_line
 
 _UNSAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_WORD = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+"
+_RIGHT_TO_LEFT = re.compile(f"{_WORD}(?: {_WORD})*")
 _SUSPECT = re.compile(r"[^ -~\n\t]")
 
 
 def text(value: Any) -> str:
-    """``value`` on one line of printable characters, none of which is markup."""
-    return escape(one_line(value))
+    """``value`` on one line of printable characters, none of which is markup.
+
+    Words written from right to left are isolated: they would put the number after them in front.
+    """
+    return _RIGHT_TO_LEFT.sub("\u2068\\g<0>\u2069", escape(one_line(value)))
 
 
 def visible(value: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.reporting.html.escaping import text
 from contextcliff_dagster.reporting.html.picture import chip, look
 from contextcliff_dagster.reporting.html.render import blocks_html
@@ -48,6 +49,8 @@ def _card(row: int, name: str, result: Cliffs) -> str:
     facts = [("Verdict", VERDICT_PHRASE[result.verdict]), ("Examples", tokens(result.n))]
     if documents is not None and documents != result.n:
         facts.append(("Documents", tokens(documents)))
+    if lost := sum(to_json(result.missing).values()):
+        facts.append(("Without an answer", tokens(lost)))
     if base.mean is not None:
         facts.append(("Baseline", estimate(base.mean, base.ci_low, base.ci_high)))
     if cap is not None and result.cap_prompt_tokens is not None:

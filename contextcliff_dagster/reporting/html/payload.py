@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contextcliff_dagster.contracts import UNSCORED_TAGS
 from contextcliff_dagster.reporting.html.answers import embedded_answers, rounded
 from contextcliff_dagster.reporting.markdown.escaping import one_line
+from contextcliff_dagster.reporting.wording.number_format import estimate
 from contextcliff_dagster.reporting.wording.sentences import SCORE_NAMES, labels
 
 if TYPE_CHECKING:
@@ -85,7 +86,11 @@ def payload_of(
                 "missing": [b.missing for b in result.bins],
                 "failures": [dict(b.failures or {}) for b in result.bins],
                 "scores": {
-                    score: _columns(bins, ("mean", "ci_low", "ci_high"))
+                    score: {
+                        **_columns(bins, ("mean", "ci_low", "ci_high")),
+                        # As every table has it: a browser rounds halves another way.
+                        "words": [_words(b) for b in bins],
+                    }
                     for score, bins in scores.items()
                 },
             },
@@ -97,6 +102,10 @@ def payload_of(
     if answers is not None:
         payload |= embedded_answers(answers, results, list(names), redact)
     return payload
+
+
+def _words(b: Any) -> str:
+    return "no answers" if b.mean is None else estimate(b.mean, b.ci_low, b.ci_high)
 
 
 def _caps(result: Cliffs) -> list[list[float | int | None]]:

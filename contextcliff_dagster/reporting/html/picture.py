@@ -104,6 +104,8 @@ def _drawing(results: Sequence[Cliffs]) -> str:
     axis = "document length in tokens, log scale"
     parts.append(f'<text x="{RIGHT:g}" y="{HEIGHT - 4:g}" text-anchor="end">{axis}</text></g>')
     gap = min(7.0, 24 / max(len(results), 1))
+    caps = [cap for result in results if (cap := result.safe_cap_tokens)]
+    taken = [(x(cap) - 1, x(cap) + 1) for cap in caps]
     for row, result in enumerate(results):
         own, shift = look(row), (row - (len(results) - 1) / 2) * gap
         parts.append(f'<g class="{own.style}">')
@@ -116,8 +118,17 @@ def _drawing(results: Sequence[Cliffs]) -> str:
             parts.append(f'<path class="curve" d="M{line}"{dash}/>')
         if (cap := result.safe_cap_tokens) and low <= cap <= high:
             parts.append(f'<path class="cap" d="M{x(cap):.1f} {FOOT + 4:g}V{TOP - 14:g}"/>')
-            place = f'x="{x(cap) + 5:.1f}" y="{TOP - 6:g}"'
-            parts.append(f'<text class="name" {place}>cap {cap:,}</text>')
+            words = f"cap {cap:,}"
+            wide = 10 + 7 * len(words)
+            spans = (x(cap) + 2, x(cap) + wide), (x(cap) - wide, x(cap) - 2)
+            for left, right in spans:  # as in `assets/chart.js`
+                if right > RIGHT + 8 or any(a < right and left < b for a, b in taken):
+                    continue
+                taken.append((left, right))
+                side = (x(cap) - 5, "end") if left < x(cap) else (x(cap) + 5, "start")
+                place = f'x="{side[0]:.1f}" y="{TOP - 6:g}" text-anchor="{side[1]}"'
+                parts.append(f'<text class="name" {place}>{words}</text>')
+                break
         for b in result.bins:
             if not b.median_tokens or b.mean is None:
                 continue

@@ -149,7 +149,7 @@ def _inline(words: Text) -> str:
             case Link(shown, href):
                 parts.append(f'<a href="{text(href)}">{text(shown)}</a>')
             case Bracketed(numbers):
-                parts.append(text(numbers))
+                parts.append(f'<span class="whole">{text(numbers)}</span>')
             case _:
                 before, after = " " * span[:1].isspace(), " " * span[-1:].isspace()
                 parts.append(f"{before}{text(span)}{after}")

@@ -37,8 +37,9 @@ def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list
         key = result.tolerance, "right" if kind in RIGHT_OR_WRONG else kind
         falls = groups.setdefault(key, {})
         if (mean := result.baseline.mean) is not None and len(results) <= _MOST_EXAMPLES:
-            fall = f"from {score(mean)} to {score(mean * (1 - result.tolerance))}"
-            falls.setdefault(fall, []).append(name)
+            ends = score(mean), score(mean * (1 - result.tolerance))
+            if ends[0] != ends[1]:  # at the floor nothing can be lost
+                falls.setdefault(f"from {ends[0]} to {ends[1]}", []).append(name)
     return [_sentence(*key, falls) for key, falls in groups.items()]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -196,6 +197,38 @@ def test_a_phone_reads_it_without_scrolling_sideways(browser: ReportBrowser, pag
     browser.click(browser.all("#chart .bin")[2])
     assert browser.one("#bin").is_displayed()
     assert browser.run("return document.documentElement.scrollWidth") == 360
+
+
+LONG = f"{'n' * 200}/\u0646\u0645\u0648\u0630\u062c"
+
+
+def test_long_names_empty_bins_and_caps_at_the_edge(browser: ReportBrowser, tmp_path: Path) -> None:
+    measured, other = (answered(name, l70=900)[0] for name in (LONG, "other"))
+    *bins, last = measured.bins
+    empty = replace(last, n=0, mean=None, ci_low=None, ci_high=None, missing=20)
+    halves = [replace(b, mean=0.125, ci_low=0.0, ci_high=0.625) for b in bins]
+    results = [
+        replace(measured, bins=[*halves, empty], safe_cap_tokens=6000, caps_by_tolerance=[]),
+        replace(other, safe_cap_tokens=5900, caps_by_tolerance=[]),
+    ]
+    file = write_report(results, None, tmp_path, title=LONG).html
+    for phone in (False, True):
+        browser.open(file, phone=phone)
+        browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert len(browser.all("#chart .none")) == 1
+        (label,) = browser.all("#chart .name")  # the caps are too near for two
+        inside = "return arguments[0].getBBox().x + arguments[0].getBBox().width"
+        assert phone or label.text == "cap 5,900"
+        assert browser.run(inside, label) < browser.run(inside, browser.one("#chart .cap"))
+    browser.point_at(browser.all("#chart .bin")[4])
+    assert "exact match 0.12 [0.00, 0.62], n = 20" in browser.one("#hint").text
+    for words in (browser.one("#note"), browser.one("#note ~ p")):  # the number after the name
+        assert "\u2069 6,000" in words.text or "\u2069: 6,000" in words.text
+    with browser.without_scripts():
+        browser.open(file)
+        assert [one.text for one in browser.all("#chart .name")] == ["cap 5,900"]
+    assert browser.complaints() == []
 
 
 def test_on_paper_all_of_it_is_there_on_a4(browser: ReportBrowser, page: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import ANSWERS, conform
 from contextcliff_dagster.redaction import without_secrets
 from contextcliff_dagster.reporting.html.answers import LIMITS
-from contextcliff_dagster.reporting.html.payload import payload_of
+from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
+from contextcliff_dagster.reporting.html.report import profile_page
+from contextcliff_dagster.reporting.length_profile.page import report_page
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.answer_tables import answered, data_of, evidence_of
 
@@ -73,6 +77,41 @@ def test_many_single_answers_are_thinned_evenly() -> None:
         assert points[0] == mine.min()
         assert points[-1] == mine.max()
         assert points[2_250] == pytest.approx(mine.median(), rel=0.05)
+
+
+share = st.floats(0, 1) | st.integers(0, 40).map(lambda k: k / 40)
+
+
+@given(st.lists(st.tuples(share, share, share).map(sorted), min_size=10, max_size=10), share)
+def test_every_figure_is_that_of_the_result_to_the_printed_digit(
+    bins: list[list[float]], base: float
+) -> None:
+    """Halves are where two ways of rounding part: .125 and .625 are among the values."""
+    first, second = RESULTS
+    means = [
+        replace(b, mean=mid, ci_low=low, ci_high=high)
+        for b, (low, mid, high) in zip(first.bins, bins, strict=True)
+    ]
+    baseline = replace(first.baseline, mean=base, ci_low=base / 2, ci_high=(base + 1) / 2)
+    results = [replace(first, bins=means, baseline=baseline), second]
+    page = profile_page(
+        results, report_page(results, title="t"), NO_EVIDENCE, title="t", pictures={}, redact=same
+    )
+    shown = data_of(page)["models"][0]["bins"]
+    cards, tables = re.sub("<[^>]+>", "|", page.split("<script")[0]).split("Score over", 1)
+    for b, words, n in zip(means, shown["scores"]["em"]["words"], shown["n"], strict=True):
+        assert words == f"{b.mean:.2f} [{b.ci_low:.2f}, {b.ci_high:.2f}]"
+        assert f"|{words}|" in tables
+        assert n == b.n
+    assert f"|{base:.2f} [{base / 2:.2f}, {(base + 1) / 2:.2f}]|" in cards
+    assert f"|{first.safe_cap_tokens:,} tokens|" in cards
+    cliff = first.cliff
+    assert cliff is not None
+    place = f"{cliff.location_tokens:,} [{cliff.ci_low:,}, {cliff.ci_high:,}] tokens"
+    assert f"|{place}|" in cards
+    assert [cap for _, cap in data_of(page)["models"][0]["caps"]] == [
+        one.safe_cap_tokens for one in first.caps_by_tolerance
+    ]
 
 
 @given(st.integers(0, 30_000), st.integers(1, 40))

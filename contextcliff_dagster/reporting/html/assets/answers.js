@@ -40,7 +40,7 @@ function binTable(data, bins, state) {
     const tags = Object.entries(bin.failures).filter(([name]) => !NO_ANSWER.includes(name));
     return tag("tr", {},
       tag("th", { scope: "row" }, chip(bin.row), ` ${data.models[bin.row].name}`),
-      tag("td", {}, estimate(bin.mean, bin.low, bin.high)),
+      tag("td", {}, bin.words),
       tag("td", { class: "n" }, whole(bin.n)), tag("td", { class: "n" }, whole(bin.missing)),
       tag("td", {}, tags.map(([name, n]) => `${name} ${n}`).join(", ") || "none"));
   });
@@ -70,7 +70,7 @@ function gradeOf(data, { row, i }, score) {
   const value = (given[score] ?? given[data.models[row].primary])[i];
   if (value === null) return { value, name: "none", text: "no answer" };
   if (value >= 1) return { value, name: "right", text: "right" };
-  return value <= 0 ? { value, name: "wrong", text: "wrong" } : { value, name: "partly", text: `score ${digits(value)}` };
+  return value <= 0 ? { value, name: "wrong", text: "wrong" } : { value, name: "partly", text: `score ${value}` };
 }
 
 function position(share) {

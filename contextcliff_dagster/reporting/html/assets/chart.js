@@ -23,12 +23,13 @@ function binOf(data, row, place, score) {
     row, place, key: bins.key[place], from: bins.from[place], to: bins.to[place], at: bins.at[place],
     n: bins.n[place], missing: bins.missing[place], failures: bins.failures[place],
     mean: get("mean"), low: get("ci_low"), high: get("ci_high"),
+    words: get("words") ?? "not measured",
   };
 }
 
 const describe = (data, bin, score) =>
   `${data.models[bin.row].name}, bin ${bin.key}, ${whole(bin.from)} to ${whole(bin.to)} tokens: ` +
-  `${data.scores[score]} ${estimate(bin.mean, bin.low, bin.high)}, n = ${whole(bin.n)}`;
+  `${data.scores[score]} ${bin.words}, n = ${whole(bin.n)}`;
 
 function scaleOf(data, rows, axis, left, right) {
   const seen = [];
@@ -79,10 +80,16 @@ function drawModel(data, row, lane, x, y, state, frame) {
     if (cap && cap >= x.low && cap <= x.high) {
       const at = x.at(cap);
       group.append(svg("path", { class: "cap", d: `M${at.toFixed(1)} ${frame.foot}V${frame.top}` }));
-      // A name that would cover another is left out: the note has all caps.
-      if (frame.named.every((other) => Math.abs(other - at) > 70) && at < frame.right - 62) {
-        frame.named.push(at);
-        group.append(svg("text", { class: "name", x: at + 5, y: frame.top + 8 }, `cap ${whole(cap)}`));
+      const words = `cap ${whole(cap)}`, wide = 10 + 7 * words.length;
+      // On the side with room; what would cover another is left out: the note has all caps.
+      const free = [[at + 2, at + wide], [at - wide, at - 2]].find(([from, to]) =>
+        from >= 0 && to <= frame.right + 8 &&
+        frame.taken.every(([left, right]) => to <= left || from >= right));
+      if (free) {
+        frame.taken.push(free);
+        const left = free[0] < at;
+        group.append(svg("text", { class: "name", x: at + (left ? -5 : 5), y: frame.top + 8,
+          "text-anchor": left ? "end" : null }, words));
       }
     }
   }
@@ -95,8 +102,14 @@ function drawBins(data, row, x, y, state, shift, marks) {
   let line = "";
   for (let place = 0; place < model.bins.key.length; place++) {
     const bin = binOf(data, row, place, state.score);
-    if (!bin.at || bin.mean === null) continue;
-    const left = x.at(bin.at) + shift, top = y(bin.mean);
+    const left = x.at(bin.at || Math.sqrt(Math.max(bin.from, 1) * Math.max(bin.to, 1))) + shift;
+    if (bin.mean === null) {  // no score to be drawn at: a cross at the axis, below zero
+      if (left > x.at(x.high)) continue;
+      group.append(svg("path", { class: "none", d: `M${left - 4} ${y(0) + 3}l8 8m0 -8l-8 8` },
+        svg("title", {}, describe(data, bin, state.score))));
+      continue;
+    }
+    const top = y(bin.mean);
     line += `${line ? "L" : "M"}${left.toFixed(1)} ${top.toFixed(1)}`;
     const known = bin.low !== null && bin.high !== null;
     const open = state.bin && state.bin.row === row && state.bin.place === place;
@@ -148,7 +161,11 @@ function drawChart(root, data, state, width) {
     const left = x.at(Math.max(from, x.low)), right = x.at(Math.min(to, x.high));
     chosen.setAttribute("d", `M${left} 2H${right}V${foot}H${left}z`);
   }
-  const frame = { left: edge.left, right: width - edge.right, top: 2, foot, named: [] };
+  const frame = { left: edge.left, right: width - edge.right, top: 2, foot, taken: [] };
+  for (const row of rows) {
+    const cap = data.models[row].primary === state.score && capAt(data.models[row], state.tolerance);
+    if (cap) frame.taken.push([x.at(cap) - 1, x.at(cap) + 1]);
+  }
   const gap = Math.min(7, 24 / Math.max(rows.length, 1));
   root.setAttribute("viewBox", `0 0 ${width} ${height}`);
   root.replaceChildren(

@@ -26,10 +26,10 @@
       const caps = shown.map((model) => {
         const cap = capAt(model, state.tolerance);
         const words = cap === undefined ? "not computed" : cap === null ? "none supported" : `${whole(cap)} tokens`;
-        return `${model.name} ${words}`;
+        return data.models.length === 1 ? words : `\u2068${model.name}\u2069: ${words}`;
       });
       const own = state.tolerance === first.tolerance ? "the study's own tolerance" : `the study's own is ${percent(first.tolerance)}`;
-      parts.push(`Safe cap at a tolerated drop of ${percent(state.tolerance)} (${own}): ${caps.join(", ")}.`);
+      parts.push(`Safe cap at a tolerated drop of ${percent(state.tolerance)} (${own}): ${caps.join("; ")}.`);
     }
     return parts.join(" ");
   }
@@ -56,7 +56,7 @@
     hint.replaceChildren(
       tag("strong", {}, chip(bin.row), ` ${model.name}`),
       tag("span", {}, `bin ${bin.key}: ${whole(bin.from)} to ${whole(bin.to)} tokens`),
-      tag("span", {}, `${data.scores[state.score]} ${estimate(bin.mean, bin.low, bin.high)}, n = ${whole(bin.n)}`),
+      tag("span", {}, `${data.scores[state.score]} ${bin.words}, n = ${whole(bin.n)}`),
     );
     hint.hidden = false;
     const scale = root.clientWidth / width, room = figure.clientWidth - hint.offsetWidth;

@@ -16,16 +16,8 @@ const tag = (name, attributes = {}, ...children) =>
   fill(document.createElement(name), attributes, children);
 
 const whole = (value) => (value === null ? "unknown" : Math.round(value).toLocaleString("en-US"));
-const digits = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 const percent = (value) => `${Math.round(value * 1e4) / 100}%`;
 const count = (n, noun) => `${whole(n)} ${noun}${n === 1 ? "" : "s"}`;
-
-function estimate(mean, low, high) {
-  if (mean === null || mean === undefined) return "no answers";
-  return low === null || high === null
-    ? `${digits(mean)} (no interval)`
-    : `${digits(mean)} [${digits(low)}, ${digits(high)}]`;
-}
 
 function short(tokens) {
   for (const [unit, size] of [["M", 1024 ** 2], ["k", 1024]])
