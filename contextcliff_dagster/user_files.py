@@ -85,13 +85,13 @@ def read_file(path: str | Path, most: int = MOST_BYTES) -> bytes:
     return bytes(content)
 
 
-def loads(content: bytes | str) -> Any:
-    """The JSON value in ``content``.
+def loads(content: bytes | str, **options: Any) -> Any:
+    """The JSON value in ``content``, with the options of `json.loads`.
 
     Raises:
         ValueError: there is none, or it is nested so deeply that nothing could use it.
     """
     try:
-        return json.loads(content)
+        return json.loads(content, **options)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import posixpath
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -26,8 +28,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 CHECKED_PATHS = "/chat/completions", "/completions", "/messages", "/responses"
 """Ends of the paths that are checked: below /v1 or whatever else a server puts before them."""
 LARGEST_BODY = 64 << 20
-_SHORT = 32_768
-"""Bytes of a body that is read and counted at once; a longer one in a thread of its own."""
+_SHORT = 4_096
+"""Bytes of a body that is read at once: below a usual cap, so that nothing has to be counted. A
+longer one goes to a thread."""
+_OF_THE_BODY = {b"content-length", b"transfer-encoding", b"content-encoding"}
+"""Headers that are no longer true of a body that is written again."""
 
 
 class SafeContextMiddleware:
@@ -56,13 +61,14 @@ class SafeContextMiddleware:
     ) -> None:
         self.app = app
         self.gate = Gate(GateSettings.of(settings))
-        self._paths, self._most = tuple(paths), max_body_bytes
+        self._paths = tuple(path.rstrip("/").casefold() for path in paths)
+        self._most = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not (
             scope["type"] == "http"
             and scope["method"] == "POST"
-            and scope["path"].rstrip("/").endswith(self._paths)
+            and posixpath.normpath(scope["path"]).casefold().endswith(self._paths)
         ):
             return await self.app(scope, receive, send)
         pieces: list[Message] = []
@@ -75,30 +81,47 @@ class SafeContextMiddleware:
             if size > self._most:
                 return await _refuse(send, 413, _too_large(self._most))
         content = b"".join(piece.get("body", b"") for piece in pieces)
-        headers = dict(scope["headers"])
-        packed = headers.get(b"content-encoding", b"identity") not in (b"identity", b"")
-        if packed:
-            content = b""
+        packed = any(
+            name == b"content-encoding" and value.strip().lower() not in (b"identity", b"")
+            for name, value in scope["headers"]
+        )
         if size > _SHORT:
-            body, decision = await asyncio.to_thread(self._decide, content)
+            body, decision = await asyncio.to_thread(self._decide, content, packed)
         else:
-            body, decision = self._decide(content)
+            body, decision = self._decide(content, packed)
         if decision.error is not None:
             return await _refuse(send, 400, decision.error)
         if decision.model is not None:
             content = json.dumps({**body, "model": decision.model}).encode()
             pieces = [{"type": "http.request", "body": content, "more_body": False}]
             length = str(len(content)).encode()
-            kept = [pair for pair in scope["headers"] if pair[0] != b"content-length"]
+            kept = [pair for pair in scope["headers"] if pair[0] not in _OF_THE_BODY]
             scope = {**scope, "headers": [*kept, (b"content-length", length)]}
         return await self.app(scope, _replayed(pieces, receive), send)
 
-    def _decide(self, content: bytes) -> tuple[Any, Decision]:
+    def _decide(self, content: bytes, packed: bool) -> tuple[Any, Decision]:
         try:
-            body = loads(content)
+            body = loads(content, object_pairs_hook=_once_each)
+            if isinstance(body, dict):  # some servers ignore the case of these names
+                _once_each([(name.casefold(), None) for name in body])
+        except _TwiceError as error:
+            return None, Decision("refused", _invalid(str(error), "invalid_json"))
         except ValueError:
             body = None
-        return body, self.gate.decide(body)
+        # Not every server unpacks: it may read what is here as it is.
+        return body, self.gate.decide(body, "a body with content-encoding" if packed else None)
+
+
+class _TwiceError(Exception):
+    """An object has a name twice: which of the two a model gets depends on its server."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise _TwiceError(f"The request's body has the name {name[:80]!r} twice in one object.")
+    return made
 
 
 def _replayed(pieces: list[Message], receive: Receive) -> Receive:
@@ -114,7 +137,11 @@ def _replayed(pieces: list[Message], receive: Receive) -> Receive:
 
 def _too_large(most: int) -> dict[str, Any]:
     message = f"The request's body is larger than {most:,} bytes, the most that is checked."
-    error = {"message": message, "type": "invalid_request_error", "code": "request_too_large"}
+    return _invalid(message, "request_too_large")
+
+
+def _invalid(message: str, code: str) -> dict[str, Any]:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
     return {"type": "error", "error": error}
 
 

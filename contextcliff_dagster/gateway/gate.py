@@ -55,9 +55,13 @@ class Gate:
         self._tokenizers = _Tokenizers()
         self._warned: set[str] = set()
 
-    def decide(self, body: Any) -> Decision:
-        """What becomes of a request with this JSON body; counting may take milliseconds."""
-        model = body.get("model") if isinstance(body, Mapping) else None
+    def decide(self, body: Any, unseen: str | None = None) -> Decision:
+        """What becomes of a request with this JSON body; counting may take milliseconds.
+
+        ``unseen`` names why the model may read something other than ``body``, if it may.
+        """
+        names = {name.casefold(): name for name in body} if isinstance(body, Mapping) else {}
+        model = body[names["model"]] if "model" in names else None
         if not isinstance(model, str):
             why = "its length cannot be checked against a safe cap"
             return self._unchecked(
@@ -78,7 +82,9 @@ class Gate:
         own_cap = policy.cap_prompt_tokens
         if count.tokens > cap or (own_cap is not None and prompt.token_ids > own_cap):
             return self._above(policy, prompt, count)
-        unseen = prompt.unseen or ("token ids" if prompt.token_ids and own_cap is None else None)
+        if own_cap is None and prompt.token_ids:
+            unseen = "token ids"
+        unseen = unseen or prompt.unseen
         if unseen:
             return self._unchecked(
                 "uncounted", policy.model, f"The request sends {unseen!r}, whose length in tokens "
@@ -98,8 +104,8 @@ class Gate:
             "a new one."
         )
         self._warn(what)
+        self._metrics.expired(policy.model)
         if self.settings.expired == "enforce":
-            self._metrics.counted("expired_enforced", policy.model)
             return None
         if self.settings.expired == "pass":
             return self._done("expired", policy.model)
@@ -107,13 +113,14 @@ class Gate:
 
     def _count(self, policy: SafeContext, prompt: Prompt) -> _Count:
         """Tokens of the longest text by the policy's tokenizer; a bound where that is enough."""
-        bound = max(sum(map(upper_bound, texts)) for texts in prompt.texts)
+        frames = prompt.frame_tokens
+        bound = frames + max(sum(map(upper_bound, texts)) for texts in prompt.texts)
         if bound <= policy.safe_cap_tokens + self.settings.allowance_tokens:
             return _Count(bound, "upper_bound")
         where = self.settings.tokenizers.get(policy.model)
         try:
             opened = self._tokenizers.opened
-            longest = max(
+            longest = frames + max(
                 sum(policy.count(text, where, opened) for text in texts) for texts in prompt.texts
             )
         except ContextCliffError as error:

@@ -24,8 +24,8 @@ _CHECKED = {
     "anthropic_messages", "aanthropic_messages",
 }  # fmt: skip
 """LiteLLM's names of the calls whose prompt is text: embeddings, images and the like pass."""
-_SHORT = 32_768
-"""Characters of a prompt that is counted at once; a longer one in a thread of its own."""
+_SHORT = 4_096
+"""Characters of a prompt that is looked at in place; a longer one in a thread of its own."""
 
 
 class RefusedError(HTTPException):  # type: ignore[misc]
@@ -63,12 +63,16 @@ class SafeContextHook(CustomLogger):  # type: ignore[misc]
     ) -> dict[str, Any] | None:
         if call_type not in _CHECKED:
             return None
-        decision = await self._decide(data)
-        if decision.error is not None:
-            raise RefusedError(decision.error)
-        if decision.model is None:
-            return None
-        return {**data, "model": decision.model}
+        # LiteLLM takes several names with commas in between, and calls each of these models.
+        names = str(data.get("model", "")).split(",")
+        sent = []
+        for name in names:
+            one = {**data, "model": name.strip()} if len(names) > 1 else data
+            decision = await self._decide(one)
+            if decision.error is not None:
+                raise RefusedError(decision.error)
+            sent.append(decision.model or name)
+        return None if sent == names else {**data, "model": ",".join(sent)}
 
     async def _decide(self, data: dict[str, Any]) -> Decision:
         size = sum(len(text) for texts in prompt_of(data).texts for text in texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from pathlib import Path
 
 from contextcliff_dagster.policy import PolicyError, SafeContext, load_policies
@@ -23,20 +24,27 @@ class PolicyFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = threading.Lock()
         self._seen = self._signature()
         self._policies = _by_model(path)
 
     def policies(self) -> dict[str, SafeContext]:
-        if (now := self._signature()) != self._seen:
-            # Before reading: what is written meanwhile is then seen as another change.
-            self._seen = now
-            try:
-                self._policies = _by_model(self.path)
-            except PolicyError as error:
-                log.warning("The policies that were read before stay in force: %s", error)
-            else:
-                log.info("Read %s again: %s", self.path, ", ".join(self._policies))
+        if self._signature() != self._seen:
+            with self._lock:  # else a thread that read the older file might be the last to end
+                self._read_again()
         return self._policies
+
+    def _read_again(self) -> None:
+        # Before reading: what is written meanwhile is then seen as another change.
+        if (now := self._signature()) == self._seen:
+            return
+        try:
+            self._policies = _by_model(self.path)
+        except PolicyError as error:
+            log.warning("The policies that were read before stay in force: %s", error)
+        else:
+            log.info("Read %s again: %s", self.path, ", ".join(self._policies))
+        self._seen = now
 
     def _signature(self) -> tuple[int, ...] | None:
         try:
@@ -47,4 +55,11 @@ class PolicyFile:
 
 
 def _by_model(path: Path) -> dict[str, SafeContext]:
-    return {policy.model: policy for policy in load_policies(path)}
+    policies: dict[str, SafeContext] = {}
+    for policy in load_policies(path):
+        if (other := policies.setdefault(policy.model, policy)) is not policy:
+            raise PolicyError(
+                f"{path} holds two policies for {policy.model} (tasks {other.task} and "
+                f"{policy.task}); keep one of them, or a gateway for each."
+            )
+    return policies

@@ -169,6 +169,53 @@ def test_a_body_that_cannot_be_read_goes_by_the_setting(
         assert sent == ([content for content, _ in unreadable] if status == 200 else [])
 
 
+def test_a_body_that_can_be_read_in_two_ways_is_not_passed(policy: Path) -> None:
+    long = json.dumps(LONG)
+    twice = f'{{"model": "m", "prompt": {long}, "prompt": "a"}}'.encode()
+    sent: list[bytes] = []
+    with serving(bare_app(sent, policy=policy)) as port:
+        for content in (
+            twice, b'{"model": "m", "model": "other"}', b'{"model": "other", "Model": "m"}',
+            b'{"model": "m", "messages": [{"content": "a", "content": "b"}]}',
+        ):  # fmt: skip
+            status, answer = post(port, "/v1/completions", content)
+            assert status == 400
+            assert "twice in one object" in json.loads(answer)["error"]["message"]
+        plain = f'{{"model": "m", "prompt": {long}}}'.encode()
+        for path in ("/v1/Completions", "//v1/chat//completions", "/v1/completions/x/../."):
+            assert post(port, path, plain)[0] == 400
+        # Some servers do not look at this header, and read what is not compressed at all.
+        assert post(port, "/v1/completions", plain, **{"Content-Encoding": "gzip"})[0] == 400
+        for encoding in ("utf-16", "utf-8-sig", "utf-32"):
+            packed = plain.decode().encode(encoding)
+            assert post(port, "/v1/completions", packed)[0] == 400
+    assert sent == []
+
+
+def test_a_body_in_chunks_reaches_the_larger_model_with_one_length(policy: Path) -> None:
+    sent: list[bytes] = []
+    headers: list[Any] = []
+    app = bare_app(sent, policy=policy, route_to={"n": "large"})
+    inner = app.app
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        headers.extend(scope.get("headers", []))
+        await inner(scope, receive, send)
+
+    app.app = noting
+    content = json.dumps({"model": "n", "prompt": LONG}).encode()
+    pieces = [content[at : at + 1_000] for at in range(0, len(content), 1_000)]
+    with serving(app) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("POST", "/v1/completions", iter(pieces), encode_chunked=True,
+                           headers={"Transfer-Encoding": "chunked"})  # fmt: skip
+        assert connection.getresponse().status == 200
+        connection.close()
+    assert json.loads(sent.pop())["model"] == "large"
+    assert b"transfer-encoding" not in dict(headers)
+    assert b"content-length" in dict(headers)
+
+
 def test_a_body_above_the_limit_is_refused_before_it_has_come(policy: Path) -> None:
     sent: list[bytes] = []
     with serving(bare_app(sent, policy=policy, max_body_bytes=100_000)) as port:

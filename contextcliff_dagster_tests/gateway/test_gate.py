@@ -16,13 +16,14 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from contextcliff_dagster.gateway.gate import Gate
-from contextcliff_dagster.gateway.metrics import CAP_SHARE, REQUESTS
+from contextcliff_dagster.gateway.metrics import CAP_SHARE, EXPIRED, REQUESTS
 from contextcliff_dagster.gateway.prompts import prompt_of, upper_bound
 from contextcliff_dagster.gateway.settings import GateSettings
 from contextcliff_dagster.policy import PolicyError
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.files.policies import TODAY, policy_row, write_policies
 
+LONG = "word " * 3_000
 COUNTERS = [open_tokenizer("reference"), open_tokenizer("tiktoken:o200k_base")]
 
 
@@ -92,13 +93,14 @@ def test_all_text_is_counted_wherever_it_is(words: list[str], data: st.DataObjec
 @pytest.mark.parametrize(
     "body",
     [
+        {"input": [{"type": "reasoning", "encrypted_content": "0x"}]},
         {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "u"}}]}]},
         {"messages": [{"content": [{"type": "document", "source": {"type": "base64"}}]}]},
         {"input": "hi", "previous_response_id": "r1"},
         {"prompt": {"id": "stored"}},
         {},
     ],
-    ids=["image", "document", "history", "stored prompt", "no prompt"],
+    ids=["encrypted", "image", "document", "history", "stored prompt", "no prompt"],
 )  # fmt: skip
 def test_what_cannot_be_counted_goes_by_the_setting(tmp_path: Path, body: dict[str, Any]) -> None:
     known = body == {}
@@ -241,14 +243,16 @@ def test_counts_are_opentelemetry_metrics(tmp_path: Path) -> None:
         chat("a", "callers-own"),
     ):  # fmt: skip
         gate.decide(body)
-    counts, shares = {}, {}
+    counts, expired, shares = {}, {}, {}
     metrics = json.loads(reader.get_metrics_data().to_json())["resource_metrics"][0]  # type: ignore[union-attr]
     for metric in metrics["scope_metrics"][0]["metrics"]:
         for point in metric["data"]["data_points"]:
             named = point["attributes"]
-            model = named.get("contextcliff.model")
+            model = named.get("gen_ai.request.model")
             if metric["name"] == REQUESTS:
                 counts[named["contextcliff.outcome"], model] = point["value"]
+            elif metric["name"] == EXPIRED:
+                expired[model] = point["value"]
             elif metric["name"] == CAP_SHARE:
                 shares[model, named["contextcliff.counted_by"]] = point["count"], point["max"]
     assert counts == {
@@ -258,6 +262,7 @@ def test_counts_are_opentelemetry_metrics(tmp_path: Path) -> None:
         ("expired_refused", "old"): 1,
         ("no_policy", None): 1,
     }
+    assert expired == {"old": 1}
     share = COUNTERS[0].count("word " * 3_000) / 1_000
     assert shares == {
         ("m", "upper_bound"): (2, 0.002),
