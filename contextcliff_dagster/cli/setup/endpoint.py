@@ -41,8 +41,8 @@ def chosen_endpoint(options: EndpointOptions, *, asking: bool) -> EndpointOption
     preset = _preset(options)
     url = plain_address(options.base_url or (preset.base_url if preset else ""))
     variable = options.api_key_env or (preset.api_key_env if preset else None)
-    if asking and variable is None and (preset is None or preset.local_port is None):
-        variable = ask_until(asked_variable) if not is_here(url) else None
+    if asking and variable is None and _may_want_key(url, preset, options):
+        variable = ask_until(asked_variable)
     if variable is not None:
         check_variable(variable, is_set=not options.no_call)
     name = preset.name if preset else None
@@ -52,17 +52,16 @@ def chosen_endpoint(options: EndpointOptions, *, asking: bool) -> EndpointOption
 def new_entry(
     options: EndpointOptions, name: str | None, *, asking: bool
 ) -> tuple[NewEntry, Trial | None]:
-    """The entry for `chosen_endpoint`, its model chosen from the server's list, and what one call
-    to it has shown.
+    """The entry for `chosen_model`, and what one call to it has shown.
 
     Raises:
-        StudyError: no model is named; or the name is taken.
+        StudyError: the name is taken, or cannot be one.
         EngineError: the server cannot be asked, or refuses.
     """
     from contextcliff_dagster.inference.models.new_entry import known_models, taken
 
     known = known_models()
-    model_id = options.model_id or _listed_model(options, asking=asking)
+    model_id = str(options.model_id)
     there = known.get(name or "")
     if there and (there.model_id, there.base_url) != (model_id, options.base_url):
         raise StudyError(taken(there.name))
@@ -76,6 +75,16 @@ def new_entry(
         return new, None
     trial = tried(new.checked(), options.timeout)
     return _with_findings(new, trial), trial
+
+
+def _may_want_key(url: str, preset: Preset | None, options: EndpointOptions) -> bool:
+    """Whether to ask for a key: a server of this machine shows whether it wants one."""
+    if not is_here(url):
+        return preset is None or preset.local_port is None
+    port = urlsplit(url).port
+    return not options.no_call and any(
+        server.needs_key for server in asyncio.run(_found([port] if port else None))
+    )
 
 
 def _preset(options: EndpointOptions) -> Preset | None:
@@ -103,10 +112,10 @@ def _option_for(server: LocalServer) -> str:
     return f"--preset {server.preset}" if server.preset else f"--base-url {server.base_url}"
 
 
-async def _found() -> list[LocalServer]:
+async def _found(ports: Sequence[int] | None = None) -> list[LocalServer]:
     from contextcliff_dagster.inference.engines.openai.local_servers import find_local_servers
 
-    return await find_local_servers()
+    return await find_local_servers(ports)
 
 
 def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
@@ -121,10 +130,7 @@ def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
     number = choose("Endpoint", lines)
     if number < len(running):
         server = running[number]
-        variable = ask_until(asked_variable) if server.needs_key else options.api_key_env
-        return replace(
-            options, preset=server.preset, base_url=server.base_url, api_key_env=variable
-        )
+        return replace(options, preset=server.preset, base_url=server.base_url)
     if number < len(lines) - 1:
         return replace(options, preset=elsewhere[number - len(running)].name)
     url = ask_until(lambda: plain_address(ask("Its address, up to /v1")))
@@ -134,6 +140,27 @@ def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
 def _described(server: LocalServer) -> str:
     models = ", ".join(server.models[:3]) + (", ..." if len(server.models) > 3 else "")
     return f"{server.title} at {server.base_url}{f': {models}' if models else ''}"
+
+
+def chosen_model(options: EndpointOptions, *, asking: bool) -> EndpointOptions:
+    """The options with the model id filled in, chosen from the server's list.
+
+    Raises:
+        StudyError: none is named, and nobody can be asked.
+        EngineError: the server cannot be asked, or refuses.
+    """
+    return replace(options, model_id=options.model_id or _listed_model(options, asking=asking))
+
+
+def same_entry(options: EndpointOptions) -> ModelEntry | None:
+    """The entry of models.yaml for this model at this address, if there is one."""
+    from contextcliff_dagster.inference.models.new_entry import known_models
+
+    given = (options.base_url, options.model_id, options.api_key_env)
+    for entry in known_models().values():
+        if (entry.base_url, entry.model_id, entry.api_key_env) == given:
+            return entry if options.window_tokens in (None, entry.window_tokens) else None
+    return None
 
 
 def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
@@ -179,11 +206,12 @@ def _free_name(model_id: str, preset: str | None, known: dict[str, ModelEntry]) 
 
 
 def _asked_name(default: str | None, known: dict[str, ModelEntry]) -> str:
-    from contextcliff_dagster.inference.models.new_entry import taken
+    from contextcliff_dagster.inference.models.new_entry import NewEntry, taken
 
     name = ask("Name of the model in models.yaml", default)
     if name in known:
         raise StudyError(taken(name))
+    NewEntry(name, {"engine": "openai", "base_url": "http://localhost/v1"}).checked()
     return name
 
 
@@ -270,9 +298,9 @@ def _say_what_was_found(trial: Trial) -> None:
     from contextcliff_dagster.redaction import redact
 
     answer = trial.answer
-    said = repr(redact(answer.text, limit=40)) if answer.text.strip() else "no text"
+    said = repr(redact(answer.text, limit=40)) if answer.text.strip() else "an empty text"
     window = f"; window {trial.window_tokens:,} tokens" if trial.window_tokens else ""
-    say(f"{trial.entry.name} answers ({said} after {answer.duration_ms / 1000:.1f} s){window}.")
+    say(f"{trial.entry.name} answered {said} in {answer.duration_ms / 1000:.1f} s{window}.")
     if not trial.window_tokens:
         say(unknown_window(trial.entry.name))
     quirks = trial.entry.quirks.model_dump(exclude_defaults=True)

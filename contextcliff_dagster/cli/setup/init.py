@@ -11,7 +11,13 @@ from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.options import tolerance_share
 from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.cli.setup.endpoint import chosen_endpoint, new_entry, tried
+from contextcliff_dagster.cli.setup.endpoint import (
+    chosen_endpoint,
+    chosen_model,
+    new_entry,
+    same_entry,
+    tried,
+)
 from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, endpoint_options
 from contextcliff_dagster.cli.setup.questions import (
     can_ask,
@@ -121,7 +127,8 @@ def add_model(endpoint: EndpointOptions, name: str | None, *, as_json: bool) -> 
 
     asking = can_ask()
     with nothing_written_on_interruption():
-        new, trial = new_entry(chosen_endpoint(endpoint, asking=asking), name, asking=asking)
+        chosen = chosen_model(chosen_endpoint(endpoint, asking=asking), asking=asking)
+        new, trial = new_entry(chosen, name, asking=asking)
         with added(new) as path:
             pass
     window = trial.window_tokens if trial else new.checked().window_tokens
@@ -139,12 +146,18 @@ def _model(
     from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.models.new_entry import known_models
 
+    entry = None
     if name is not None and not endpoint.named and (name in known_models() or not asking):
         entry = get_model(name, known_models())
+    else:
+        endpoint = chosen_model(chosen_endpoint(endpoint, asking=asking), asking=asking)
+        if name is None and (entry := same_entry(endpoint)):
+            say(f"models.yaml has this model at this address: {entry.name}. It is used as it is.")
+    if entry is not None:
         heavy = entry.spec.needs_devices or entry.spec.needs_weights
         trial = None if heavy or endpoint.no_call else tried(entry, endpoint.timeout)
         return entry, None, trial
-    new, trial = new_entry(chosen_endpoint(endpoint, asking=asking), name, asking=asking)
+    new, trial = new_entry(endpoint, name, asking=asking)
     return new.checked(), new, trial
 
 

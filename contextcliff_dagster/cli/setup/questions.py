@@ -41,7 +41,13 @@ def choose(text: str, choices: Sequence[str]) -> int:
     """Number of the choice that is typed, from 0; the first is the default."""
     for number, choice in enumerate(choices, start=1):
         say(f"  {number}  {choice}")
-    picked = click.prompt(text, type=click.IntRange(1, len(choices)), default=1, err=True)
+
+    def number_of(typed: str) -> int:
+        if not (typed.strip().isdecimal() and 1 <= int(typed) <= len(choices)):
+            raise click.UsageError(f"type a number from 1 to {len(choices)}.")
+        return int(typed)
+
+    picked = click.prompt(text, value_proc=number_of, default="1", err=True)
     return int(picked) - 1
 
 

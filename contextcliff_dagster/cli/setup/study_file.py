@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -78,12 +79,7 @@ def new_study(wishes: StudyWishes, model: str, tokenizer: str | None, *, reasons
         ContextCliffError: the data cannot be read, are too few, or the name cannot be used.
     """
     study = over_data(StudyOptions(study=None, data=wishes.data, questions=wishes.questions))
-    documents = _documents(study)
-    if documents is not None and documents < _LEAST_DOCUMENTS:
-        raise CorpusError(
-            f"{wishes.data} has {documents} documents to ask about; a curve over length needs at "
-            f"least {_LEAST_DOCUMENTS}, and some 60 of lengths over a decade make a good one."
-        )
+    _documents(study)
     prompt = dict(study.prompt)
     if reasons:
         prompt["max_output_tokens"] = _ROOM_TO_REASON
@@ -108,7 +104,8 @@ def default_name(wishes: StudyWishes) -> str:
     """A name after the data, that no study or file has."""
     from contextcliff_dagster.studies import load_studies, study_name
 
-    stem = Path(str(wishes.data).rstrip("/")).stem.lower()
+    stem = unicodedata.normalize("NFKD", Path(str(wishes.data).rstrip("/")).stem.lower())
+    stem = re.sub(r"[\u0300-\u036f]", "", stem)  # a letter stays without its accent
     plain = study_name(re.sub(r"[^a-z0-9]+", "-", stem).strip("-") or "study")
     names = [plain, *(study_name(f"{plain}-{number}") for number in range(2, 100))]
     known = load_studies()
@@ -195,12 +192,24 @@ def _relative(path: str, home: Path) -> str:
 
 
 def _documents(study: Study) -> int | None:
-    """Documents that would be read, without reading them; None where they are not counted."""
+    """Documents that would be read, without reading them; None where they are not counted.
+
+    Raises:
+        CorpusError: too few of them.
+    """
     from contextcliff_dagster.corpora.folder import FolderCorpus
 
     if study.corpus.kind != "folder":
         return None
-    return FolderCorpus(study.corpus.options).count_to_read()
+    corpus = FolderCorpus(study.corpus.options)
+    number = corpus.count_to_read()
+    if number < _LEAST_DOCUMENTS:
+        raise CorpusError(
+            f"{corpus.path} has {number} document{'' if number == 1 else 's'} to ask about; a "
+            f"curve over length needs at least {_LEAST_DOCUMENTS}, and some 60 of lengths over a "
+            "decade make a good one."
+        )
+    return number
 
 
 def _asked_data(wishes: StudyWishes) -> StudyWishes:

@@ -54,6 +54,11 @@ class NewEntry:
             return ModelEntry.model_validate({"name": self.name, **self.fields})
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False)[0]
+            if first["loc"] == ("name",):
+                raise StudyError(
+                    f"{self.name[:120]!r} cannot be the name of a model: letters, digits and "
+                    "._/:@+-, at most 120, beginning with a letter or a digit."
+                ) from None
             key = ".".join(map(str, first["loc"])) or "entry"
             what = str(first["msg"]).removeprefix("Value error, ")
             raise StudyError(f"Model {self.name!r}: {key}: {what}; correct that.") from None

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -22,7 +23,10 @@ from contextcliff_dagster.cli.setup import endpoint as endpoint_module
 from contextcliff_dagster.cli.setup.address_and_key import plain_address
 from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.engines.openai.local_servers import LocalServer
+from contextcliff_dagster.inference.engines.openai.local_servers import (
+    LocalServer,
+    find_local_servers,
+)
 from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.support.files.folders import library
@@ -64,17 +68,17 @@ def test_options_alone_write_both_files_and_the_study_is_sound(here: Path, url: 
     done = call("init", "--base-url", url, "--data", DATA, "--tolerance", "20%", "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out)
-    assert files(here) == {"models.yaml", "vertr-ge.yaml"}
+    assert files(here) == {"models.yaml", "vertrage.yaml"}
     assert said["model"] == "served"
     assert said["window_tokens"] == 100_000
-    assert said["next"].endswith("profile vertr-ge.yaml")
+    assert said["next"].endswith("profile vertrage.yaml")
     entry = load_models()["served"]
     assert (entry.model_id, entry.base_url, entry.window_tokens) == ("served", url, None)
-    study = load_study(here / "vertr-ge.yaml")
+    study = load_study(here / "vertrage.yaml")
     assert study.models == ("served",)
     assert study.analysis.tolerance == 0.2
     assert study.corpus.options == {"path": DATA}
-    assert "falls by 20% at most" in (here / "vertr-ge.yaml").read_text()
+    assert "falls by 20% at most" in (here / "vertrage.yaml").read_text()
 
 
 @pytest.mark.slow
@@ -89,7 +93,7 @@ def test_the_next_command_measures(here: Path, url: str) -> None:
 def test_what_is_missing_is_one_sentence(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = [LocalServer("http://127.0.0.1:11434/v1", "ollama", "Ollama", ("m",))]
 
-    async def found() -> list[LocalServer]:
+    async def found(ports: object = None) -> list[LocalServer]:
         return running
 
     monkeypatch.setattr(endpoint_module, "_found", found)
@@ -104,7 +108,7 @@ def test_what_is_missing_is_one_sentence(here: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [("401", "key is refused"), ("html", "--base-url"), ("404", "--base-url")],
+    [("401", "asks for a key"), ("html", "--base-url"), ("404", "--base-url")],
 )
 def test_a_faulty_endpoint_leaves_nothing_behind(here: Path, fault: str, words: str) -> None:
     options = {"kind": "plain", "faults": {"*": [fault, "always"]}}
@@ -175,6 +179,20 @@ def test_a_taken_name_is_refused_and_the_same_again_is_not(here: Path, url: str)
     assert_one_sentence(call("init", "--model", "b", "--data", DATA, "--name", "Ü"), "letters")
 
 
+def test_init_again_takes_the_entry_that_is_there(here: Path, url: str) -> None:
+    first = call("init", "--base-url", url, "--data", DATA, "--no-call", "--model-id", "served")
+    assert first.code == 0, first.err
+    before = (here / "models.yaml").read_text()
+    again = call("init", "--base-url", url, "--data", DATA)
+    assert again.code == 0, again.err
+    assert "served. It is used as it is" in again.err
+    assert (here / "models.yaml").read_text() == before
+    assert load_study(here / "vertrage-2.yaml").models == ("served",)
+    other = call("init", "--base-url", url, "--data", DATA, "--window-tokens", "4096")
+    assert other.code == 0, other.err
+    assert load_study(here / "vertrage-3.yaml").models == ("served-server",)
+
+
 def test_a_broken_models_file_is_named_with_its_line(here: Path, url: str) -> None:
     (here / "models.yaml").write_text("models:\n  a: {engine: steam}\n")
     done = call("init", "--base-url", url, "--data", DATA)
@@ -205,7 +223,7 @@ def test_documents_without_questions_are_offered_recall(here: Path, url: str) ->
     done = call("init", "--base-url", url, "--data", DATA, "--yes")
     assert done.code == 0, done.err
     assert "copying, not understanding" in done.err
-    study = load_study(here / "vertr-ge.yaml")
+    study = load_study(here / "vertrage.yaml")
     assert study.corpus.options["questions"] == "recall"
     assert study.scoring.primary == "contained"
 
@@ -283,25 +301,30 @@ def test_two_at_once_are_both_there_or_one_of_a_name(here: Path, url: str) -> No
 
 
 def test_on_a_terminal_it_asks(here: Path, url: str) -> None:
-    keys = f"mine\nnowhere\n{DATA}\n2\n\n"
+    (here / "few").mkdir()
+    (here / "few" / "one.txt").write_text("A text. " * 99)
+    keys = f"no name\nmine\nnowhere\nfew\n\n{DATA}\nx\n2\n\n"
     done = on_terminal("init", "--base-url", url, typed=keys)
     assert done.code == 0, done.err
     for words in (
         "Name of the model in models.yaml [served]",
+        "'no name' cannot be the name of a model",
         "There is no file or folder nowhere",
+        "few has 1 document to ask about",
+        "type a number from 1 to 3",
         "12 documents, 2 bins",
         "30%: up to 3 of 10 right answers lost",
-        "Name of the study [vertr-ge]",
+        "Name of the study [vertrage]",
     ):
         assert words in done.err
-    assert load_study(here / "vertr-ge.yaml").analysis.tolerance == 0.2
+    assert load_study(here / "vertrage.yaml").analysis.tolerance == 0.2
     assert "mine" in load_models()
 
 
 def test_the_servers_of_this_machine_are_offered_first(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def found() -> list[LocalServer]:
+    async def found(ports: object = None) -> list[LocalServer]:
         return [LocalServer(url, "vllm", "vLLM", ("served",))]
 
     monkeypatch.setattr(endpoint_module, "_found", found)
@@ -310,18 +333,24 @@ def test_the_servers_of_this_machine_are_offered_first(
     assert (chosen.preset, chosen.base_url) == ("vllm", url)
 
 
+@pytest.mark.parametrize("typed", [True, False])
 def test_a_server_of_this_machine_that_wants_a_key_is_asked_for_its_variable(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, typed: bool
 ) -> None:
-    async def found() -> list[LocalServer]:
-        return [LocalServer("http://127.0.0.1:1/v1", None, "a server", (), needs_key=True)]
+    async def found(ports: object = None) -> list[LocalServer]:
+        return await find_local_servers([urlsplit(url).port or 0])
 
     monkeypatch.setenv("MY_KEY", "secret")
     monkeypatch.setattr(endpoint_module, "_found", found)
     monkeypatch.setattr(endpoint_module, "choose", lambda text, lines: 0)
     monkeypatch.setattr(endpoint_module, "asked_variable", lambda: "MY_KEY")
-    chosen = endpoint_module.chosen_endpoint(EndpointOptions(), asking=True)
-    assert chosen.api_key_env == "MY_KEY"
+    options = {"kind": "plain", "faults": {"*": ["401", "always"]}}
+    with on_a_thread(DialectServer(options).handle) as url:
+        given = EndpointOptions(base_url=url) if typed else EndpointOptions()
+        chosen = endpoint_module.chosen_endpoint(given, asking=True)
+        assert chosen.api_key_env == "MY_KEY"
+        unasked = endpoint_module.chosen_endpoint(EndpointOptions(base_url=url), asking=False)
+        assert unasked.api_key_env is None
 
 
 def test_ctrl_c_at_a_question_says_that_nothing_was_written(here: Path, url: str) -> None:

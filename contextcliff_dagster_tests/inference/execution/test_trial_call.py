@@ -63,7 +63,7 @@ def test_a_list_that_refuses_the_key_is_not_asked_for(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("401", "key is refused"),
+        ("401", "asks for a key"),
         ("404", "does not exist"),
         ("html", "does not exist"),
         ("400", "refuses the call"),

@@ -34,6 +34,10 @@ _REFUSED_FOR_ALL = {
     403: "access is refused ({}); ask for access to this model, or use another key.",
     404: "there is no such model or address ({}); correct `model_id` or `base_url` in models.yaml.",
 }
+_KEY_WANTED = (
+    "the server asks for a key ({}); name the environment variable that holds it, with "
+    "`api_key_env` in models.yaml."
+)
 _UNKNOWN = (
     r"unsupported|not support|isn't support|unrecogni[sz]ed|not permitted|not allowed|unknown"
     r"|unexpected|deprecated|extra (?:field|input|parameter)"
@@ -66,6 +70,7 @@ class ErrorMapper:
 
     def __init__(self, entry: ModelEntry, endpoint: str, redact: Callable[[str], str]) -> None:
         self._model, self._quirks = entry.name, entry.quirks
+        self._has_key = bool(entry.api_key_env or entry.headers_env)
         self._endpoint, self._redact = endpoint, redact
 
     def sort(self, error: Exception, *, sent: bool = False) -> Exception:
@@ -154,8 +159,10 @@ class ErrorMapper:
                 f"{where} sends on to another address ({status}: {target}); write the right one "
                 "into `base_url` in models.yaml."
             )
+        if status == 401 and not self._has_key:
+            return EngineError(f"{where}: {_KEY_WANTED.format(reason)}")
         if status in _REFUSED_FOR_ALL:
-            return EngineError(f"{where}: " + _REFUSED_FOR_ALL[status].format(reason))
+            return EngineError(f"{where}: {_REFUSED_FOR_ALL[status].format(reason)}")
         if status in {408, 409, 425, 429} or status >= 500:
             return TransportError(
                 f"http_{status}",

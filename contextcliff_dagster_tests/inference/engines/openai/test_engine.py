@@ -115,7 +115,7 @@ def test_what_a_server_leaves_out_of_its_usage_is_charged_as_reserved(tmp_path: 
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("401", "key is refused"),
+        ("401", "asks for a key"),
         ("403", "access is refused"),
         ("404", "no such model"),
         ("quota", "quota is used up"),
