@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -80,7 +81,25 @@ def choose_study(options: StudyOptions) -> Study:
         study = with_prompt(study, options.prompt)
     if options.replicates is not None:
         study = with_replicates(study, options.replicates)
+    if options.study is not None and not options.models:
+        _note_models_file_elsewhere(study, Path(options.study))
     return self_contained(study)
+
+
+def _note_models_file_elsewhere(study: Study, file: Path) -> None:
+    """Of a file in another folder: entries there may be another person's, and are not read."""
+    from contextcliff_dagster.inference.models.models_file import load_models
+
+    there = file.absolute().parent / "models.yaml"
+    if (
+        file.suffix in (".yaml", ".yml")
+        and there.is_file()
+        and set(study.models) - {*load_models()}
+    ):
+        say(
+            f"Note: {there} is read only in its own folder; run the command there, or set "
+            "CONTEXTCLIFF_MODELS to that file."
+        )
 
 
 def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Study:

@@ -228,6 +228,21 @@ def test_what_is_empty_is_not_the_default(given: dict[str, object]) -> None:
         chosen(**given)
 
 
+def test_models_of_another_folder_are_named_and_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CONTEXTCLIFF_MODELS", raising=False)
+    (tmp_path / "models.yaml").write_text("models:\n  elsewhere: {engine: reference}\n")
+    (tmp_path / "s.yaml").write_text(
+        "name: s\ncorpus: {kind: reference}\ntokenizer: reference\nmodels: [elsewhere]\n"
+    )
+    choose_study(StudyOptions(study=str(tmp_path / "s.yaml")))
+    assert str(tmp_path / "models.yaml") in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    choose_study(StudyOptions(study="s.yaml"))
+    assert "models.yaml" not in capsys.readouterr().err
+
+
 def test_long_names_are_cut_and_stay_apart() -> None:
     seeds = (10**58, 10**58 + 1)
     names = [chosen(seed=seed).name for seed in seeds]

@@ -125,7 +125,7 @@ def export_(study: str, file: Path, campaign: str | None, no_prompts: bool, as_j
     from contextcliff_dagster.archive.results import export_results
     from contextcliff_dagster.experiments.judged_calls import JudgedCalls
 
-    store = Store.default()
+    store, study = Store.default(), _name_of(study)
     with _opened(store, read_only=True) as opened:
         judge = JudgedCalls(store, opened, study).add
         done = export_results(opened, study, campaign, file, judge=judge, prompts=not no_prompts)
@@ -209,7 +209,7 @@ def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: boo
     from contextcliff_dagster.experiments.lookup import experiment_tables
     from contextcliff_dagster.inference.ledger.prune import plan_prune
 
-    store = Store.default()
+    store, study = Store.default(), _name_of(study)
     with _opened(store) as opened:
         plan = plan_prune(opened, study, campaign, texts=texts)
         _agree(plan, yes=yes)
@@ -226,6 +226,13 @@ def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: boo
     click.echo("- Archives made by `contextcliff export`, and backups, still hold everything.")
     if not isinstance(store.ledger, Path):
         click.echo("- The server's write-ahead log forgets it with its next recycling.")
+
+
+def _name_of(study: str) -> str:
+    """The name in the ledger of what is given by name or by file; a name needs no file any more."""
+    from contextcliff_dagster.studies import load_study
+
+    return load_study(Path(study)).name if study.endswith((".yaml", ".yml")) else study
 
 
 def _agree(plan: PrunePlan, *, yes: bool) -> None:

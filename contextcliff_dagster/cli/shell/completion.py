@@ -61,6 +61,12 @@ def _data_sets() -> Iterable[str]:
     return (*PUBLISHED, "python-source")
 
 
+def _presets() -> Iterable[str]:
+    from contextcliff_dagster.inference.models.presets import PRESETS
+
+    return PRESETS
+
+
 def _scores() -> Iterable[str]:
     from contextcliff_dagster.cli.measuring.options import PRIMARY_SCORES
     from contextcliff_dagster.scoring.scorers import scorer_names
@@ -81,6 +87,7 @@ def _nothing() -> Iterable[str]:
 _VALUES = {
     "study": _OneOf(_studies, files=True),
     **dict.fromkeys(("model", "models", "a", "b"), _OneOf(_models)),
+    "preset": _OneOf(_presets),
     "dataset": _OneOf(_data_sets),
     "tasks": _OneOf(lambda: ("lookup", "two_hop")),
     "score": _OneOf(_scores),

@@ -48,7 +48,7 @@ def sign_of_life(args: Sequence[str]) -> Iterator[None]:
     every_s = threading.TIMEOUT_MAX if once else _seconds(wanted)
     sign = _current = _SignOfLife(stderr, every_s, once=once)
     streams = sys.stdout, sys.stderr
-    if sign.terminal:
+    if sign.terminal or once:
         sys.stdout, sys.stderr = (cast("TextIO", _Wiping(stream, sign)) for stream in streams)
     try:
         with listened(sign.step):
@@ -134,6 +134,8 @@ class _SignOfLife:
             wait_s = _TICK_S if self.terminal else self._every_s
             with self._lock:
                 now = time.monotonic()
+                if self._once and self._paused:
+                    return
                 if self.terminal and (self._paused or now - self._written < wait_s):
                     continue
                 seconds = int(now - self._began)

@@ -153,6 +153,19 @@ def test_an_export_says_what_it_does_not_have(store: Path, tmp_path: Path) -> No
     assert f"{CALLS} calls have no accepted answers" in ended.err
 
 
+def test_a_study_is_also_given_by_its_file(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        f"name: {study_of(store)}\ncorpus: {{kind: reference}}\ntokenizer: reference\n"
+        "models: [reference-short]\n"
+    )
+    words = (str(tmp_path / "s.yaml"), str(tmp_path / "calls.jsonl"), "--store", str(store))
+    ended = call("ledger", "export", *words)
+    assert ended.code == 0, ended.err
+    assert f"holds {CALLS} calls" in ended.out
+    ended = call("ledger", "prune", words[0], *words[2:], "--yes")
+    assert ended.code == 0, ended.err
+
+
 def test_pruned_texts_are_nowhere_in_the_store_and_the_report_stands(store: Path) -> None:
     study, text = study_of(store), a_document(store).encode()
     reports = {p: p.read_bytes() for p in (store / study / "report").rglob("*") if p.is_file()}

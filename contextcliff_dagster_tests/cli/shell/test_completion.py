@@ -70,6 +70,7 @@ def completed(*words: str, shell: type[BashComplete] = BashComplete) -> list[str
         ("--mod", ["--model"]),
         ("report --score num", ["numeric"]),
         ("profile --controls or", ["oracle"]),
+        ("init --preset lm", ["lmstudio"]),
         ("nosuch x", []),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -91,7 +92,9 @@ class ErrorMapper:
                 "connect", f"{self._endpoint} did not take the connection in time"
             )
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)):
-            message = self._redact(f"no connection to {self._endpoint}: {error}")
+            number = getattr(getattr(error, "os_error", None), "errno", None) or 0
+            why = os.strerror(number) if number > 0 else error
+            message = self._redact(f"no connection to {self._endpoint}: {why}")
             return TransportError("connect", message)
         name = type(error).__name__
         if isinstance(error, json.JSONDecodeError):
