@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +22,14 @@ from contextcliff_dagster.reporting.length_profile.overview import MANY, overvie
 from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_page
 from contextcliff_dagster.reporting.length_profile.summary import summary_sections
 from contextcliff_dagster.reporting.local_paths import for_readers
-from contextcliff_dagster.reporting.sections import Link, Page, Section, as_folds, map_texts
+from contextcliff_dagster.reporting.sections import (
+    Link,
+    Page,
+    Paragraph,
+    Section,
+    as_folds,
+    map_texts,
+)
 from contextcliff_dagster.reporting.wording.sentences import comparison, labels
 from contextcliff_dagster.store import slug, write_atomic
 
@@ -79,7 +87,7 @@ def write_report(
         return _write_page(results, directory, title, notes, sections, shown)
     for name, folder, result in zip(labels(results), folders, results, strict=True):
         own = directory / "models" / folder
-        _write_page([result], own, f"{name}: {title}", (), (), shown)
+        _write_page([result], own, f"{name}: {title}", (), (), shown, f"All {len(results)} models")
     return _write_overview(results, folders, directory, title, notes, sections)
 
 
@@ -90,9 +98,14 @@ def _write_page(
     notes: Sequence[str],
     sections: Sequence[Section],
     evidence: Evidence,
+    overview: str | None = None,
 ) -> ReportFiles:
-    """Write whole and short page, numbers and pictures of ``results``."""
+    """Write whole and short page, numbers and pictures of ``results``.
+
+    ``overview``: words that lead back to the page over all models, two folders up.
+    """
     from contextcliff_dagster.reporting.figures.report_figure import plot_report
+    from contextcliff_dagster.reporting.html.render import blocks_html
     from contextcliff_dagster.reporting.html.report import profile_page
 
     drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
@@ -100,8 +113,14 @@ def _write_page(
     page = report_page(results, title=title, notes=notes, pictures=there, sections=sections)
     # A path in a document or an answer is evidence: only secrets are hidden there.
     hide: Any = partial(without_secrets, secrets=secrets_of(os.environ))
-    html = profile_page(results, page, evidence, title=title, pictures=there, redact=hide)
-    short = [*summary_sections(results, title=title, notes=notes), *sections]
+    above, short = "", [*summary_sections(results, title=title, notes=notes), *sections]
+    if overview:
+        above = blocks_html([Paragraph(Link(overview, "../../report.html"))])
+        lead = [Paragraph(Link(overview, "../../report.md")), *short[0].blocks]
+        short[0] = replace(short[0], blocks=lead)
+    html = profile_page(
+        results, page, evidence, title=title, pictures=there, redact=hide, above=above
+    )
     drawn["report.png"] = plot_report(results, evidence.records)
     return _write(directory, short, html, machine_report(results, title=title, notes=notes), drawn)
 

@@ -136,6 +136,14 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     assert done.success
     again = check_of(done)
     assert again.passed
+    page = store.report_dir(study.name, names[1]) / "regression.html"
+    assert again.metadata["regression.html"].value == str(page)
+    assert "not worse beyond noise" in page.read_text("utf-8")
+    (report,) = (
+        m for m in done.asset_materializations_for_node("tiny__report") if "report" in m.metadata
+    )
+    shown = {name: report.metadata[name].value for name in ("report.html", "regression.html")}
+    assert shown == {name: str(page.with_name(name)) for name in shown}
     assert "not worse" in str(again.description)
     assert webhook.got == []
 
@@ -146,6 +154,7 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
         assert not failed.passed
         assert failed.severity is dg.AssetCheckSeverity.ERROR
         assert "reference-short has declined" in str(failed.description)
+        assert ">declined<" in page.read_text("utf-8")
         assert "reference-long is not worse" in str(failed.description)
     (told,) = webhook.got  # once
     assert told["shrunk"] == ["reference-short"]

@@ -82,12 +82,15 @@ def result_metadata(
 
 
 def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
-    """The verdicts in place; the picture and the whole text behind a click."""
+    """The verdicts in place; the picture and the whole text behind a click; where the pages lie."""
     shown: Metadata = {
         "report": dg.MetadataValue.md(files.md.read_text(encoding="utf-8")),
         "campaign": run.campaign,
         "path": dg.MetadataValue.path(str(files.md.parent)),
     }
+    for page in (files.html, files.html.with_name("regression.html")):
+        if page.is_file():
+            shown[page.name] = dg.MetadataValue.path(str(page))
     if run.study.track is not None:
         from contextcliff_dagster.experiments.tracking.tracker import tracked_lines
 

@@ -12,6 +12,8 @@ from contextcliff_dagster.scoring.truncation import refusal, truncations
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.length_profile.regression import Regression
 
@@ -118,8 +120,11 @@ def check_plateau(cliffs: Sequence[Cliffs]) -> CheckOutcome:
     )
 
 
-def check_shrink(regression: Regression) -> CheckOutcome:
-    """Return whether every model was judged and none has become worse than in the baseline."""
+def check_shrink(regression: Regression, page: Path | None = None) -> CheckOutcome:
+    """Return whether every model was judged and none has become worse than in the baseline.
+
+    ``page``: where the comparison is shown.
+    """
     rows = [
         {"model": model, **{name: value for name, value in shrink.to_dict().items() if name != "n"}}
         for model, shrink in regression.shrinks.items()
@@ -129,6 +134,10 @@ def check_shrink(regression: Regression) -> CheckOutcome:
         not regression.shrunk and not regression.unjudged,
         regression.sentence,
         error=bool(regression.shrunk),
-        values={"baseline": regression.baseline or "none", "campaign": regression.campaign},
+        values={
+            "baseline": regression.baseline or "none",
+            "campaign": regression.campaign,
+            **({"regression.html": page} if page else {}),
+        },
         rows={"models": rows} if rows else {},
     )

@@ -84,13 +84,15 @@ class LengthProfile(Experiment):
             profile_campaign,
         )
         from contextcliff_dagster.experiments.length_profile.regression import judge_regression
+        from contextcliff_dagster.experiments.length_profile.regression_page import write_regression
 
         profiles = profile_campaign(run, records, contributions)
         regression = judge_regression(run.study, run.store, run.manifest, run.campaign)
         cliffs = [profile.cliffs for profile in profiles]
+        page = write_regression(regression, run.study, run.store)
         return Analysis(
             cliffs,
-            checks=[checks.check_plateau(cliffs), checks.check_shrink(regression)],
+            checks=[checks.check_plateau(cliffs), checks.check_shrink(regression, page)],
             alarm=shrink_alarm(regression),
             extra={"rounds": next_rounds(run.study, run.store, run.manifest, run.campaign)},
         )

@@ -24,15 +24,19 @@ _MOST_DRAWN = 3
 def write_regression(regression: Regression, study: Study, store: Store) -> Path | None:
     """Write ``regression.html`` into the campaign's report; None where nothing was compared.
 
-    A store that cannot be written has no page: the check itself needs none.
+    One of an earlier comparison is removed then. A store that cannot be written has no page: the
+    check itself needs none.
     """
+    file = store.report_dir(study.name, regression.campaign) / "regression.html"
+    if not regression.shrinks and not regression.unjudged:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+        return None
     from contextcliff_dagster.reporting.comparison import curves_html
     from contextcliff_dagster.reporting.html.page import html_page
     from contextcliff_dagster.reporting.html.render import blocks_html
     from contextcliff_dagster.reporting.sections import DataTable, Fold, Paragraph, Section
 
-    if not regression.shrinks and not regression.unjudged:
-        return None
     rows: list[list[Cell]] = [
         [
             model,
@@ -69,7 +73,6 @@ def write_regression(regression: Regression, study: Study, store: Store) -> Path
     head = blocks_html([Paragraph(regression.sentence)])
     blocks: list[Block] = [table, *map(Paragraph, unjudged), Paragraph(note)]
     fold = Fold("How sure is it?", [Section("The test", blocks, 3)])
-    file = store.report_dir(study.name, regression.campaign) / "regression.html"
     try:
         write_atomic(file, html_page(title, head + curves, [fold], payload).encode())
     except StoreError:

@@ -24,13 +24,15 @@ def profile_page(
     title: str,
     pictures: Pictures,
     redact: Callable[[str], str],
+    above: str = "",
 ) -> str:
     """Return ``report.html``: cards, the picture, then what ``page`` has below its first section.
 
     ``pictures``: PNG files that its folds show. ``redact``: put on questions and answers.
+    ``above``: HTML in front of the cards.
     """
     folds = [*as_folds(page.head[1:]), *page.folds]
     if not results:
         return html_page(title, head_html(results), folds, None, pictures)
-    head = head_html(results) + picture_html(results)
+    head = above + head_html(results) + picture_html(results)
     return html_page(title, head, folds, payload_of(results, evidence, redact), pictures)

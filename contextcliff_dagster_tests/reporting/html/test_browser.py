@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,27 +10,16 @@ import pypdfium2
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from contextcliff_dagster.contracts.results import Comparison, from_json
-from contextcliff_dagster.reporting.comparison import write_comparison
-from contextcliff_dagster.reporting.length_profile.overview import MANY
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.answer_tables import answered, evidence_of
 from contextcliff_dagster_tests.support.report_browser import ReportBrowser
 from contextcliff_dagster_tests.support.requirements import require
 
-OLD = Path(__file__).parents[2] / "support" / "records" / "results_of_0_1_0" / "comparison.json"
 pytestmark = pytest.mark.browser
 
 OWN = "document.title='owned'"
 HOSTILE = f'</script><script>{OWN}</script><!--<img src=x onerror="{OWN}">'
 NAME = "m<b onmouseover=alert(1)>x</b>\u202e&amp;"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[ReportBrowser]:
-    window = ReportBrowser()
-    yield window
-    window.close()
 
 
 def report(folder: Path, *, with_answers: bool = True, hostile: bool = False) -> Path:
@@ -253,22 +240,3 @@ def test_axe_finds_nothing(browser: ReportBrowser, page: Path, dark: bool) -> No
     assert browser.accessibility() == []
     browser.run("document.body.append(document.createElement('img'))")
     assert len(browser.accessibility()) > 0
-
-
-def test_other_pages_are_as_good(browser: ReportBrowser, tmp_path: Path) -> None:
-    require("axe")
-    comparison = from_json(Comparison, json.loads(OLD.read_text("utf-8")))
-    made = [answered(f"model {i}", seed=i, per_bin=4) for i in range(MANY + 1)]
-    results = [result for result, *_ in made]
-    for file in (
-        write_comparison(comparison, tmp_path / "two", (results[0], results[1])).html,
-        write_report(results, None, tmp_path / "many", title="Many").html,
-    ):
-        browser.open(file, phone=True)
-        browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
-        assert browser.run("return document.documentElement.scrollWidth") == 360
-        assert browser.accessibility() == []
-        assert browser.complaints() == []
-    browser.one("main a").click()
-    assert browser.one(".card .cap").text.endswith("tokens")
-    assert browser.complaints() == []
