@@ -149,6 +149,7 @@ def profile_campaign(
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     records = with_prompt_overhead(study, manifest, records)
     entries, copied = load_models(), _copied(manifest)
+    manifest.forget_documents()  # the analysis takes its own room
     account = manifest.header["corpus"].get("account", {})
     profiles = []
     for model in in_order(study, records["model"].unique()):
@@ -280,7 +281,6 @@ def _copied(manifest: Manifest) -> float | None:
             one_place = (known.get("level") or 1) == 1 and not known.get("inter_evidence_tokens")
             held = one_place and any(map(Haystack(text).holds, example.answers))
             questions.append((example.answers[0], held))
-    manifest.forget_documents()  # the analysis takes its own room
     return copied_share(questions)
 
 
