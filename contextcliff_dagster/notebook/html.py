@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 12
 """Models with a paragraph of their own; of more, a table says as much."""
-_CARD = "max-width:56rem;font-family:system-ui,sans-serif;line-height:1.45"
+_CARD = "max-width:56rem;font-family:system-ui,sans-serif;line-height:1.45;overflow-wrap:anywhere"
 _BIG = "font-size:1.25em;font-weight:600;margin:.2em 0"
 _IMAGE = "width:100%;height:auto;background:#fff;border-radius:6px;margin:.4em 0"
 
@@ -93,7 +93,8 @@ def _model_html(cliffs: Cliffs, name: str) -> str:
     else:
         facts.append(sentence(cliffs.safe_cap_reason))
     facts.append(f"{amount(cliffs)}.")
-    return f'<p style="{_BIG}">{escape(name)}: {escape(words)}</p><p>{escape(" ".join(facts))}</p>'
+    head = f"<bdi>{escape(name)}</bdi>: {escape(words)}"
+    return f'<p style="{_BIG}">{head}</p><p>{escape(" ".join(facts))}</p>'
 
 
 def _picture(png: bytes, words: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +33,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
     false_alarms,
     score_name,
+    sentence,
 )
 from contextcliff_dagster.store import write_atomic
 
@@ -90,11 +93,17 @@ def _place(result: Cliffs) -> tuple[str, str]:
     return result.model or "unnamed model", result.task or "several tasks"
 
 
+def _measurement(result: Cliffs) -> tuple[str | None, ...]:
+    return result.model, result.task, result.study, result.campaign
+
+
 def _facts(result: Cliffs) -> list[str]:
     """What a cap must never be without: verdict, intervals, n, and what it is a cap of."""
     base, cliff = result.baseline, result.cliff
     mean = estimate(base.mean, base.ci_low, base.ci_high)
     facts = [VERDICT_PHRASE[result.verdict]]
+    if result.safe_cap_tokens is None:
+        facts.append(sentence(result.safe_cap_reason).rstrip("."))
     if cliff is not None:
         place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
         facts.append(f"midpoint of the drop {place} tokens")
@@ -116,6 +125,7 @@ def _table(entries: Sequence[Entry]) -> str:
         list(dict.fromkeys(sorted(_place(e.result)[i] for e in entries))) for i in (0, 1)
     )
     cells: dict[tuple[str, str], list[str]] = {}
+    times = Counter(_measurement(entry.result) for entry in entries)
     for entry in entries:
         result, place = entry.result, _place(entry.result)
         verdict = VERDICT_PHRASE[result.verdict]
@@ -123,6 +133,8 @@ def _table(entries: Sequence[Entry]) -> str:
         data = " ".join(f'data-{key}="{text(value)}"' for key, value in named)
         facts = "".join(f"<span>{text(fact)}</span>" for fact in _facts(result))
         from_ = f"study {result.study}, {result.campaign}"
+        if times[_measurement(result)] > 1:  # two states of one campaign
+            from_ += f", in {entry.archive}"
         cells.setdefault(place, []).append(
             f'<div class="entry" {data}><a href="{text(entry.page)}.html">{text(_cap(result))}</a>'
             f"{facts}<span>{text(from_)}</span></div>"
@@ -171,7 +183,7 @@ def _sources(entries: Sequence[Entry]) -> list[Any]:
     found = {(e.archive, e.sha256, e.result.study, e.result.campaign) for e in entries}
     items: list[Text] = [
         [
-            Code(f"contextcliff import {archive}"),
+            Code(f"contextcliff import {shlex.quote(archive)}"),
             " and ",
             Code(f"contextcliff report {study} --campaign {campaign}"),
             " make the report again (sha256 ",

@@ -242,7 +242,8 @@ def test_a_notebook_shows_verdict_cap_and_picture(records: pd.DataFrame) -> None
     (image,) = (attributes for tag, attributes in page.tags if tag == "img")
     assert (image["src"] or "").startswith("data:image/png;base64,")
     assert repr(found) in (image["alt"] or "")
-    assert {tag for tag, _ in page.tags} <= {"div", "p", "img", "details", "summary", "ul", "li"}
+    shown = {"div", "p", "bdi", "img", "details", "summary", "ul", "li"}
+    assert {tag for tag, _ in page.tags} <= shown
     assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
     assert f"{HOSTILE}: safe up to {found.safe_cap_tokens:,} tokens" in page.text
     assert "Cliff at" in page.text

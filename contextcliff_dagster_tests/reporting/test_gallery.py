@@ -51,6 +51,19 @@ def test_every_result_has_its_intervals_and_leads_to_its_report(tmp_path: Path) 
     assert {row["safe_cap_tokens"] for row in machine} == {382, None}
 
 
+def test_what_a_file_is_called_and_why_there_is_no_cap(tmp_path: Path) -> None:
+    first, *_ = entries()
+    why = "The baseline score is 0.02"
+    none = replace(first.result, safe_cap_tokens=None, safe_cap_reason=why)
+    again = Entry("a; date.zip", "a" * 64, "reports/r9/report", none)
+    write_gallery([first, again], tmp_path)
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert why in page
+    assert "contextcliff import &#x27;a; date.zip&#x27;" in page  # to be copied into a shell
+    for name in ("0.zip", "a; date.zip"):  # two files of one campaign are told apart
+        assert f", in {name}</span>" in page
+
+
 def test_same_results_same_bytes(tmp_path: Path) -> None:
     files = ("index.html", "index.md", "gallery.json")
     write_gallery(entries(), tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from hashlib import file_digest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,11 +49,17 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
         raise StoreError(f"{output} holds a page that is no gallery; give another --output DIR.")
     files = _archives(paths)
     entries: list[Entry] = []
+    known: dict[str, Path] = {}
     with TemporaryDirectory(prefix="contextcliff-") as unpacked:
         made = Path(unpacked) / "reports"
         for place, file in enumerate(files):
             if sys.stderr.isatty():
                 say(f"{file.name} ({place + 1} of {len(files)})")
+            with file.open("rb") as content:
+                digest = file_digest(content, "sha256").hexdigest()
+            if (first := known.setdefault(digest, file)) != file:
+                say(f"Left out: {file.name} holds the same as {first.name}.")
+                continue
             with dagster_log(False):
                 summary, done, store = rebuild_archive(
                     file, Path(unpacked) / str(place), with_answers=with_answers
@@ -62,7 +69,7 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
                 say(f"Left out: {file.name} has no length profile, so there is no cap.")
                 continue
             name = f"{slug(done.study.name)}-{slug(done.campaign)}"
-            if (made / name).exists():
+            while (made / name).exists():
                 name = f"{name}-{place}"
             report = store.report_dir(done.study.name, done.campaign)
             shutil.copytree(report, made / name, ignore=shutil.ignore_patterns(*_IN_THE_PAGE))
@@ -79,7 +86,7 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
             )
         _replace(made, output / "reports")
         index = write_gallery(entries, output)
-    text = f"{len(entries)} results of {len(files)} exported studies: {index}"
+    text = f"{len(entries)} results of {len(known)} exported studies: {index}"
     print_either({"index": str(index), "results": len(entries)}, text, as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,13 @@ def test_a_folder_of_exported_studies_becomes_a_site(
     assert not (contextcliff_home / "quick").exists()  # nothing enters the user's store
     # Made again over itself, with the answers; a report of before that is no more is gone.
     (site / "reports" / "of-before").mkdir()
-    again = call("gallery", str(archive / "quick.zip"), "--output", str(site), "--with-answers")
+    copy = tmp_path / "copy.zip"
+    shutil.copy(archive / "quick.zip", copy)
+    files = [str(archive / "quick.zip"), str(copy)]
+    again = call("gallery", *files, "--output", str(site), "--with-answers")
     assert again.code == 0, again.err
+    assert "copy.zip holds the same as quick.zip" in again.err
+    assert json.loads((site / "gallery.json").read_text("utf-8"))["results"] == results
     assert not (site / "reports" / "of-before").exists()
     assert len(list((site / "reports").iterdir())) == 1
     for text, has in ((without, False), (page.read_text("utf-8"), True)):
