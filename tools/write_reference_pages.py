@@ -90,12 +90,12 @@ def studies_page() -> str:
     for kind, options in CORPUS_OPTIONS.items():
         parts += [f"### `kind: {kind}`", _options(kind, options)]
     names = ", ".join(f"`{name}`" for name in BENCHMARKS)
-    own = {
-        option: Option(" or ".join(values), values[0], f"Of `{name}`", values[-1])
-        for name, benchmark in BENCHMARKS.items()
-        for option, values in benchmark.own_options.items()
-    }
-    parts += ["### Public benchmarks", f"{names}:", _options("squad", {**BENCHMARK, **own})]
+    table = [_options("squad", BENCHMARK)]
+    for name, benchmark in BENCHMARKS.items():
+        for option, values in benchmark.own_options.items():
+            one = Option(" or ".join(values), values[0], f"Of `{name}`", values[-1])
+            table.append(_option(name, option, one))
+    parts += ["### Public benchmarks", f"{names}:", "\n".join(table)]
     rows = []
     for name in EXPERIMENTS:
         experiment = load_experiment(name)
@@ -162,12 +162,12 @@ def _table(model: type[BaseModel], within: str, leave_out: str = "") -> str:
 
 
 def _options(kind: str, options: Mapping[str, Option]) -> str:
-    rows = [_HEAD]
-    for name, option in options.items():
-        shown = as_yaml({"corpus": {"kind": kind, name: option.example}})[1:-1]
-        cells = option.type, f"{option.default}", option.meaning, f"`{shown}`"
-        rows.append(_row(f"`{name}`", *cells))
-    return "\n".join(rows)
+    return "\n".join([_HEAD, *(_option(kind, *one) for one in options.items())])
+
+
+def _option(kind: str, name: str, option: Option) -> str:
+    shown = as_yaml({"corpus": {"kind": kind, name: option.example}})[1:-1]
+    return _row(f"`{name}`", option.type, f"{option.default}", option.meaning, f"`{shown}`")
 
 
 def _row(*cells: str) -> str:

@@ -87,6 +87,19 @@ def test_the_options_of_a_corpus_are_those_it_takes(kind: str, tmp_path: Path) -
         assert not re.search(r"must be|has no option|is one of", said), name
 
 
+def test_every_corpus_that_the_page_shows_is_one(tmp_path: Path) -> None:
+    shown = [
+        yaml.safe_load(one)["corpus"]
+        for one in re.findall(r"`(corpus: .+?)`", PAGES["studies.md"]())
+    ]
+    assert {"kind": "squad", "text": "article"} in shown
+    for options in shown:
+        kind = options.pop("kind")
+        needed = {"path": str(tmp_path)} if CORPUS_OPTIONS.get(kind, BENCHMARK).get("path") else {}
+        said = refusal(kind, {**needed, **options})
+        assert not re.search(r"must be|has no option|is one of", said), (kind, options)
+
+
 def refusal(kind: str, options: dict[str, Any]) -> str:
     """What is said against these options; empty for nothing."""
     try:

@@ -200,8 +200,8 @@ def _too_few(examples: int, documents: int) -> str:
     )
     return (
         f"Too few {' and '.join(short)} for a verdict: {examples} examples on {documents} "
-        f"documents are scored, and it needs {LEAST_EXAMPLES} on {LEAST_DOCUMENTS} (in a study: "
-        "raise samples_per_bin)."
+        f"documents are scored, and it needs {LEAST_EXAMPLES} on {LEAST_DOCUMENTS} (add documents, "
+        "or raise samples_per_bin of the study)."
     )
 
 
