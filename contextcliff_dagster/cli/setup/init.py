@@ -123,19 +123,20 @@ def add_model(endpoint: EndpointOptions, name: str | None, *, as_json: bool) -> 
     Raises:
         ContextCliffError: the endpoint cannot be used, or the name is taken; nothing is written.
     """
-    from contextcliff_dagster.inference.models.new_entry import added
+    from contextcliff_dagster.inference.models.new_entry import added, known_models
 
     asking = can_ask()
     with nothing_written_on_interruption():
         chosen = chosen_model(chosen_endpoint(endpoint, asking=asking), asking=asking)
         new, trial = new_entry(chosen, name, asking=asking)
+        done = "Wrote" if new.name not in known_models() else "Unchanged:"
         with added(new) as path:
             pass
     window = trial.window_tokens if trial else new.checked().window_tokens
     command = typed("--data", "PATH", "--model", new.name)
     value = {"model": new.name, "models_file": str(path), "window_tokens": window, "next": command}
     print_either(
-        value, f"Wrote model {new.name} into {path}. Measure it: {command}", as_json=as_json
+        value, f"{done} model {new.name} in {path}. Measure it: {command}", as_json=as_json
     )
 
 

@@ -169,7 +169,9 @@ def test_a_taken_name_is_refused_and_the_same_again_is_not(here: Path, url: str)
     assert (here / "models.yaml").read_text() == "models:\n  a: {engine: reference}   # mine\n"
     assert call("models", "add", "b", "--base-url", url).code == 0
     again = (here / "models.yaml").read_text()
-    assert call("models", "add", "b", "--base-url", url).code == 0
+    once_more = call("models", "add", "b", "--base-url", url)
+    assert once_more.code == 0
+    assert "Unchanged: model b in" in once_more.out
     assert (here / "models.yaml").read_text() == again
     assert again.startswith("models:\n  a: {engine: reference}   # mine\n")
     assert call("init", "--model", "b", "--data", DATA, "--name", "mine").code == 0
