@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +28,8 @@ PYTHON = "CONTEXTCLIFF_TRACKER_PYTHON"
 """Variable that names the Python of an environment with the tracker, where it is not in ours."""
 NAMES = {"mlflow": "MLflow", "wandb": "Weights & Biases"}
 _LIMIT_S = 300.0
+_LONGEST = 500
+"""Characters of a tracker's message: a server may answer with a whole page."""
 _QUIET = {
     # Seven times, with pauses that double, is four minutes for a server that is not there.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -143,22 +146,27 @@ def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, An
     environment = {**_QUIET, **os.environ}
     if (uri := request.get("tracking_uri") or "").startswith("sqlite:///"):
         Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    why: str | None = None
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(
-            [python, "-P", str(script)], input=json.dumps(request), text=True, encoding="utf-8",
-            capture_output=True, timeout=_LIMIT_S, env=environment, check=False,
+        process = subprocess.Popen(
+            [python, "-P", str(script)], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+            encoding="utf-8", errors="replace", env=environment, start_new_session=True,
         )  # fmt: skip
-        output = done.stdout
-        if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-            why = said[-1]
-    except subprocess.TimeoutExpired as late:
-        out = late.stdout or b""
-        output = out.decode("utf-8", "replace") if isinstance(out, bytes) else out
-        why = f"it took longer than {_LIMIT_S:g} s"
     except OSError as error:
         return {}, f"{python} cannot be run ({error.strerror}); correct {PYTHON}."
+    why: str | None = None
+    with process:
+        try:
+            output, errors = process.communicate(json.dumps(request), timeout=_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            output, errors = process.communicate()
+            why = f"it took longer than {_LIMIT_S:g} s"
+        finally:
+            _end(process)
+    if process.returncode and why is None:
+        lines = errors.strip().splitlines() or [f"it ended with {process.returncode}"]
+        why = lines[-1][:_LONGEST]
     hidden = secrets_of(os.environ)
     reports: dict[str, dict[str, Any]] = {}
     for line in output.splitlines():
@@ -167,6 +175,12 @@ def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, An
             reports.setdefault(report.pop("model"), {}).update(without_secrets(report, hidden))
     # The end of a sentence, as everywhere else.
     return reports, None if why is None else f"{redact(why, hidden).rstrip('.')}."
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End it and what it has started: a tracker's own processes outlive the script."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _file(store: Store, study: Study, campaign: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -117,28 +118,47 @@ def test_the_same_report_is_logged_once_and_another_goes_into_the_same_run(
     ("code", "why"),
     [
         ("sys.exit('MlflowException: no server')", "no server"),
-        ("time.sleep(600)", "took longer than 0.5 s"),
+        ("time.sleep(600)", "took longer than 1 s"),
+        ("sys.exit('<html>' * 10_000)", "<html><"),
         ("print('[1]'); print('{}'); sys.exit(3)", "ended with 3"),
         ("import os; os.kill(os.getpid(), 9)", "ended with -9"),
     ],
-    ids=["refused", "hung", "strange", "killed"],
+    ids=["refused", "hung", "a page", "strange", "killed"],
 )
 def test_a_tracker_that_fails_costs_a_warning_and_is_tried_again(
     measured: Study, store: Store, fake: Fake, monkeypatch: pytest.MonkeyPatch, code: str, why: str
 ) -> None:
     study = measured.changed(track="wandb")
     with monkeypatch.context() as patched:
-        patched.setattr(tracker, "_LIMIT_S", 0.5)
+        patched.setattr(tracker, "_LIMIT_S", 1 if "sleep" in code else 60)
         fake.does(code)
         (warning,) = report(study, store)
     assert "not logged to Weights & Biases" in warning
     assert why in warning
+    assert len(warning) < 600
     (line,) = tracked_lines(store, study, campaign(study, store))
     assert why in line
     fake.does(OBEDIENT)
     assert report(study, store) == []
     (line,) = tracked_lines(store, study, campaign(study, store))
     assert line == "Weights & Biases: " + ", ".join(f"http://tracker/{model}" for model in MODELS)
+
+
+def test_nothing_that_a_tracker_has_started_is_left(
+    measured: Study, store: Store, fake: Fake
+) -> None:
+    fake.does(
+        "import subprocess as s\n"
+        "child = s.Popen(['sleep', '600'], stdout=s.DEVNULL, stderr=s.DEVNULL)\n"
+        "print(json.dumps({'model': 'reference-short', 'id': child.pid}), flush=True)"
+    )
+    assert report(measured.changed(track="wandb"), store) == []
+    state = next((store.study_dir(measured.name) / "tracking").glob("*.json"))
+    pid = json.loads(state.read_text("utf-8"))["runs"]["reference-short"]["id"]
+    status, deadline = Path(f"/proc/{pid}/status"), time.monotonic() + 30
+    while status.exists() and "(zombie)" not in status.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_run_that_was_begun_is_gone_on_with(measured: Study, store: Store, fake: Fake) -> None:
