@@ -106,11 +106,15 @@ def open_instance(store: Store) -> dg.DagsterInstance:
 
     import dagster as dg
 
-    from contextcliff_dagster.defs.dagster_internals import migrations_read_once
+    from contextcliff_dagster.defs.dagster_internals import (
+        databases_kept_open,
+        migrations_read_once,
+    )
 
     _require_address_space()
     migrations_read_once()
     home = prepare_home(store)
+    databases_kept_open()
     ready = home / ".initialised"
     if ready.exists():
         return dg.DagsterInstance.get()
