@@ -121,6 +121,9 @@ def prepare_study(
             runs = LocalRuns(study, drawn, name, where, cause)
             runs.materialize(None, names, {"raw_corpus": {"reread": reread}})
         manifest = preparation.load_frozen(study, drawn) if sampled else None
+        if manifest is not None and drawn is not store:
+            texts = manifest.documents  # while the temporary folder is there
+            manifest = replace(manifest, read_documents=lambda: texts)
         with StudyRun.open(study, ledgered, name) as run:
             estimate = estimate_cost(replace(run, store=drawn), asked_experiments(study))
         audit = preparation.prepare_audit(study, drawn) if sampled else None

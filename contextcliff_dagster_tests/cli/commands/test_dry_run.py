@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster_tests.support.files import warehouse_files
+from contextcliff_dagster_tests.support.files.folders import library
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 MODEL = ("--model", "reference-short")
@@ -29,7 +30,9 @@ def test_in_a_fresh_store_nothing_is_left_behind(
     before = files(contextcliff_home, dagster_home)
     data = tmp_path / "own.jsonl"
     warehouse_files.write(data, warehouse_files.rows(60))
-    for args in (("quick",), ("--data", str(data)), ("quick", "--seed", "5")):
+    library(tmp_path / "folder", documents=12)
+    folder = ("--data", str(tmp_path / "folder"))
+    for args in (("quick",), ("--data", str(data)), folder, ("quick", "--seed", "5")):
         ended = call("profile", *args, *MODEL, "--samples-per-bin", "2", "--dry-run", recorded=True)
         assert (ended.code, ended.sentences) == (0, [])
         assert "To measure: " in ended.out
