@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,20 +35,21 @@ SECRET = "sk-proj-4f9a8b7c6d5e4f3a2b1c0d9e"
 READ_MLFLOW = """
 import json, os, sys
 from mlflow import MlflowClient
-client = MlflowClient(tracking_uri=sys.argv[1])
-runs = {}
-experiment = client.get_experiment_by_name("contextcliff/quick").experiment_id
-for found in client.search_runs([experiment]):
-    names = [name for name in found.data.metrics if name.startswith("curve")]
-    runs.setdefault(found.data.params["model"], []).append({
-        "id": found.info.run_id, "status": found.info.status, "metrics": found.data.metrics,
-        "params": found.data.params, "tags": found.data.tags,
-        "curves": {name: [[m.step, m.value] for m in
-                          client.get_metric_history(found.info.run_id, name)] for name in names},
-        "report": open(client.download_artifacts(found.info.run_id, "report.md")).read(),
-        "files": sorted(file.path for file in client.list_artifacts(found.info.run_id)),
-    })
-print(json.dumps(runs))
+places = []
+for address in sys.argv[1:]:
+    client, runs = MlflowClient(tracking_uri=address), {}
+    experiment = client.get_experiment_by_name("contextcliff/quick").experiment_id
+    for found in client.search_runs([experiment]):
+        history = client.get_metric_history(found.info.run_id, "curve/mean")
+        runs.setdefault(found.data.params["model"], []).append({
+            "status": found.info.status, "metrics": found.data.metrics,
+            "params": found.data.params, "tags": found.data.tags,
+            "curve": sorted([m.step, m.value] for m in history),
+            "report": open(client.download_artifacts(found.info.run_id, "report.md")).read(),
+            "files": sorted(file.path for file in client.list_artifacts(found.info.run_id)),
+        })
+    places.append(runs)
+print(json.dumps(places))
 """
 READ_WANDB = """
 import json, struct, sys
@@ -128,7 +129,8 @@ def read(code: str, *given: str) -> Any:
 
 
 @contextmanager
-def mlflow_server(folder: Path) -> Iterator[str]:
+def mlflow_server(folder: Path) -> Iterator[Callable[[], str]]:
+    """Starts it; what is given waits until it answers, and returns its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -137,82 +139,64 @@ def mlflow_server(folder: Path) -> Iterator[str]:
     command += ["--artifacts-destination", str(folder / "artifacts"), "--workers", "1"]
     # LiteLLM in the same environment would ask the network first, and MLflow's imports wait for it.
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+    def answers() -> str:
+        url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 180
+        while True:
+            try:
+                urllib.request.urlopen(f"{url}/health", timeout=5).close()
+            except OSError:
+                assert process.poll() is None, (folder / "server.log").read_text()
+                assert time.monotonic() < deadline, (folder / "server.log").read_text()
+                time.sleep(0.3)
+            else:
+                return url
+
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, env=environment, start_new_session=True
         )
         try:
-            url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 180
-            while True:
-                try:
-                    urllib.request.urlopen(f"{url}/health", timeout=5).close()
-                    break
-                except OSError:
-                    assert process.poll() is None, (folder / "server.log").read_text()
-                    assert time.monotonic() < deadline, (folder / "server.log").read_text()
-                    time.sleep(0.3)
-            yield url
+            yield answers
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(30)
 
 
-def check_mlflow(study: Study, store: Store, address: str, *, again: bool = False) -> None:
-    """Log a report, read it back; ``again``: another one of the same campaign, too."""
-
-    def check(runs: dict[str, Any]) -> dict[str, str]:
+def test_mlflow_keeps_one_run_for_each_model_in_store_folder_and_server(
+    measured: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = {**dict(measured.calls), "order": "by_length"}
+    study = measured.changed(track="mlflow", description=f"A title with {SECRET}")
+    changed = study.changed(description=f"Another title with {SECRET}", calls=calls)
+    folder = str(tmp_path / "runs")
+    with mlflow_server(tmp_path) as answers:  # starts while the others are logged to
+        report(study, store)
+        cliffs = report(changed, store)
+        report(changed.changed(track={"kind": "mlflow", "tracking_uri": folder}).trusted(), store)
+        url = answers()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        report(changed, store)
+        kept, *fresh = read(READ_MLFLOW, f"sqlite:///{store.root}/mlflow/mlflow.db", folder, url)
+    assert (store.root / "mlflow" / "artifacts").is_dir()
+    for runs in (kept, *fresh):
         assert runs.keys() == {one["model"] for one in cliffs}
+        assert SECRET not in json.dumps(runs)
         for one in cliffs:
             (run,) = runs[one["model"]]
             assert run["status"] == "FINISHED"
             assert run["tags"]["contextcliff.verdict"] == one["verdict"]
             assert run["metrics"]["n"] == one["n"]
-            cap = one["safe_cap_tokens"]
-            logged = run["metrics"]["safe_cap_tokens"]
+            cap, logged = one["safe_cap_tokens"], run["metrics"]["safe_cap_tokens"]
             assert logged != logged if cap is None else logged == cap  # no cap: not a number
             assert run["params"]["tokenizer"] == "reference"
-            curve = [[point["tokens"], point["mean"]] for point in one["curve"]]
-            assert len(curve) > 10
-            assert sorted(run["curves"]["curve/mean"]) == curve
+            assert len(run["curve"]) > 10
+            assert run["curve"] == [[point["tokens"], point["mean"]] for point in one["curve"]]
             assert run["files"] == ["report.html", "report.json", "report.md", "report.png"]
-            assert SECRET not in json.dumps(run)
-        return {model: run["id"] for model, (run,) in runs.items()}
-
-    cliffs = report(study, store)
-    before = check(read(READ_MLFLOW, address))
-    if not again:
-        return
-    calls = {**dict(study.calls), "order": "by_length"}
-    cliffs = report(study.changed(description="Another title", calls=calls), store)
-    runs = read(READ_MLFLOW, address)
-    assert check(runs) == before
-    for (run,) in runs.values():
-        assert "Another title" in run["report"]
-        assert run["params"]["calls.order"] == "blocks"
-        assert run["tags"]["contextcliff.now.calls.order"] == "by_length"
-
-
-def test_mlflow_keeps_one_run_for_each_model_in_the_store(measured: Study, store: Store) -> None:
-    check_mlflow(
-        measured.changed(track="mlflow", description=f"A title with {SECRET}"),
-        store,
-        f"sqlite:///{store.root}/mlflow/mlflow.db",
-        again=True,
-    )
-    assert (store.root / "mlflow" / "artifacts").is_dir()
-
-
-def test_mlflow_keeps_them_in_a_folder(measured: Study, store: Store, tmp_path: Path) -> None:
-    track = {"kind": "mlflow", "tracking_uri": str(tmp_path / "runs")}
-    check_mlflow(measured.changed(track=track).trusted(), store, str(tmp_path / "runs"))
-
-
-def test_mlflow_keeps_them_on_its_server(
-    measured: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with mlflow_server(tmp_path) as url:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
-        check_mlflow(measured.changed(track="mlflow"), store, url)
+            assert "Another title" in run["report"]
+            # A parameter stays as it was logged first, and a tag names what it is now.
+            order = run["params"]["calls.order"], run["tags"].get("contextcliff.now.calls.order")
+            assert order == (("blocks", "by_length") if runs is kept else ("by_length", None))
 
 
 def test_wandb_keeps_one_run_for_each_model(measured: Study, store: Store) -> None:
