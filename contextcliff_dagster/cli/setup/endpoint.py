@@ -18,7 +18,8 @@ from contextcliff_dagster.cli.setup.address_and_key import (
 )
 from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions
 from contextcliff_dagster.cli.setup.questions import ask, ask_until, choose
-from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.cli.setup.trial import in_words, tried, with_findings
+from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.engines.openai.local_servers import LocalServer
@@ -74,7 +75,7 @@ def new_entry(
         new.checked()
         return new, None
     trial = tried(new.checked(), options.timeout)
-    return _with_findings(new, trial), trial
+    return with_findings(new, trial), trial
 
 
 def _may_want_key(url: str, preset: Preset | None, options: EndpointOptions) -> bool:
@@ -170,7 +171,7 @@ def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
     ids: list[str] = []
     if not options.no_call:
         entry = _entry(options, options.preset or "endpoint", "?").checked()
-        ids = listed_ids(asyncio.run(_in_words(listed_models(entry, options.timeout))))
+        ids = listed_ids(asyncio.run(in_words(listed_models(entry, options.timeout))))
     if not asking:
         if len(ids) == 1:
             return ids[0]
@@ -252,57 +253,3 @@ def _openai_tokenizer(model_id: str) -> str | None:
         return f"tiktoken:{encoding_name_for_model(model_id)}"
     except KeyError:
         return None
-
-
-def tried(entry: ModelEntry, within_s: float) -> Trial:
-    """What one small call to ``entry`` shows; also said on stderr.
-
-    Raises:
-        EngineError: calls to it would fail.
-    """
-    from contextcliff_dagster.inference.execution.trial_call import try_model
-
-    say(f"One small call to {entry.name} ...")
-    trial: Trial = asyncio.run(_in_words(try_model(entry, within_s)))
-    _say_what_was_found(trial)
-    return trial
-
-
-async def _in_words(work: Any) -> Any:
-    """Errors name options: there is no entry of models.yaml yet that could be corrected."""
-    try:
-        return await work
-    except EngineError as error:
-        text = str(error).replace("into `base_url` in models.yaml", "as --base-url")
-        for key in ("base_url", "model_id", "api_key_env"):
-            option = f"--{key.replace('_', '-')}"
-            text = text.replace(f"`{key}` in models.yaml", option).replace(f"`{key}`", option)
-        raise EngineError(text) from None
-
-
-def _with_findings(new: NewEntry, trial: Trial) -> NewEntry:
-    given, comments, hints = dict(new.fields), dict(new.comments), list(new.hints)
-    quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
-    if quirks:
-        given["quirks"] = quirks
-    if trial.loaded_window and "window_tokens" not in given:
-        given["window_tokens"] = trial.loaded_window
-        comments["window_tokens"] = "as the server reported it when this entry was written"
-    if trial.window_tokens:
-        hints = [hint for hint in hints if not hint.startswith("window_tokens")]
-    return replace(new, fields=given, comments=comments, hints=hints)
-
-
-def _say_what_was_found(trial: Trial) -> None:
-    from contextcliff_dagster.inference.execution.window_check import unknown_window
-    from contextcliff_dagster.redaction import redact
-
-    answer = trial.answer
-    said = repr(redact(answer.text, limit=40)) if answer.text.strip() else "an empty text"
-    window = f"; window {trial.window_tokens:,} tokens" if trial.window_tokens else ""
-    say(f"{trial.entry.name} answered {said} in {answer.duration_ms / 1000:.1f} s{window}.")
-    if not trial.window_tokens:
-        say(unknown_window(trial.entry.name))
-    quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
-    if quirks.get("temperature") == "omit":
-        say("Note: it takes no temperature of 0, so its answers vary from run to run.")

@@ -16,7 +16,6 @@ from contextcliff_dagster.cli.setup.endpoint import (
     chosen_model,
     new_entry,
     same_entry,
-    tried,
 )
 from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, endpoint_options
 from contextcliff_dagster.cli.setup.questions import (
@@ -33,6 +32,7 @@ from contextcliff_dagster.cli.setup.study_file import (
     with_defaults,
     written,
 )
+from contextcliff_dagster.cli.setup.trial import tried
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
