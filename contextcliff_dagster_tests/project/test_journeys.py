@@ -42,6 +42,8 @@ NOT_RUN = {
     "test_analyze_logs.py has such",
     "profile --model smollm2-135m": "needs `make local-model`; see the tests marked local_model",
     "profile local --data notes --questions recall": "needs the same model",
+    "profile local": "needs the same model; what follows is run without it",
+    "export local exported/local.zip": "is measured with that model",
     "serve reference-long": "serves until it is stopped; test_serve.py",
     "ui --no-daemon": "serves until it is stopped; test_ui.py",
     "report data-my-1f0c2a": "the name is made of the file's path; test_ad_hoc_study.py",
