@@ -2,14 +2,15 @@
 
 Long tests first, each worker with its share of them; the others in the order of their files. Tests
 that share a fixture of their module stay together. `durations.json` has the seconds of the last
-run that was asked for them (``make test-durations``).
+run that was asked for them (``make test-durations``), of tests that are marked slow and took less
+than `LONG_S` under the name of their function: hundreds of its cases go with the others.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ DURATIONS = Path(__file__).with_name("durations.json")
 LONG_S = 2.0
 """Shorter tests are in no file and in no special place."""
 _SLOW_S = 20.0
-"""Of a test that is marked slow and was not timed yet."""
+"""Of a test that is marked slow and was not timed yet, in no case of its."""
 
 
 class Timing:
@@ -26,13 +27,23 @@ class Timing:
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._slow: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
+        if "slow" in report.keywords:
+            self._slow.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        long = {name: round(s, 1) for name, s in sorted(self._seconds.items()) if s >= LONG_S}
+        long = kept(self._seconds, self._slow)
         DURATIONS.write_text(json.dumps(long, indent=0) + "\n", encoding="utf-8")
+
+
+def kept(seconds: Mapping[str, float], slow: Set[str]) -> dict[str, float]:
+    """Return what of the tests' ``seconds`` orders them; ``slow``: names of those so marked."""
+    long = {name: round(s, 1) for name, s in seconds.items() if s >= LONG_S}
+    short = (name for name in slow if seconds[name] < LONG_S)
+    return dict(sorted({**{_function(name): 0.0 for name in short}, **long}.items()))
 
 
 def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
@@ -60,7 +71,12 @@ def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
 
 def _seconds(item: pytest.Item, known: dict[str, float]) -> float:
     unknown = _SLOW_S if item.get_closest_marker("slow") else 0.0
-    return known.get(item.nodeid, unknown)
+    return known.get(item.nodeid, known.get(_function(item.nodeid), unknown))
+
+
+def _function(name: str) -> str:
+    """The test's name without its parameters."""
+    return name.partition("[")[0]
 
 
 def _shared(item: pytest.Item) -> tuple[str, ...] | None:
