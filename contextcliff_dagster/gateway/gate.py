@@ -55,10 +55,11 @@ class Gate:
         self._tokenizers = _Tokenizers()
         self._warned: set[str] = set()
 
-    def decide(self, body: Any, unseen: str | None = None) -> Decision:
+    def decide(self, body: Any, unseen: str | None = None, *, route: bool = True) -> Decision:
         """What becomes of a request with this JSON body; counting may take milliseconds.
 
-        ``unseen`` names why the model may read something other than ``body``, if it may.
+        ``unseen`` names why the model may read something other than ``body``, if it may. Without
+        ``route``, what is above the cap is refused: its model cannot be exchanged.
         """
         names = {name.casefold(): name for name in body} if isinstance(body, Mapping) else {}
         model = body[names["model"]] if "model" in names else None
@@ -81,7 +82,7 @@ class Gate:
         self._metrics.measured(count.tokens / cap, policy.model, count.by)
         own_cap = policy.cap_prompt_tokens
         if count.tokens > cap or (own_cap is not None and prompt.token_ids > own_cap):
-            return self._above(policy, prompt, count)
+            return self._above(policy, prompt, count, route=route)
         if own_cap is None and prompt.token_ids:
             unseen = "token ids"
         unseen = unseen or prompt.unseen
@@ -131,8 +132,11 @@ class Gate:
             return _Count(bound, "upper_bound")
         return _Count(longest, "tokenizer")
 
-    def _above(self, policy: SafeContext, prompt: Prompt, count: _Count) -> Decision:
-        tried, model = {policy.model}, self.settings.route_to.get(policy.model)
+    def _above(
+        self, policy: SafeContext, prompt: Prompt, count: _Count, *, route: bool
+    ) -> Decision:
+        tried = {policy.model}
+        model = self.settings.route_to.get(policy.model) if route else None
         while model is not None:
             other = self._policy(model)
             if other is None or not (self._lapsed(other) or self._too_long(other, prompt)):

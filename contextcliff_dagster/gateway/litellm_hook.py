@@ -9,6 +9,7 @@ callback_settings:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import litellm
@@ -63,22 +64,40 @@ class SafeContextHook(CustomLogger):  # type: ignore[misc]
     ) -> dict[str, Any] | None:
         if call_type not in _CHECKED:
             return None
+        rest = {name: value for name, value in data.items() if name.casefold() != "model"}
+        for name in _named_besides(data):
+            await self._decided({**rest, "model": name}, route=False)
         # LiteLLM takes several names with commas in between, and calls each of these models.
         names = str(data.get("model", "")).split(",")
         sent = []
         for name in names:
-            one = {**data, "model": name.strip()} if len(names) > 1 else data
-            decision = await self._decide(one)
-            if decision.error is not None:
-                raise RefusedError(decision.error)
+            decision = await self._decided({**rest, "model": name.strip()})
             sent.append(decision.model or name)
         return None if sent == names else {**data, "model": ",".join(sent)}
 
-    async def _decide(self, data: dict[str, Any]) -> Decision:
-        size = sum(len(text) for texts in prompt_of(data).texts for text in texts)
+    async def _decided(self, body: dict[str, Any], *, route: bool = True) -> Decision:
+        """Raises:
+        RefusedError: the request is refused.
+        """
+        size = sum(len(text) for texts in prompt_of(body).texts for text in texts)
         if size > _SHORT:
-            return await asyncio.to_thread(self.gate.decide, data)
-        return self.gate.decide(data)
+            decision = await asyncio.to_thread(self.gate.decide, body, route=route)
+        else:
+            decision = self.gate.decide(body, route=route)
+        if decision.error is not None:
+            raise RefusedError(decision.error)
+        return decision
+
+
+def _named_besides(data: Mapping[str, Any]) -> Iterator[str]:
+    """Further models that ``data`` names. LiteLLM writes ``extra_body`` over the body that it sends
+    (the model, too, of messages and responses), and hands on names whose case it does not know."""
+    carrier: Any = {name: value for name, value in data.items() if name != "model"}
+    while isinstance(carrier, Mapping):
+        for name, value in carrier.items():
+            if str(name).casefold() == "model":
+                yield from (one.strip() for one in str(value).split(","))
+        carrier = carrier.get("extra_body")
 
 
 def __getattr__(name: str) -> SafeContextHook:

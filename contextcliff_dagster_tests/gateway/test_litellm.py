@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,37 +38,69 @@ class Proxies(NamedTuple):
     policy: Path
 
 
+START = """
+import json, os, signal, sys
+import litellm.proxy.proxy_server  # eleven CPU seconds: once for all
+from litellm import run_server
+started = []
+for words, log in json.loads(sys.argv[1]):
+    if child := os.fork():
+        started.append(child)
+        continue
+    written = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(written, 1), os.dup2(written, 2)
+    sys.exit(run_server(words))
+signal.signal(signal.SIGTERM, lambda *_: [os.kill(child, signal.SIGTERM) for child in started])
+for child in started:
+    os.waitpid(child, 0)
+"""
+"""The program `litellm` for each (arguments, log)."""
+
+
 @contextmanager
-def proxy(folder: Path, name: str, config: dict[str, Any]) -> Iterator[str]:
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    program = Path(gateway_tools_python()).with_name("litellm")
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "LITELLM_LOCAL_MODEL_COST_MAP": "1"}
+def proxies_of(folder: Path, configs: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
+    """Start a proxy for each configuration; their addresses, where all of them answer."""
+    urls, starts = [], []
+    for name, config in configs.items():
+        path = folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        urls.append(f"http://127.0.0.1:{port}")
+        words = ["--config", str(path), "--host", "127.0.0.1", "--port", str(port)]
+        starts.append([words, str(folder / f"{name}.log")])
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    environment["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # any other word asks the network
     environment["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = "true"
-    with (folder / f"{name}.log").open("wb") as log:
+    with (folder / "start.log").open("wb") as log:
         process = subprocess.Popen(
-            [program, "--config", path, "--host", "127.0.0.1", "--port", str(port)],
-            stdout=log, stderr=log, env=environment, cwd=folder,
+            [gateway_tools_python(), "-P", "-c", START, json.dumps(starts)],
+            stdout=log, stderr=log, env=environment, cwd=folder, start_new_session=True,
         )  # fmt: skip
         try:
-            yield f"http://127.0.0.1:{port}"
+            for url in urls:
+                wait_for(url, folder, process)
+            yield urls
         finally:
             process.terminate()
-            process.wait(30)
+            try:
+                process.wait(30)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
-def wait_for(url: str, log: Path) -> None:
+def wait_for(url: str, folder: Path, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
         try:
             urllib.request.urlopen(f"{url}/health/liveliness", timeout=5).close()
             return
         except OSError:
             time.sleep(0.3)
-    raise AssertionError(log.read_text("utf-8")[-3_000:])
+    logs = [log.read_text("utf-8")[-3_000:] for log in sorted(folder.glob("*.log"))]
+    raise AssertionError("\n".join(logs))
 
 
 def config_of_the_page() -> dict[str, Any]:
@@ -91,12 +124,8 @@ def proxies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxies]:
             entry["litellm_params"] = {"model": model, "api_base": base_url, "api_key": "x"}
         hooked["callback_settings"]["contextcliff"]["policy"] = str(policy)
         plain = {"model_list": listed}
-        urls = [
-            stack.enter_context(proxy(folder, name, config))
-            for name, config in (("hooked", hooked), ("plain", plain))
-        ]
-        for name, url in zip(("hooked", "plain"), urls, strict=True):
-            wait_for(url, folder / f"{name}.log")
+        configs = {"hooked": hooked, "plain": plain}
+        urls = stack.enter_context(proxies_of(folder, configs))
         yield Proxies(*urls, bodies, policy)
 
 
@@ -151,6 +180,46 @@ def test_above_the_cap_there_is_a_clear_400(
     )
     assert f"for m on the task lookup, measured {TODAY}" in message
     assert proxies.bodies == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/messages", {**chat("other", LONG), "max_tokens": 9}),
+        ("/v1/responses", {"model": "other", "input": LONG}),
+        ("/v1/chat/completions", chat("other", LONG)),
+        ("/v1/completions", {"model": "other", "prompt": LONG}),
+    ],
+    ids=["messages", "responses", "chat", "completions"],
+)
+def test_a_model_in_extra_body_is_held_to_its_cap(
+    proxies: Proxies, path: str, body: dict[str, Any]
+) -> None:
+    """The proxy sends messages and responses to that model; of the others it takes the model out.
+    One that has a larger model to go to cannot be exchanged there."""
+    for named in ("m", "my-model"):
+        proxies.bodies.clear()
+        hidden = {**body, "extra_body": {"model": named}}
+        status, answer = post(proxies.hooked, path, hidden)
+        assert (status, f" for {named} on " in answer["error"]["message"]) == (400, True)
+        assert proxies.bodies == []
+    if path == "/v1/messages":  # what the hook is there for
+        post(proxies.plain, path, hidden)
+        assert json.loads(proxies.bodies[0])["model"] == "my-model"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "besides",
+    [{"Model": "other"}, {"extra_body": {"model": "other"}}, {"extra_body": {"Model": "other"}}],
+    ids=["case", "extra_body", "case in extra_body"],
+)
+def test_another_model_beside_the_one_that_is_called_hides_nothing(
+    proxies: Proxies, besides: dict[str, Any]
+) -> None:
+    status, answer = post(proxies.hooked, "/v1/chat/completions", {**chat("m", LONG), **besides})
+    assert (status, " for m on " in answer["error"]["message"]) == (400, True)
 
 
 @pytest.mark.timeout(600)
