@@ -1,12 +1,13 @@
 """Swapping the two weight files swaps the caps: the result follows the weights, not the name.
 
-    python benchmarks/swapped_weights.py [--study reference] [--seed N] [--samples-per-bin N]
+    python benchmarks/swapped_weights.py [--study reference] [--seed N] [--store DIR]
 
 Profiles a study of the two reference models twice, each time in a store of its own: once as
-shipped, once with a models.yaml in which `reference-short` points at the folder of the long model's
-weights and the other way round. Sample, prompts and weights are the same and temperature is 0, so
-everything that the scores decide must be equal to the last digit. Exit code 1 where it is not, or
-where the two models have no caps that differ, so that nothing would be shown.
+shipped (with --store: reuses what is measured there), once with a models.yaml in which
+`reference-short` points at the folder of the long model's weights and the other way round. Sample,
+prompts and weights are the same and temperature is 0, so everything that the scores decide must be
+equal to the last digit. Exit code 1 where it is not, or where the two models have no caps that
+differ, so that nothing would be shown.
 """
 
 from __future__ import annotations
@@ -72,14 +73,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--study", default="reference")
     parser.add_argument("--seed", help="draw another sample")
-    parser.add_argument("--samples-per-bin", help="instead of the study's own")
+    parser.add_argument("--store", type=Path, help="where the study is, or is to be, measured")
     given = parser.parse_args()
-    options = [given.study]
-    for name, value in (("--seed", given.seed), ("--samples-per-bin", given.samples_per_bin)):
-        options += [name, value] if value else []
+    options = [given.study, *(("--seed", given.seed) if given.seed else ())]
     with tempfile.TemporaryDirectory(prefix="contextcliff-swapped-") as name:
         folder = Path(name)
-        shipped = profile(options, folder / "shipped", None)
+        shipped = profile(options, given.store or folder / "shipped", None)
         swapped = profile(options, folder / "swapped", models_yaml(folder))
     print(f"{'WEIGHTS':<16} {'CAP AS SHIPPED':>15} {'CAP UNDER THE OTHER NAME':>25}  DIFFERENT")
     failed = shipped[SHORT]["safe_cap_tokens"] == shipped[LONG]["safe_cap_tokens"]

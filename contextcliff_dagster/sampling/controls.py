@@ -69,9 +69,7 @@ def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
 
     Pieces that overlap or touch are one.
     """
-    spans = _spans(metadata.get(EVIDENCE_SPANS), document) or _found(
-        metadata.get("evidence"), document
-    )
+    spans = spans_of(metadata, document)
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -79,6 +77,13 @@ def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
         else:
             joined.append((start, end))
     return [document[start:end] for start, end in joined]
+
+
+def spans_of(metadata: Mapping[str, Any], document: str) -> list[tuple[int, int]]:
+    """Start and end of each piece of evidence that ``metadata`` names, in characters."""
+    return _spans(metadata.get(EVIDENCE_SPANS), document) or _found(
+        metadata.get("evidence"), document
+    )
 
 
 def _spans(given: Any, document: str) -> list[tuple[int, int]]:

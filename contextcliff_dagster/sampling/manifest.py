@@ -25,7 +25,7 @@ from contextcliff_dagster.contracts import (
     conform,
 )
 from contextcliff_dagster.corpora.materialize import row_example
-from contextcliff_dagster.freed_memory import lean_arrow
+from contextcliff_dagster.freed_memory import lean_arrow, return_freed_memory
 from contextcliff_dagster.sampling.sample_source import PlannedExample
 from contextcliff_dagster.store import read_table, write_atomic, write_table
 
@@ -59,6 +59,7 @@ class Manifest:
     def forget_documents(self) -> None:
         """Let go of the texts; where they are wanted again, they are read again."""
         self.__dict__.pop("documents", None)
+        return_freed_memory()
 
     @cached_property
     def content(self) -> dict[str, Any]:

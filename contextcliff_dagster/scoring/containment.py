@@ -28,7 +28,7 @@ from contextcliff_dagster.scoring.squad import bare
 LEAST_QUESTIONS, MOST_QUESTIONS, MOST_CHARACTERS = 20, 60, 200_000
 """Questions that `copied_share` looks at, and the longest document that it does, in characters:
 whether answers are copied does not depend on the length."""
-_YES_NO = frozenset(("yes", "no", "true", "false"))
+YES_NO = frozenset(("yes", "no", "true", "false"))
 _STRAIGHT = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 
 
@@ -62,7 +62,7 @@ def not_in_text(
     all whose answers are no yes or no."""
     by_document: dict[str, list[Example]] = {}
     for example in examples:
-        if not any(answer.strip(" .").lower() in _YES_NO for answer in example.answers):
+        if not any(answer.strip(" .").lower() in YES_NO for answer in example.answers):
             by_document.setdefault(example.document_id, []).append(example)
     missing: list[Example] = []
     for document, asked in by_document.items():
@@ -75,17 +75,17 @@ class Haystack:
     """A text in which many phrases are looked up; prepared once, each look-up is linear in it."""
 
     def __init__(self, text: str) -> None:
-        self._text = _comparable(text)
+        self._text = comparable(text)
 
     def holds(self, phrase: str) -> bool:
         """Whether `phrase` is in the text as whole words; a phrase of nothing never does."""
-        needle = _comparable(phrase)
+        needle = comparable(phrase)
         if not needle:
             return False
         text = self._text
         at = text.find(needle)
         while at >= 0:
-            if not _joins(text, at) and not _joins(text, at + len(needle)):
+            if not joins(text, at) and not joins(text, at + len(needle)):
                 return True
             at = text.find(needle, at + 1)
         tokens = answer_tokens(phrase)
@@ -96,11 +96,17 @@ class Haystack:
         return f" {' '.join(folded_tokens(self._text))} "
 
 
-def _comparable(text: str) -> str:
-    return bare(substitute(text, _STRAIGHT))
+def straightened(text: str) -> str:
+    """`text` with straight quotation marks."""
+    return substitute(text, _STRAIGHT)
 
 
-def _joins(text: str, border: int) -> bool:
+def comparable(text: str) -> str:
+    """The form in which phrases are looked up: lower case, single blanks, straight quotes."""
+    return bare(straightened(text))
+
+
+def joins(text: str, border: int) -> bool:
     """Whether the characters on both sides of `border` belong to one word or one number."""
     if not 0 < border < len(text):
         return False

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 BENCHMARKS = CHECKOUT / "benchmarks"
 
 
-def claim(script: str, *options: str) -> str:
-    """What a benchmark prints; fails where its claim does."""
+def claim(script: str, store: Path, *options: str) -> str:
+    """What a benchmark prints of `quick` as measured in ``store``; fails where its claim does."""
+    study = ("--study", "quick", "--store", str(store))
     done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / script), *options],
+        [sys.executable, str(BENCHMARKS / script), *study, *options],
         capture_output=True,
         text=True,
         check=False,
@@ -30,8 +33,10 @@ def claim(script: str, *options: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_swapping_the_two_weight_files_swaps_the_caps() -> None:
-    output = claim("swapped_weights.py", "--study", "quick", "--samples-per-bin", "6")
+def test_swapping_the_two_weight_files_swaps_the_caps(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    output = claim("swapped_weights.py", copy_of_quick(tmp_path_factory))
     caps = [line.split()[1:3] for line in output.splitlines() if line.startswith("reference-")]
     (short, short_renamed), (long, long_renamed) = caps
     assert (short_renamed, long_renamed) == (short, long)
@@ -40,6 +45,8 @@ def test_swapping_the_two_weight_files_swaps_the_caps() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_shuffled_lengths_of_a_finished_study_show_no_cliff() -> None:
-    output = claim("shuffled_lengths.py", "--study", "quick", "--shuffles", "8")
+def test_shuffled_lengths_of_a_finished_study_show_no_cliff(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    output = claim("shuffled_lengths.py", copy_of_quick(tmp_path_factory), "--shuffles", "8")
     assert output.count("as measured cliff") == 2

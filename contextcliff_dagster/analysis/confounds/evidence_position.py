@@ -127,6 +127,8 @@ def _tested(
     in_bin = np.maximum(np.bincount(index[taken]), 1)
     bin_mean = np.bincount(index[taken], weights=score[taken]) / in_bin
     residual = score[taken] - bin_mean[index[taken]]
+    if not (np.abs(residual) > 1e-9).any():
+        return replace(curve, refused_because="all scores of each length bin are equal")
     sums = moved.sums(residual, group[taken], len(curve.groups))
     spread = sums[1:].std(axis=0)
     if not (spread > 1e-9).any():

@@ -34,7 +34,7 @@ def parts_reached(posterior: FallingPosterior, parts: tuple[float, ...], least: 
     at_end = weight[:, None] * end.sum(axis=2)
     r = np.flatnonzero(at_end.sum(axis=1) > _CONTRADICTED * at_end.sum())
     m = np.flatnonzero(at_end.sum(axis=0) > _CONTRADICTED * at_end.sum())
-    states, fit, weight = posterior.states[:, r][:, :, m], posterior.fit[:, m], weight[r]
+    states, fit, weight = posterior.states[:, r[:, None], m], posterior.fit[:, m], weight[r]
     level = np.tensordot(posterior.regimes, end, axes=1).sum(axis=0)
     level = level.reshape(MODES, -1).sum(axis=0)
     group = (np.cumsum(level) - 0.5 * level) / level.sum() * _ENDS

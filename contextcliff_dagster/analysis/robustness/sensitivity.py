@@ -89,8 +89,8 @@ def sensitivity(
             row = _row(_stricter(conclude_again(conclusion, chosen), chosen, share), documents)
         else:
             baseline = baseline_of(changed, chosen).mean
-            varied = _stricter(conclude(changed, chosen, baseline), chosen, share)
-            row = _row(varied, changed)
+            # Without a name: one fit goes before the next comes.
+            row = _row(_stricter(conclude(changed, chosen, baseline), chosen, share), changed)
         cap = _document_tokens(row.safe_cap_tokens, line, longest)
         location = _document_tokens(row.location_tokens, line, longest)
         row = replace(row, factor=factor, value=value, reported=chosen is None)

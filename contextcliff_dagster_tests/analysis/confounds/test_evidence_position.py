@@ -118,6 +118,11 @@ def test_too_few_examples_are_named_and_none_at_all_is_no_curve() -> None:
     one_place = curve_of(plant(0).assign(evidence_position=0.5))
     assert one_place.p_value is None
     assert one_place.refused_because == "nearly all evidence has one position"
+    floor = curve_of(plant(0).assign(score=0.0))
+    assert (floor.p_value, floor.refused_because) == (
+        None,
+        "all scores of each length bin are equal",
+    )
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 3))

@@ -1,0 +1,120 @@
+"""Where in its document the answer of a question is, for questions that do not say it.
+
+Only where it occurs once, as :mod:`.containment` finds it: then the question cannot be about
+another place. Texts are long and many (100,000 tokens each), so what is needed to be sure of "once"
+is done cheapest first.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from heapq import merge
+
+from contextcliff_dagster.scoring.containment import YES_NO, comparable, joins, straightened
+from contextcliff_dagster.scoring.normalize import (
+    answer_tokens,
+    fold_forms,
+    folded_tokens,
+    remove_punctuation,
+)
+
+_Span = tuple[int, int]
+
+
+def answer_positions(text: str, accepted: Sequence[Sequence[str]]) -> list[float | None]:
+    """Where the answer of each question begins in `text`, as a share 0..1 of its characters: where
+    its accepted answers occur once, as `contained` finds them; else None.
+
+    Accepted answers that overlap are one occurrence. Yes, no, true, false, and a single letter or
+    digit stand in any text by chance and have no position.
+
+    >>> answer_positions("Rent: 50 EUR.\\nSigned: Ada  Berg.", [["Ada Berg", "Berg"], ["EUR 50"]])
+    [0.6875, None]
+    """
+    telling = [[answer for answer in each if not _by_chance(answer)] for each in accepted]
+    if not any(telling):
+        return [None] * len(telling)
+    searched = _Searched(text)
+    return [searched.only_place(answers) if answers else None for answers in telling]
+
+
+def _by_chance(answer: str) -> bool:
+    plain = answer.strip(" .").lower()
+    return len(plain) < 2 or plain in YES_NO
+
+
+class _Searched:
+    def __init__(self, text: str) -> None:
+        # Of ASCII text every character stays where it is.
+        self._text = (text if text.isascii() else straightened(fold_forms(text))).lower()
+
+    def only_place(self, phrases: Sequence[str]) -> float | None:
+        found = _one_stretch(self._as_written(phrase) for phrase in phrases)
+        if found is None:
+            return None
+        at = found[0] / len(self._text) if found else None
+        if not any(map(self._may_be_elsewhere, phrases)):
+            return at
+        by_token = _one_stretch(map(self._by_token, phrases))
+        if by_token is None or (found and by_token and not self._same(found[0], by_token[0])):
+            return None
+        return at if found or not by_token else by_token[0] / len(self._token_text)
+
+    def _as_written(self, phrase: str) -> Iterator[_Span]:
+        """Where the phrase begins and ends, as whole words; any white space is like any other."""
+        words, text = comparable(phrase).split(), self._text
+        if len(words) > 1:
+            for match in re.finditer(r"\s+".join(map(re.escape, words)), text):
+                if not joins(text, match.start()) and not joins(text, match.end()):
+                    yield match.span()
+            return
+        at = text.find(words[0]) if words else -1
+        while at >= 0:
+            end = at + len(words[0])
+            if not joins(text, at) and not joins(text, end):
+                yield at, end
+            at = text.find(words[0], at + 1)
+
+    def _by_token(self, phrase: str) -> Iterator[_Span]:
+        """Where its normalised tokens begin and end in the text of such tokens."""
+        words = " ".join(answer_tokens(phrase))
+        at = self._token_text.find(f" {words} ") if words else -1
+        while at >= 0:
+            yield at, at + len(words)
+            at = self._token_text.find(f" {words} ", at + 1)
+
+    def _may_be_elsewhere(self, phrase: str) -> bool:
+        """Whether there may be more of the phrase by tokens than as written; never wrongly no."""
+        least = 1 if next(self._as_written(phrase), None) is None else 2
+        tokens = answer_tokens(phrase)
+        return bool(tokens) and all(self._stripped.count(token) >= least for token in tokens)
+
+    def _same(self, at: int, by_token: int) -> bool:
+        """Whether as many tokens are before the one place as before the other."""
+        # Both as texts of their own: what an article is depends on the scripts of the whole.
+        before, before_token = self._text[:at], self._token_text[:by_token]
+        return len(folded_tokens(before)) == len(folded_tokens(before_token))
+
+    @cached_property
+    def _stripped(self) -> str:
+        return unicodedata.normalize("NFC", remove_punctuation(self._text))
+
+    @cached_property
+    def _token_text(self) -> str:
+        return f" {' '.join(folded_tokens(self._text))} "
+
+
+def _one_stretch(places: Iterable[Iterator[_Span]]) -> list[int] | None:
+    """The start of the one stretch that all `places` (each in order) make, as they overlap; empty
+    where there is no place, None where there are two stretches."""
+    start, reached = None, 0
+    for low, high in merge(*places):
+        if start is None:
+            start = low
+        elif low >= reached:
+            return None
+        reached = max(reached, high)
+    return [] if start is None else [start]
